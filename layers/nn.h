@@ -156,7 +156,7 @@ using halfstep::is_parametrized, halfstep::ParametrizationList, halfstep::regist
 
 namespace utils::parametrizations {
 
-using halfstep::spectral_norm, halfstep::weight_norm;
+using halfstep::orthogonal, halfstep::spectral_norm, halfstep::weight_norm;
 
 }  // namespace utils::parametrizations
 

@@ -65,8 +65,9 @@ void ParametrizationList::set(const Tensor& value) {
   const NoGrad off;
   Tensors now{value.detach()};
   for (size_t i = classes_.size(); i-- > 0;) {
-    check<ValueError>(classes_[i].invert, "Parameter", "a value cannot be assigned through ", own_child(i)->describe(),
-                      ", which has no right_inverse", Help{"assign to parametrizations(module, \"weight\").original()"});
+    check<ValueError>(classes_[i].can_invert(*own_child(i)), "Parameter", "a value cannot be assigned through ",
+                      own_child(i)->describe(), ", which has no right_inverse",
+                      Help{"assign to parametrizations(module, \"weight\").original()"});
     now = classes_[i].invert(*own_child(i), now[0]);
   }
   check<ValueError>(now.size() == own_parameters(), "Parameter", "right_inverse gave ", now.size(), " tensors for ",
@@ -132,7 +133,7 @@ std::shared_ptr<ParametrizationList> ParametrizationList::made_for(const Module&
   const NoGrad off;
   Module& parametrization = *list->own_child(0);
   Tensors values{original};
-  if (about.invert) values = about.invert(parametrization, original);
+  if (about.can_invert(parametrization)) values = about.invert(parametrization, original);
   check<ValueError>(!values.empty(), kRegister, "right_inverse of ", parametrization.describe(), " gave no tensor");
   if (!unsafe) check_result(parametrization, original, about.compute(parametrization, values));
   const bool trained = original.requires_grad();

@@ -11,7 +11,8 @@
 // several, and parametrizations.weight.0.NAME for what the first parametrization itself has. One original is the tensor that the
 // parameter was, so an optimizer that has it trains it; where there are several, make the optimizer afterwards.
 //
-// The value is computed with a graph, at each call, by the module's copies from their own originals. Between calls the member
+// Orthogonal ones are in layers/orthogonal.h. The value is computed with a graph, at each call, by the module's copies from their
+// own originals. Between calls the member
 // (`layer.weight`) has a shape and a dtype, but no values: reading them throws MetaError, as `value()` has them. One module with
 // parametrizations must not be called by several threads at once. TrainStep does not record a step that has some.
 #pragma once
@@ -33,6 +34,7 @@ namespace halfstep {
 struct ParametrizationClass {
   Tensor (*compute)(Module& module, const Tensors& originals);
   Tensors (*invert)(Module& module, const Tensor& value);  // null: it has no right_inverse
+  bool (*can_invert)(const Module& module);
 };
 
 // The originals of one parameter and the modules that compute it, one after the other.
@@ -93,14 +95,20 @@ ParametrizationClass about_parametrization() {
       each_tensor(made, [&](Tensor& t) { out.push_back(t); });
       return out;
     };
+  about.can_invert = [](const Module& module) {
+    if constexpr (requires(const M& m) { static_cast<bool>(m.has_right_inverse()); })
+      return static_cast<const M&>(module).has_right_inverse();
+    return requires(M & m, const Tensor& t) { m.right_inverse(t); };
+  };
   return about;
 }
 
 // `parametrization`: a function of a tensor, or a module with a forward of the original, by value or as a shared_ptr. A module may
 // have `Tensor right_inverse(const Tensor& value)`: the original that gives about this value; without one the parameter becomes the
-// original as it is. With a `std::pair<Tensor, Tensor> right_inverse` there are two, and forward takes both. Another one for the
-// same parameter computes from the result of those that it has. Throws ValueError for a name that is no parameter of the module
-// and, unless `unsafe`, for a result of another shape or dtype than the parameter's. Returns the module.
+// original as it is; so it does where `bool has_right_inverse() const` is false. With a `std::pair<Tensor, Tensor> right_inverse`
+// there are two originals, and forward takes both. Another one for the same parameter computes from the result of those that it
+// has. Throws ValueError for a name that is no parameter of the module and, unless `unsafe`, for a result of another shape or dtype
+// than the parameter's. Returns the module.
 template <class M, class P>
 M register_parametrization(M&& module, const std::string& name, P&& parametrization, bool unsafe = false) {
   if constexpr (ModulePart<P>) {
