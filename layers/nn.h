@@ -151,6 +151,7 @@ namespace utils::parametrize {
 
 using halfstep::is_parametrized, halfstep::ParametrizationList, halfstep::register_parametrization,
     halfstep::remove_parametrizations;
+using cached = CachedParametrizations;
 
 }  // namespace utils::parametrize
 

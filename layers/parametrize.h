@@ -6,6 +6,7 @@
 //   parametrizations(layer, "weight").value();                    // the weight as it is now
 //   layer.weight = w;                                             // by right_inverse: the originals change
 //   remove_parametrizations(layer, "weight");
+//   const CachedParametrizations once;                            // computed once while it lives, as PyTorch's parametrize.cached
 //
 // Names in the state_dict are PyTorch's: parametrizations.weight.original, or original0, original1... where right_inverse gives
 // several, and parametrizations.weight.0.NAME for what the first parametrization itself has. One original is the tensor that the
@@ -62,6 +63,7 @@ class ParametrizationList : public Module {
   static std::shared_ptr<ParametrizationList> made_for(const Module& module, const Tensor& original, std::shared_ptr<Module> first,
                                                        const ParametrizationClass& about, bool unsafe);
   Tensors originals() const;
+  Tensor computed();
   void append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about);
   std::vector<ParametrizationClass> classes_;  // of the children
 };
@@ -144,6 +146,20 @@ ParametrizationList& parametrizations(M&& module, const std::string& name) {
   check<ValueError>(list != nullptr, "parametrizations", '"', name, "\" of ", module_in(module).describe(), " has none");
   return *list;
 }
+
+// While it lives, the value of a parametrized parameter is computed once for all calls on this thread, not once for each:
+//
+//   { const CachedParametrizations once; for (const Tensor& x : sequence) state = cell(x, state); }
+//
+// The calls share the value's graph, so one backward goes through all of them. It is computed anew after a write into the
+// parameters of its parametrizations or another mode of the module, and where a graph or a region is wanted that it was computed
+// without. One inside another changes nothing.
+class CachedParametrizations {
+ public:
+  [[nodiscard]] CachedParametrizations();
+  ~CachedParametrizations();
+  CachedParametrizations(const CachedParametrizations&) = delete;
+};
 
 // weight = g v / |v|, original0 = g and original1 = v (Salimans and Kingma, "Weight Normalization", 2016). The norm is over all
 // dimensions but `dim`; of the whole where dim is nothing or -1.
