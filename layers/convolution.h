@@ -35,6 +35,27 @@ struct ConvTransposeLayerOptions {
   bool bias = true;
   Sizes dilation = 1;
 };
+// All arguments by name: Conv2d({.in_channels = 3, .out_channels = 8, .kernel_size = 3, .padding = 1}).
+struct ConvArguments {
+  ByName by_name = ByName();
+  Required<int64_t> in_channels, out_channels;
+  Required<Sizes> kernel_size;
+  Sizes stride = 1;
+  ConvPadding padding = 0;
+  Sizes dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";
+};
+struct ConvTransposeArguments {
+  ByName by_name = ByName();
+  Required<int64_t> in_channels, out_channels;
+  Required<Sizes> kernel_size;
+  Sizes stride = 1, padding = 0, output_padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+  Sizes dilation = 1;
+};
 
 // weight: [out_channels, in_channels / groups, kernel...]
 class ConvNd : public Module {
@@ -52,6 +73,7 @@ class ConvNd : public Module {
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
          const ConvLayerOptions& options, Generator* generator);
+  static ConvLayerOptions rest(const ConvArguments& a);
   // The options with these. Throws ValueError if they have others.
   static ConvLayerOptions with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding = {});
 
@@ -66,6 +88,7 @@ class ConvNd : public Module {
 };
 class Conv1d : public ConvNd {
  public:
+  explicit Conv1d(const ConvArguments& a) : Conv1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
@@ -78,6 +101,7 @@ class Conv1d : public ConvNd {
 };
 class Conv2d : public ConvNd {
  public:
+  explicit Conv2d(const ConvArguments& a) : Conv2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
@@ -90,6 +114,7 @@ class Conv2d : public ConvNd {
 };
 class Conv3d : public ConvNd {
  public:
+  explicit Conv3d(const ConvArguments& a) : Conv3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
@@ -119,6 +144,7 @@ class ConvTransposeNd : public Module {
  protected:
   ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                   const ConvTransposeLayerOptions& options, Generator* generator);
+  static ConvTransposeLayerOptions rest(const ConvTransposeArguments& a);
   static ConvTransposeLayerOptions with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
@@ -128,6 +154,8 @@ class ConvTransposeNd : public Module {
 };
 class ConvTranspose1d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose1d(const ConvTransposeArguments& a)
+      : ConvTranspose1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
@@ -140,6 +168,8 @@ class ConvTranspose1d : public ConvTransposeNd {
 };
 class ConvTranspose2d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose2d(const ConvTransposeArguments& a)
+      : ConvTranspose2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
@@ -152,6 +182,8 @@ class ConvTranspose2d : public ConvTransposeNd {
 };
 class ConvTranspose3d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose3d(const ConvTransposeArguments& a)
+      : ConvTranspose3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, options, generator) {}

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/arguments.h"
 #include "framework/ops/ops.h"
 #include "layers/module.h"
 
@@ -21,11 +22,6 @@ class Whole {
 
  private:
   int64_t value_;
-};
-
-// First member of options that are given by name only: {.stride = 2, .padding = 1}, and {2, 1} does not compile.
-struct ByName {
-  explicit ByName() = default;
 };
 
 // One number for all dimensions, or one each: MaxPool2d(3), MaxPool2d({3, 2}). Empty: not given.
