@@ -24,7 +24,7 @@ class Whole {
   int64_t value_;
 };
 
-// One number for all dimensions, or one each: MaxPool2d(3), MaxPool2d({3, 2}). Empty: not given.
+// One number for all dimensions, or one each: MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
 class Sizes {
  public:
   Sizes() = default;
