@@ -25,6 +25,14 @@ struct MultiheadAttentionOptions {
   bool batch_first = false;  // [N, L, E] in place of [L, N, E]
   bool is_causal = false;    // in attention(x), a position attends to itself and those before it
 };
+struct MultiheadAttentionArguments {
+  ByName by_name = ByName();
+  Required<int64_t> embed_dim, num_heads;
+  double dropout = 0;
+  bool bias = true, add_bias_kv = false, add_zero_attn = false;
+  std::optional<int64_t> kdim = {}, vdim = {};
+  bool batch_first = false;
+};
 
 // Masks are bool, where true means "not seen", or floating, and then they are added to the scores.
 struct AttentionInputs {
@@ -61,6 +69,9 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
   using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
   MultiheadAttention(Whole embed_dim, Whole num_heads, const MultiheadAttentionOptions& options = {},
                      Generator* generator = nullptr);
+  explicit MultiheadAttention(const MultiheadAttentionArguments& a)
+      : MultiheadAttention(*a.embed_dim, *a.num_heads,
+                           {a.dropout, a.bias, a.add_bias_kv, a.add_zero_attn, a.kdim, a.vdim, a.batch_first}) {}
   Result forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs = {});
   Tensor forward(const Tensor& x) override;  // of x to itself, without weights
   using ModuleOf::operator();

@@ -121,6 +121,23 @@ ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels
   bias = register_parameter("bias", made.bias);
 }
 
+ConvLayerOptions ConvNd::rest(const ConvArguments& a) {
+  return {.stride = a.stride,
+          .padding = a.padding,
+          .dilation = a.dilation,
+          .groups = a.groups,
+          .bias = a.bias,
+          .padding_mode = a.padding_mode};
+}
+ConvTransposeLayerOptions ConvTransposeNd::rest(const ConvTransposeArguments& a) {
+  return {.stride = a.stride,
+          .padding = a.padding,
+          .output_padding = a.output_padding,
+          .groups = a.groups,
+          .bias = a.bias,
+          .dilation = a.dilation};
+}
+
 ConvLayerOptions ConvNd::with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding) {
   check_once(!(rest.stride == Sizes(1)), "stride");
   rest.stride = stride;

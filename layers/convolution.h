@@ -35,6 +35,27 @@ struct ConvTransposeLayerOptions {
   bool bias = true;
   Sizes dilation = 1;
 };
+// All arguments by name: Conv2d({.in_channels = 3, .out_channels = 8, .kernel_size = 3, .padding = 1}).
+struct ConvArguments {
+  ByName by_name = ByName();
+  Required<int64_t> in_channels, out_channels;
+  Required<Sizes> kernel_size;
+  Sizes stride = 1;
+  ConvPadding padding = 0;
+  Sizes dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";
+};
+struct ConvTransposeArguments {
+  ByName by_name = ByName();
+  Required<int64_t> in_channels, out_channels;
+  Required<Sizes> kernel_size;
+  Sizes stride = 1, padding = 0, output_padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+  Sizes dilation = 1;
+};
 
 // weight: [out_channels, in_channels / groups, kernel...]
 class ConvNd : public Module {
@@ -53,6 +74,7 @@ class ConvNd : public Module {
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
          const ConvLayerOptions& options, Generator* generator);
+  static ConvLayerOptions rest(const ConvArguments& a);
   // The options with these. Throws ValueError if they have others.
   static ConvLayerOptions with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding = {});
 
@@ -67,6 +89,7 @@ class ConvNd : public Module {
 };
 class Conv1d : public ConvNd {
  public:
+  explicit Conv1d(const ConvArguments& a) : Conv1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
@@ -79,6 +102,7 @@ class Conv1d : public ConvNd {
 };
 class Conv2d : public ConvNd {
  public:
+  explicit Conv2d(const ConvArguments& a) : Conv2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
@@ -91,6 +115,7 @@ class Conv2d : public ConvNd {
 };
 class Conv3d : public ConvNd {
  public:
+  explicit Conv3d(const ConvArguments& a) : Conv3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
          Generator* generator = nullptr)
       : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
@@ -120,6 +145,7 @@ class ConvTransposeNd : public Module {
  protected:
   ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                   const ConvTransposeLayerOptions& options, Generator* generator);
+  static ConvTransposeLayerOptions rest(const ConvTransposeArguments& a);
   static ConvTransposeLayerOptions with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
@@ -129,6 +155,8 @@ class ConvTransposeNd : public Module {
 };
 class ConvTranspose1d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose1d(const ConvTransposeArguments& a)
+      : ConvTranspose1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
@@ -141,6 +169,8 @@ class ConvTranspose1d : public ConvTransposeNd {
 };
 class ConvTranspose2d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose2d(const ConvTransposeArguments& a)
+      : ConvTranspose2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
@@ -153,6 +183,8 @@ class ConvTranspose2d : public ConvTransposeNd {
 };
 class ConvTranspose3d : public ConvTransposeNd {
  public:
+  explicit ConvTranspose3d(const ConvTransposeArguments& a)
+      : ConvTranspose3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
   ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                   Generator* generator = nullptr)
       : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, options, generator) {}

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/arguments.h"
 #include "framework/ops/ops.h"
 #include "layers/module.h"
 
@@ -23,12 +24,7 @@ class Whole {
   int64_t value_;
 };
 
-// First member of options that are given by name only: {.stride = 2, .padding = 1}, and {2, 1} does not compile.
-struct ByName {
-  explicit ByName() = default;
-};
-
-// One number for all dimensions, or one each: MaxPool2d(3), MaxPool2d({3, 2}). Empty: not given.
+// One number for all dimensions, or one each: MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
 class Sizes {
  public:
   Sizes() = default;

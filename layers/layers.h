@@ -19,6 +19,7 @@
 #include "layers/linear.h"
 #include "layers/losses.h"
 #include "layers/normalization.h"
+#include "layers/orthogonal.h"
 #include "layers/packed_sequence.h"
 #include "layers/parametrize.h"
 #include "layers/pooling.h"

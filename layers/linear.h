@@ -12,12 +12,18 @@ namespace halfstep {
 struct LinearOptions {
   bool bias = true;
 };
+struct LinearArguments {
+  ByName by_name = ByName();
+  Required<int64_t> in_features, out_features;
+  bool bias = true;
+};
 // y = x W^T + b. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
 class Linear : public Module {
  public:
   Linear(Whole in_features, Whole out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
   Linear(Whole in_features, Whole out_features, std::same_as<bool> auto bias)
       : Linear(in_features, out_features, LinearOptions{bias}) {}
+  explicit Linear(const LinearArguments& a) : Linear(*a.in_features, *a.out_features, LinearOptions{a.bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.

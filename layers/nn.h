@@ -151,12 +151,13 @@ namespace utils::parametrize {
 
 using halfstep::is_parametrized, halfstep::ParametrizationList, halfstep::register_parametrization,
     halfstep::remove_parametrizations;
+using cached = CachedParametrizations;
 
 }  // namespace utils::parametrize
 
 namespace utils::parametrizations {
 
-using halfstep::spectral_norm, halfstep::weight_norm;
+using halfstep::orthogonal, halfstep::spectral_norm, halfstep::weight_norm;
 
 }  // namespace utils::parametrizations
 

@@ -24,6 +24,23 @@ struct InstanceNormOptions {
   bool track_running_stats = false;
   bool bias = true;
 };
+// All arguments by name: BatchNorm2d({.num_features = 8, .eps = 1e-3}).
+struct BatchNormArguments {
+  ByName by_name = ByName();
+  Required<int64_t> num_features;
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = true, track_running_stats = true, bias = true;
+  BatchNormOptions rest() const { return {eps, momentum, affine, track_running_stats, bias}; }
+};
+struct InstanceNormArguments {
+  ByName by_name = ByName();
+  Required<int64_t> num_features;
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = false, track_running_stats = false, bias = true;
+  InstanceNormOptions rest() const { return {eps, momentum, affine, track_running_stats, bias}; }
+};
 
 // What batch and instance normalisation share. Parameters: weight and bias [num_features], buffers: running_mean, running_var
 // [num_features] and num_batches_tracked [] (i64); undefined without affine and track_running_stats.
@@ -64,14 +81,17 @@ class BatchNormNd : public RunningNorm {
 class BatchNorm1d : public BatchNormNd {  // [N, C] or [N, C, L]
  public:
   explicit BatchNorm1d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm1d", 2, 3, num_features, o) {}
+  explicit BatchNorm1d(const BatchNormArguments& a) : BatchNorm1d(*a.num_features, a.rest()) {}
 };
 class BatchNorm2d : public BatchNormNd {  // [N, C, H, W]
  public:
   explicit BatchNorm2d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm2d", 4, 4, num_features, o) {}
+  explicit BatchNorm2d(const BatchNormArguments& a) : BatchNorm2d(*a.num_features, a.rest()) {}
 };
 class BatchNorm3d : public BatchNormNd {  // [N, C, D, H, W]
  public:
   explicit BatchNorm3d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
+  explicit BatchNorm3d(const BatchNormArguments& a) : BatchNorm3d(*a.num_features, a.rest()) {}
 };
 // Any of these shapes, with `sync`: PyTorch's name for it.
 class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
@@ -99,14 +119,17 @@ class InstanceNormNd : public RunningNorm {
 class InstanceNorm1d : public InstanceNormNd {
  public:
   explicit InstanceNorm1d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm1d", 1, features, o) {}
+  explicit InstanceNorm1d(const InstanceNormArguments& a) : InstanceNorm1d(*a.num_features, a.rest()) {}
 };
 class InstanceNorm2d : public InstanceNormNd {
  public:
   explicit InstanceNorm2d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm2d", 2, features, o) {}
+  explicit InstanceNorm2d(const InstanceNormArguments& a) : InstanceNorm2d(*a.num_features, a.rest()) {}
 };
 class InstanceNorm3d : public InstanceNormNd {
  public:
   explicit InstanceNorm3d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm3d", 3, features, o) {}
+  explicit InstanceNorm3d(const InstanceNormArguments& a) : InstanceNorm3d(*a.num_features, a.rest()) {}
 };
 
 struct LayerNormOptions {
@@ -114,10 +137,18 @@ struct LayerNormOptions {
   bool elementwise_affine = true;
   bool bias = true;
 };
+struct LayerNormArguments {
+  ByName by_name = ByName();
+  Required<Sizes> normalized_shape;
+  double eps = 1e-5;
+  bool elementwise_affine = true, bias = true;
+};
 // Over the last dimensions, which are normalized_shape; weight and bias have it, too.
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
+  explicit LayerNorm(const LayerNormArguments& a)
+      : LayerNorm(*a.normalized_shape, LayerNormOptions{a.eps, a.elementwise_affine, a.bias}) {}
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -150,10 +181,17 @@ struct GroupNormOptions {
   bool affine = true;
   bool bias = true;
 };
+struct GroupNormArguments {
+  ByName by_name = ByName();
+  Required<int64_t> num_groups, num_channels;
+  double eps = 1e-5;
+  bool affine = true, bias = true;
+};
 // Over the channels of each group and all positions of [N, C, ...]; weight and bias: [num_channels].
 class GroupNorm : public Module {
  public:
   GroupNorm(Whole num_groups, Whole num_channels, const GroupNormOptions& options = {});
+  explicit GroupNorm(const GroupNormArguments& a) : GroupNorm(*a.num_groups, *a.num_channels, {a.eps, a.affine, a.bias}) {}
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;

@@ -2,6 +2,7 @@
 #include "layers/parametrize.h"
 
 #include <algorithm>
+#include <map>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
@@ -55,7 +56,53 @@ Part<Module> ParametrizationList::operator[](int64_t i) const {
   return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
+// ---- values that are computed once
+
+namespace {
+
+struct CachedValue {
+  Tensors from{};
+  std::vector<uint64_t> versions{};
+  bool with_graph = false, training = false;
+  int region = 0;
+  Tensor value{};
+};
+thread_local int cache_depth = 0;
+thread_local std::map<const ParametrizationList*, CachedValue> cached_values;
+
+// The 16-bit dtype of the region that ops of this device are in; -1: none.
+int region_of(const Tensor& t) {
+  const Device::Type type = t.device().type;
+  return autocast::is_enabled(type) ? int(autocast::dtype(type)) : -1;
+}
+
+bool is_current(const CachedValue& cached, const CachedValue& wanted) {
+  const auto same = [](const Tensor& a, const Tensor& b) { return a.same(b); };
+  return cached.value.defined() &&
+         std::equal(cached.from.begin(), cached.from.end(), wanted.from.begin(), wanted.from.end(), same) &&
+         cached.versions == wanted.versions && (cached.with_graph || !wanted.with_graph) && cached.training == wanted.training &&
+         cached.region == wanted.region;
+}
+
+}  // namespace
+
+CachedParametrizations::CachedParametrizations() { ++cache_depth; }
+CachedParametrizations::~CachedParametrizations() {
+  if (--cache_depth == 0) cached_values.clear();
+}
+
 Tensor ParametrizationList::value() {
+  if (cache_depth == 0) return computed();
+  CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
+  for (const Tensor& t : wanted.from) wanted.versions.push_back(t.version());
+  wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
+  if (const auto known = cached_values.find(this); known != cached_values.end() && is_current(known->second, wanted))
+    return known->second.value;
+  wanted.value = computed();
+  return (cached_values[this] = std::move(wanted)).value;
+}
+
+Tensor ParametrizationList::computed() {
   Tensors in = originals();
   for (size_t i = 0; i < classes_.size(); ++i) in = {classes_[i].compute(*own_child(i), in)};
   return in[0];
@@ -65,8 +112,9 @@ void ParametrizationList::set(const Tensor& value) {
   const NoGrad off;
   Tensors now{value.detach()};
   for (size_t i = classes_.size(); i-- > 0;) {
-    check<ValueError>(classes_[i].invert, "Parameter", "a value cannot be assigned through ", own_child(i)->describe(),
-                      ", which has no right_inverse", Help{"assign to parametrizations(module, \"weight\").original()"});
+    check<ValueError>(classes_[i].can_invert(*own_child(i)), "Parameter", "a value cannot be assigned through ",
+                      own_child(i)->describe(), ", which has no right_inverse",
+                      Help{"assign to parametrizations(module, \"weight\").original()"});
     now = classes_[i].invert(*own_child(i), now[0]);
   }
   check<ValueError>(now.size() == own_parameters(), "Parameter", "right_inverse gave ", now.size(), " tensors for ",
@@ -77,6 +125,7 @@ void ParametrizationList::set(const Tensor& value) {
 void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about) {
   register_listed(std::to_string(size()), std::move(parametrization));
   classes_.push_back(about);
+  cached_values.erase(this);
 }
 
 Tensor ParametrizationList::stand_in(const Shape& shape, DType dtype, const std::string& label) {
@@ -132,7 +181,7 @@ std::shared_ptr<ParametrizationList> ParametrizationList::made_for(const Module&
   const NoGrad off;
   Module& parametrization = *list->own_child(0);
   Tensors values{original};
-  if (about.invert) values = about.invert(parametrization, original);
+  if (about.can_invert(parametrization)) values = about.invert(parametrization, original);
   check<ValueError>(!values.empty(), kRegister, "right_inverse of ", parametrization.describe(), " gave no tensor");
   if (!unsafe) check_result(parametrization, original, about.compute(parametrization, values));
   const bool trained = original.requires_grad();

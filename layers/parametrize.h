@@ -6,12 +6,14 @@
 //   parametrizations(layer, "weight").value();                    // the weight as it is now
 //   layer.weight = w;                                             // by right_inverse: the originals change
 //   remove_parametrizations(layer, "weight");
+//   const CachedParametrizations once;                            // computed once while it lives, as PyTorch's parametrize.cached
 //
 // Names in the state_dict are PyTorch's: parametrizations.weight.original, or original0, original1... where right_inverse gives
 // several, and parametrizations.weight.0.NAME for what the first parametrization itself has. One original is the tensor that the
 // parameter was, so an optimizer that has it trains it; where there are several, make the optimizer afterwards.
 //
-// The value is computed with a graph, at each call, by the module's copies from their own originals. Between calls the member
+// Orthogonal ones are in layers/orthogonal.h. The value is computed with a graph, at each call, by the module's copies from their
+// own originals. Between calls the member
 // (`layer.weight`) has a shape and a dtype, but no values: reading them throws MetaError, as `value()` has them. One module with
 // parametrizations must not be called by several threads at once. TrainStep does not record a step that has some.
 #pragma once
@@ -33,6 +35,7 @@ namespace halfstep {
 struct ParametrizationClass {
   Tensor (*compute)(Module& module, const Tensors& originals);
   Tensors (*invert)(Module& module, const Tensor& value);  // null: it has no right_inverse
+  bool (*can_invert)(const Module& module);
 };
 
 // The originals of one parameter and the modules that compute it, one after the other.
@@ -60,6 +63,7 @@ class ParametrizationList : public Module {
   static std::shared_ptr<ParametrizationList> made_for(const Module& module, const Tensor& original, std::shared_ptr<Module> first,
                                                        const ParametrizationClass& about, bool unsafe);
   Tensors originals() const;
+  Tensor computed();
   void append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about);
   std::vector<ParametrizationClass> classes_;  // of the children
 };
@@ -93,14 +97,20 @@ ParametrizationClass about_parametrization() {
       each_tensor(made, [&](Tensor& t) { out.push_back(t); });
       return out;
     };
+  about.can_invert = [](const Module& module) {
+    if constexpr (requires(const M& m) { static_cast<bool>(m.has_right_inverse()); })
+      return static_cast<const M&>(module).has_right_inverse();
+    return requires(M & m, const Tensor& t) { m.right_inverse(t); };
+  };
   return about;
 }
 
 // `parametrization`: a function of a tensor, or a module with a forward of the original, by value or as a shared_ptr. A module may
 // have `Tensor right_inverse(const Tensor& value)`: the original that gives about this value; without one the parameter becomes the
-// original as it is. With a `std::pair<Tensor, Tensor> right_inverse` there are two, and forward takes both. Another one for the
-// same parameter computes from the result of those that it has. Throws ValueError for a name that is no parameter of the module
-// and, unless `unsafe`, for a result of another shape or dtype than the parameter's. Returns the module.
+// original as it is; so it does where `bool has_right_inverse() const` is false. With a `std::pair<Tensor, Tensor> right_inverse`
+// there are two originals, and forward takes both. Another one for the same parameter computes from the result of those that it
+// has. Throws ValueError for a name that is no parameter of the module and, unless `unsafe`, for a result of another shape or dtype
+// than the parameter's. Returns the module.
 template <class M, class P>
 M register_parametrization(M&& module, const std::string& name, P&& parametrization, bool unsafe = false) {
   if constexpr (ModulePart<P>) {
@@ -136,6 +146,20 @@ ParametrizationList& parametrizations(M&& module, const std::string& name) {
   check<ValueError>(list != nullptr, "parametrizations", '"', name, "\" of ", module_in(module).describe(), " has none");
   return *list;
 }
+
+// While it lives, the value of a parametrized parameter is computed once for all calls on this thread, not once for each:
+//
+//   { const CachedParametrizations once; for (const Tensor& x : sequence) state = cell(x, state); }
+//
+// The calls share the value's graph, so one backward goes through all of them. It is computed anew after a write into the
+// parameters of its parametrizations or another mode of the module, and where a graph or a region is wanted that it was computed
+// without. One inside another changes nothing.
+class CachedParametrizations {
+ public:
+  [[nodiscard]] CachedParametrizations();
+  ~CachedParametrizations();
+  CachedParametrizations(const CachedParametrizations&) = delete;
+};
 
 // weight = g v / |v|, original0 = g and original1 = v (Salimans and Kingma, "Weight Normalization", 2016). The norm is over all
 // dimensions but `dim`; of the whole where dim is nothing or -1.

@@ -40,6 +40,28 @@ struct LPPoolLayerOptions {
   Sizes stride = {};  // the kernel's size
   bool ceil_mode = false;
 };
+// All arguments by name: MaxPool2d({.kernel_size = 3, .stride = 2}).
+struct MaxPoolArguments {
+  ByName by_name = ByName();
+  Required<Sizes> kernel_size;
+  Sizes stride = {}, padding = 0, dilation = 1;
+  bool ceil_mode = false;
+  MaxPoolLayerOptions rest() const { return {.stride = stride, .padding = padding, .dilation = dilation, .ceil_mode = ceil_mode}; }
+};
+struct AvgPoolArguments {
+  ByName by_name = ByName();
+  Required<Sizes> kernel_size;
+  Sizes stride = {}, padding = 0;
+  bool ceil_mode = false, count_include_pad = true;
+  std::optional<int64_t> divisor_override = {};
+  AvgPoolLayerOptions rest() const {
+    return {.stride = stride,
+            .padding = padding,
+            .ceil_mode = ceil_mode,
+            .count_include_pad = count_include_pad,
+            .divisor_override = divisor_override};
+  }
+};
 
 using TensorAndIndices = std::pair<Tensor, Tensor>;
 
@@ -58,6 +80,7 @@ class MaxPoolNd : public FunctionLayer {
 class MaxPool1d : public MaxPoolNd {
  public:
   explicit MaxPool1d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool1d", 1, kernel_size, o) {}
+  explicit MaxPool1d(const MaxPoolArguments& a) : MaxPool1d(*a.kernel_size, a.rest()) {}
   MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
       : MaxPool1d(kernel_size, with(rest, stride)) {}
   MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -67,6 +90,7 @@ class MaxPool1d : public MaxPoolNd {
 class MaxPool2d : public MaxPoolNd {
  public:
   explicit MaxPool2d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool2d", 2, kernel_size, o) {}
+  explicit MaxPool2d(const MaxPoolArguments& a) : MaxPool2d(*a.kernel_size, a.rest()) {}
   MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
       : MaxPool2d(kernel_size, with(rest, stride)) {}
   MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -76,6 +100,7 @@ class MaxPool2d : public MaxPoolNd {
 class MaxPool3d : public MaxPoolNd {
  public:
   explicit MaxPool3d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool3d", 3, kernel_size, o) {}
+  explicit MaxPool3d(const MaxPoolArguments& a) : MaxPool3d(*a.kernel_size, a.rest()) {}
   MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
       : MaxPool3d(kernel_size, with(rest, stride)) {}
   MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -140,6 +165,7 @@ class AvgPoolNd : public FunctionLayer {
 class AvgPool1d : public AvgPoolNd {
  public:
   explicit AvgPool1d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool1d", 1, kernel_size, o) {}
+  explicit AvgPool1d(const AvgPoolArguments& a) : AvgPool1d(*a.kernel_size, a.rest()) {}
   AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
       : AvgPool1d(kernel_size, with(rest, stride)) {}
   AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -149,6 +175,7 @@ class AvgPool1d : public AvgPoolNd {
 class AvgPool2d : public AvgPoolNd {
  public:
   explicit AvgPool2d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool2d", 2, kernel_size, o) {}
+  explicit AvgPool2d(const AvgPoolArguments& a) : AvgPool2d(*a.kernel_size, a.rest()) {}
   AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
       : AvgPool2d(kernel_size, with(rest, stride)) {}
   AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -158,6 +185,7 @@ class AvgPool2d : public AvgPoolNd {
 class AvgPool3d : public AvgPoolNd {
  public:
   explicit AvgPool3d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool3d", 3, kernel_size, o) {}
+  explicit AvgPool3d(const AvgPoolArguments& a) : AvgPool3d(*a.kernel_size, a.rest()) {}
   AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
       : AvgPool3d(kernel_size, with(rest, stride)) {}
   AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
@@ -228,12 +256,21 @@ class AdaptiveSizes {
  public:
   template <std::integral T>
   requires(!std::same_as<T, bool>) AdaptiveSizes(T all) : values_{int64_t(all)} {}
-  AdaptiveSizes(std::initializer_list<std::optional<int64_t>> each) : values_(each) {}
+  // {3, std::nullopt}. Not of a std::initializer_list: GCC would take {.output_size = 2} for one.
+  template <class... T>
+  requires(sizeof...(T) > 1 &&
+           ((std::convertible_to<T, std::optional<int64_t>> && !std::floating_point<T> && !std::same_as<T, bool>)&&...))
+      AdaptiveSizes(T... each)
+      : values_{std::optional<int64_t>(each)...} {}
   AdaptiveSizes(OutputSize each) : values_(std::move(each)) {}
   const OutputSize& values() const { return values_; }
 
  private:
   OutputSize values_;
+};
+struct AdaptivePoolArguments {
+  ByName by_name = ByName();
+  AdaptiveSizes output_size;
 };
 class AdaptivePoolNd : public FunctionLayer {
  protected:
@@ -244,29 +281,35 @@ class AdaptivePoolNd : public FunctionLayer {
 class AdaptiveAvgPool1d : public AdaptivePoolNd {
  public:
   explicit AdaptiveAvgPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool1d", 1, adaptive_avg_pool1d, s) {}
+  explicit AdaptiveAvgPool1d(const AdaptivePoolArguments& a) : AdaptiveAvgPool1d(a.output_size) {}
 };
 class AdaptiveAvgPool2d : public AdaptivePoolNd {
  public:
   explicit AdaptiveAvgPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool2d", 2, adaptive_avg_pool2d, s) {}
+  explicit AdaptiveAvgPool2d(const AdaptivePoolArguments& a) : AdaptiveAvgPool2d(a.output_size) {}
 };
 class AdaptiveAvgPool3d : public AdaptivePoolNd {
  public:
   explicit AdaptiveAvgPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool3d", 3, adaptive_avg_pool3d, s) {}
+  explicit AdaptiveAvgPool3d(const AdaptivePoolArguments& a) : AdaptiveAvgPool3d(a.output_size) {}
 };
 // The indices of forward_with_indices: as those of MaxPool.
 class AdaptiveMaxPool1d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool1d", 1, adaptive_max_pool1d, s) {}
+  explicit AdaptiveMaxPool1d(const AdaptivePoolArguments& a) : AdaptiveMaxPool1d(a.output_size) {}
   TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool1d_with_indices(x, sizes_); }
 };
 class AdaptiveMaxPool2d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool2d", 2, adaptive_max_pool2d, s) {}
+  explicit AdaptiveMaxPool2d(const AdaptivePoolArguments& a) : AdaptiveMaxPool2d(a.output_size) {}
   TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool2d_with_indices(x, sizes_); }
 };
 class AdaptiveMaxPool3d : public AdaptivePoolNd {
  public:
   explicit AdaptiveMaxPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool3d", 3, adaptive_max_pool3d, s) {}
+  explicit AdaptiveMaxPool3d(const AdaptivePoolArguments& a) : AdaptiveMaxPool3d(a.output_size) {}
   TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, sizes_); }
 };
 

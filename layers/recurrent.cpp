@@ -299,6 +299,22 @@ OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, c
   return run([this](const auto&... in) { return forward(in...); }, x, state);
 }
 
+RNN::RNN(const RecurrentArguments& a)
+    : RNN(*a.input_size, *a.hidden_size,
+          RNNOptions{a.num_layers, a.nonlinearity, a.bias, a.batch_first, a.dropout, a.bidirectional}) {
+  check<ValueError>(a.proj_size == 0, "RNN", "has no projections, got a proj_size of ", a.proj_size);
+}
+GRU::GRU(const RecurrentArguments& a)
+    : GRU(*a.input_size, *a.hidden_size, GRUOptions{a.num_layers, a.bias, a.batch_first, a.dropout, a.bidirectional}) {
+  check<ValueError>(a.proj_size == 0, "GRU", "has no projections, got a proj_size of ", a.proj_size);
+  check<ValueError>(a.nonlinearity == "tanh", "GRU", "has its own functions, got a nonlinearity ", a.nonlinearity);
+}
+LSTM::LSTM(const RecurrentArguments& a)
+    : LSTM(*a.input_size, *a.hidden_size,
+           LSTMOptions{a.num_layers, a.bias, a.batch_first, a.dropout, a.bidirectional, a.proj_size}) {
+  check<ValueError>(a.nonlinearity == "tanh", "LSTM", "has its own functions, got a nonlinearity ", a.nonlinearity);
+}
+
 RNN::RNN(Whole input_size, Whole hidden_size, const RNNOptions& o, Generator* generator)
     : OneStateLayer("RNN", is_relu("RNN", o.nonlinearity) ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
                     generator) {}

@@ -65,6 +65,19 @@ struct LSTMOptions {
   std::string output = "sequence";
   bool stateful = false;
 };
+// All arguments by name, of RNN, GRU and LSTM: LSTM({.input_size = 5, .hidden_size = 8, .num_layers = 2}). Throws ValueError for a
+// nonlinearity of a GRU or an LSTM, and for a proj_size of an RNN or a GRU.
+struct RecurrentArguments {
+  ByName by_name = ByName();
+  Required<int64_t> input_size, hidden_size;
+  int64_t num_layers = 1;
+  std::string nonlinearity = "tanh";
+  bool bias = true;
+  bool batch_first = false;
+  double dropout = 0;
+  bool bidirectional = false;
+  int64_t proj_size = 0;
+};
 
 // What all three have in common.
 class RecurrentLayer : public Module {
@@ -170,6 +183,7 @@ class RNN : public OneStateLayer {
   RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
   RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
       : RNN(input_size, hidden_size, with(rest, num_layers)) {}
+  explicit RNN(const RecurrentArguments& a);
 };
 
 // r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
@@ -179,6 +193,7 @@ class GRU : public OneStateLayer {
   GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
   GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
       : GRU(input_size, hidden_size, with(rest, num_layers)) {}
+  explicit GRU(const RecurrentArguments& a);
 };
 
 struct LSTMState {
@@ -217,6 +232,7 @@ class LSTM : public RecurrentLayer {
   LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
   LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
       : LSTM(input_size, hidden_size, with(rest, num_layers)) {}
+  explicit LSTM(const RecurrentArguments& a);
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);

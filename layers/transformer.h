@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -46,6 +47,24 @@ struct TransformerLayerOptions {
   bool norm_first = false;  // normalise the inputs of attention and feed-forward net instead of their outputs
   bool bias = true;
   bool is_causal = false;  // in layer(x), a position attends to itself and those before it
+};
+struct TransformerLayerArguments {
+  ByName by_name = ByName();
+  Required<int64_t> d_model, nhead;
+  int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  TransformerActivation activation = "relu";
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false, norm_first = false, bias = true;
+  TransformerLayerOptions rest() const {
+    return {dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias};
+  }
+};
+struct TransformerStackArguments {  // beside the layer
+  ByName by_name = ByName();
+  Required<int64_t> num_layers;
+  std::optional<AnyModule> norm = {};
+  std::shared_ptr<Module> norm_ptr() const { return norm ? norm->ptr() : nullptr; }
 };
 
 struct EncoderInputs {
@@ -101,6 +120,7 @@ class TransformerEncoderLayer : public TransformerBlock {
  public:
   using Call = Tensor(const Tensor&, const EncoderInputs&);
   TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  explicit TransformerEncoderLayer(const TransformerLayerArguments& a) : TransformerEncoderLayer(*a.d_model, *a.nhead, a.rest()) {}
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
@@ -116,6 +136,7 @@ class TransformerDecoderLayer : public TransformerBlock {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
   TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  explicit TransformerDecoderLayer(const TransformerLayerArguments& a) : TransformerDecoderLayer(*a.d_model, *a.nhead, a.rest()) {}
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -137,6 +158,8 @@ class TransformerEncoder : public Module {
   template <ModuleValue Norm>
   TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, Norm&& norm)
       : TransformerEncoder(encoder_layer, num_layers, as_shared(std::move(norm))) {}
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, const TransformerStackArguments& a)
+      : TransformerEncoder(encoder_layer, *a.num_layers, a.norm_ptr()) {}
   explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override;
@@ -157,6 +180,8 @@ class TransformerDecoder : public Module {
   template <ModuleValue Norm>
   TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, Norm&& norm)
       : TransformerDecoder(decoder_layer, num_layers, as_shared(std::move(norm))) {}
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, const TransformerStackArguments& a)
+      : TransformerDecoder(decoder_layer, *a.num_layers, a.norm_ptr()) {}
   explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;

@@ -142,8 +142,8 @@ StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
 double StepLR::factor(int64_t count) const { return std::pow(gamma_, double(count / step_size_)); }
 std::string StepLR::describe() const { return text_of("StepLR", is("step_size", step_size_), is("gamma", gamma_)); }
 
-MultiStepLR::MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma)
-    : FactorSchedule(optimizer), milestones_(std::move(milestones)), gamma_(gamma) {
+MultiStepLR::MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma)
+    : FactorSchedule(optimizer), milestones_(milestones.values()), gamma_(gamma) {
   std::sort(milestones_.begin(), milestones_.end());
   for (int64_t m : milestones_) check_count("MultiStepLR", "milestones", m, 0);
   check_least("MultiStepLR", "gamma", gamma, 0);
@@ -300,7 +300,14 @@ std::string CosineAnnealingWarmRestarts::describe() const {
 }
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : Schedule(optimizer), options_(options) {
-  const OneCycleOptions& o = options;
+  OneCycleOptions& o = options_;
+  check<ValueError>(o.total_steps != 0 || (o.epochs != 0 && o.steps_per_epoch != 0), "OneCycleLR",
+                    "needs total_steps, or epochs and steps_per_epoch");
+  if (o.total_steps == 0) {
+    check_count("OneCycleLR", "epochs", o.epochs, 1);
+    check_count("OneCycleLR", "steps_per_epoch", o.steps_per_epoch, 1);
+    o.total_steps = o.epochs * o.steps_per_epoch;
+  }
   check_count("OneCycleLR", "total_steps", o.total_steps, 1);
   check_least("OneCycleLR", "max_lr", o.max_lr, 0);
   check<ValueError>(o.pct_start >= 0 && o.pct_start <= 1, "OneCycleLR", "pct_start must be in [0, 1], got ", o.pct_start);

@@ -2,7 +2,7 @@
 // Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them. Names, arguments and
 // formulas are PyTorch's where it has the schedule; its values are held to in tests/optim/schedule_test.cpp.
 //
-//   CosineAnnealingLR schedule(opt, 1000);
+//   CosineAnnealingLR schedule(opt, 1000);           // or (opt, {.T_max = 1000}), as Python has it
 //   for (...) { ...; schedule.step(outcome.applied()); }
 //
 // A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/arguments.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {
@@ -100,9 +101,15 @@ class FactorSchedule : public Schedule {
 };
 
 // lr gamma^(count / step_size)
+struct StepLRArguments {
+  ByName by_name = ByName();
+  Required<int64_t> step_size;
+  double gamma = 0.1;
+};
 class StepLR : public FactorSchedule {
  public:
   StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1);
+  StepLR(Optimizer& optimizer, const StepLRArguments& a) : StepLR(optimizer, *a.step_size, a.gamma) {}
   double factor(int64_t count) const override;
   std::string describe() const override;
 
@@ -111,10 +118,27 @@ class StepLR : public FactorSchedule {
   double gamma_;
 };
 
+// {30, 80}, or a std::vector. Not one itself, as GCC would take {.milestones = ...} for its elements.
+class Milestones {
+ public:
+  template <std::integral... T>
+  Milestones(T... each) : values_{int64_t(each)...} {}
+  Milestones(std::vector<int64_t> each) : values_(std::move(each)) {}
+  const std::vector<int64_t>& values() const { return values_; }
+
+ private:
+  std::vector<int64_t> values_;
+};
 // lr gamma^(number of milestones at or below count)
+struct MultiStepLRArguments {
+  ByName by_name = ByName();
+  Required<std::vector<int64_t>> milestones;
+  double gamma = 0.1;
+};
 class MultiStepLR : public FactorSchedule {
  public:
-  MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
+  MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma = 0.1);
+  MultiStepLR(Optimizer& optimizer, const MultiStepLRArguments& a) : MultiStepLR(optimizer, *a.milestones, a.gamma) {}
   double factor(int64_t count) const override;
   std::string describe() const override;
 
@@ -124,9 +148,14 @@ class MultiStepLR : public FactorSchedule {
 };
 
 // lr gamma^count
+struct ExponentialLRArguments {
+  ByName by_name = ByName();
+  Required<double> gamma;
+};
 class ExponentialLR : public FactorSchedule {
  public:
   ExponentialLR(Optimizer& optimizer, double gamma);
+  ExponentialLR(Optimizer& optimizer, const ExponentialLRArguments& a) : ExponentialLR(optimizer, *a.gamma) {}
   double factor(int64_t count) const override { return std::pow(gamma_, double(count)); }
   std::string describe() const override;
 
@@ -135,9 +164,15 @@ class ExponentialLR : public FactorSchedule {
 };
 
 // lr (1 - min(count, total_iters) / total_iters)^power
+struct PolynomialLRArguments {
+  ByName by_name = ByName();
+  int64_t total_iters = 5;
+  double power = 1;
+};
 class PolynomialLR : public FactorSchedule {
  public:
   explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
+  PolynomialLR(Optimizer& optimizer, const PolynomialLRArguments& a) : PolynomialLR(optimizer, a.total_iters, a.power) {}
   double factor(int64_t count) const override;
   std::string describe() const override;
 
@@ -147,9 +182,15 @@ class PolynomialLR : public FactorSchedule {
 };
 
 // From lr start_factor to lr end_factor in total_iters steps, along a line.
+struct LinearLRArguments {
+  ByName by_name = ByName();
+  double start_factor = 1.0 / 3, end_factor = 1;
+  int64_t total_iters = 5;
+};
 class LinearLR : public FactorSchedule {
  public:
   explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1, int64_t total_iters = 5);
+  LinearLR(Optimizer& optimizer, const LinearLRArguments& a) : LinearLR(optimizer, a.start_factor, a.end_factor, a.total_iters) {}
   double factor(int64_t count) const override;
   std::string describe() const override;
 
@@ -159,9 +200,15 @@ class LinearLR : public FactorSchedule {
 };
 
 // lr factor until total_iters, then lr.
+struct ConstantLRArguments {
+  ByName by_name = ByName();
+  double factor = 1.0 / 3;
+  int64_t total_iters = 5;
+};
 class ConstantLR : public FactorSchedule {
  public:
   explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+  ConstantLR(Optimizer& optimizer, const ConstantLRArguments& a) : ConstantLR(optimizer, a.factor, a.total_iters) {}
   double factor(int64_t count) const override { return count < total_iters_ ? factor_ : 1; }
   std::string describe() const override;
 
@@ -171,9 +218,14 @@ class ConstantLR : public FactorSchedule {
 };
 
 // lr function(count)
+struct LambdaLRArguments {
+  ByName by_name = ByName();
+  Required<std::function<double(int64_t)>> lr_lambda;
+};
 class LambdaLR : public FactorSchedule {
  public:
   LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function);
+  LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a) : LambdaLR(optimizer, *a.lr_lambda) {}
   double factor(int64_t count) const override { return function_(count); }
   std::optional<double> initial_for(double, int64_t) const override { return {}; }
   bool is_absolute() const override { return true; }
@@ -184,9 +236,14 @@ class LambdaLR : public FactorSchedule {
 };
 
 // The rate before, times function(count), from count 1 on: lr function(1) ... function(count)
+struct MultiplicativeLRArguments {
+  ByName by_name = ByName();
+  Required<std::function<double(int64_t)>> lr_lambda;
+};
 class MultiplicativeLR : public FactorSchedule {
  public:
   MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> function);
+  MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a) : MultiplicativeLR(optimizer, *a.lr_lambda) {}
   double factor(int64_t count) const override;
   std::string describe() const override { return "MultiplicativeLR"; }
 
@@ -236,9 +293,17 @@ class WSDLR : public FactorSchedule {
 
 // Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at t_max (and eta_min after).
 // eta_min is absolute, for every group.
+struct CosineAnnealingLRArguments {
+  ByName by_name = ByName();
+  Required<int64_t> T_max;
+  double eta_min = 0;
+  int64_t warmup_steps = 0;
+};
 class CosineAnnealingLR : public Schedule {
  public:
   CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0, int64_t warmup_steps = 0);
+  CosineAnnealingLR(Optimizer& optimizer, const CosineAnnealingLRArguments& a)
+      : CosineAnnealingLR(optimizer, *a.T_max, a.eta_min, a.warmup_steps) {}
   std::string describe() const override;
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
@@ -249,9 +314,17 @@ class CosineAnnealingLR : public Schedule {
 };
 
 // Half a cosine from lr to eta_min again and again: the first takes t_0 steps, each other t_mult times as many as the one before.
+struct CosineAnnealingWarmRestartsArguments {
+  ByName by_name = ByName();
+  Required<int64_t> T_0;
+  int64_t T_mult = 1;
+  double eta_min = 0;
+};
 class CosineAnnealingWarmRestarts : public Schedule {
  public:
   CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, const CosineAnnealingWarmRestartsArguments& a)
+      : CosineAnnealingWarmRestarts(optimizer, *a.T_0, a.T_mult, a.eta_min) {}
   std::string describe() const override;
   double rate(double initial, int64_t count) const override;
   bool is_absolute() const override { return true; }
@@ -263,10 +336,10 @@ class CosineAnnealingWarmRestarts : public Schedule {
 
 // Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
 // The largest rate of the first group is max_lr, or its own rate when that is 0; those of others are in proportion to their rates.
-// As in PyTorch, step throws ValueError beyond total_steps.
+// Either total_steps is given, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
-  int64_t total_steps = 0;
+  int64_t total_steps = 0, epochs = 0, steps_per_epoch = 0;
   double pct_start = 0.3;
   std::string anneal_strategy = "cos";  // "cos", "linear"
   bool cycle_momentum = true;

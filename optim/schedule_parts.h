@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/base/arguments.h"
 #include "optim/schedule.h"
 
 namespace halfstep {
@@ -90,8 +91,14 @@ class ChainedScheduler : public ScheduleOfOthers {
 };
 
 // One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0.
+struct SequentialLRArguments {
+  ByName by_name = ByName();
+  Required<std::vector<SchedulePtr>> schedulers;
+  Required<std::vector<int64_t>> milestones;
+};
 class SequentialLR : public ScheduleOfOthers {
  public:
+  SequentialLR(Optimizer& optimizer, const SequentialLRArguments& a) : SequentialLR(optimizer, *a.schedulers, *a.milestones) {}
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;

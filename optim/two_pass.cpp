@@ -105,7 +105,7 @@ const std::vector<Option<MuonOptions>>& MuonOptions::list() {
       option("eps", &O::eps, "lower bound of the norm that a matrix is divided by").above(0),
       option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
       option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate depends on the shape of a matrix")
-          .one_of({"original", "match_rms_adamw"}),
+          .one_of({"original", "match_rms_adamw", "spectral_unclamped"}),
       option("matrices", &O::matrices, "false: AdamW for all parameters of the group"),
       option("adamw_lr", &O::adamw_lr, "learning rate of the parameters that AdamW updates; 0: lr").at_least(0),
       option("adamw_betas", &O::adamw_betas, "its betas").at_least(0).under(1),
@@ -179,7 +179,9 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
   }
   if (rows > columns) x = x.t();
   const double high = double(rows), wide = double(columns);
-  const double ratio = o.adjust_lr_fn == "original" ? std::sqrt(std::max(1.0, high / wide)) : 0.2 * std::sqrt(std::max(high, wide));
+  const double ratio = o.adjust_lr_fn == "original"          ? std::sqrt(std::max(1.0, high / wide))
+                       : o.adjust_lr_fn == "match_rms_adamw" ? 0.2 * std::sqrt(std::max(high, wide))
+                                                             : std::sqrt(high / wide);
   return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 

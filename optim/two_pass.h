@@ -64,8 +64,9 @@ struct MuonOptions {
   NumberTuple<3> ns_coefficients = {3.4445, -4.775, 2.0315};
   double eps = 1e-7;
   int64_t ns_steps = 5;
-  std::string adjust_lr_fn =
-      "original";  // "original": lr sqrt(max(1, rows / columns)); "match_rms_adamw": lr 0.2 sqrt(max(rows, columns))
+  // "original": lr sqrt(max(1, rows / columns)); "match_rms_adamw": lr 0.2 sqrt(max(rows, columns)); "spectral_unclamped": lr
+  // sqrt(rows / columns)
+  std::string adjust_lr_fn = "original";
   bool matrices = true;
   double adamw_lr = 0;
   NumberTuple<2> adamw_betas = {0.9, 0.95};

@@ -123,6 +123,7 @@ CASES = [  # the names begin with the optimizer's and are those of tests/optim/p
     ("muon", O.Muon, dict(lr=0.02), (2, 3)),
     ("muon_tall", O.Muon, dict(lr=0.02, momentum=0.8, nesterov=False, weight_decay=0.3, ns_steps=4, adjust_lr_fn="match_rms_adamw"),
      (3, 2)),
+    ("muon_wide", O.Muon, dict(lr=0.02, adjust_lr_fn="spectral_unclamped"), (2, 3)),
 ]
 
 

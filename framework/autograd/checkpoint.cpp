@@ -95,7 +95,7 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
   }
   if (y.same(x)) y = x.detach();
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
-  attach(node, {y});
+  attach(node, y);
   return y;
 }
 

@@ -151,9 +151,10 @@ Edge edge_of(const Tensor& t) {
   return {accumulator, 0, impl.dtype};
 }
 
-void attach(const std::shared_ptr<Node>& node, const Tensors& outputs) {
+void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs) {
   node->sequence = next_sequence++;
   node->layer = LayerScope::current();
+  node->outputs.reserve(outputs.size());
   for (const Tensor& t : outputs) {
     const auto index = uint32_t(node->outputs.size());
     node->outputs.push_back({t.shape(), t.dtype(), t.device()});
@@ -179,7 +180,7 @@ Tensor record_autocast(const Tensor& source, const Tensor& low) {
   Tensor out = low.alias(low.shape(), low.strides());
   auto node = make_node<AutocastCast>();
   node->edges = {edge_of(source)};
-  attach(node, {out});
+  attach(node, out);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -98,7 +99,8 @@ void check_view(const TensorImpl& impl);
 // Autocast's casts to 16 bits are stepped over, so that an op may deliver the gradient in the dtype before the cast.
 Edge edge_of(const Tensor& t);
 // Makes `node` the history of `outputs` and gives it its place in the order.
-void attach(const std::shared_ptr<Node>& node, const Tensors& outputs);
+void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs);
+inline void attach(const std::shared_ptr<Node>& node, const Tensor& output) { attach(node, std::span(&output, 1)); }
 // True when recording is on and some input requires grad.
 bool should_record(std::span<const Tensor> inputs);
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
 namespace halfstep {
 
@@ -17,6 +16,7 @@ class Generator {
   };
 
   explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
+  Generator(const Generator&) = delete;
 
   // Reserves the blocks that `count` elements need and returns the state the draw starts from. Thread-safe.
   State reserve(int64_t count);
@@ -26,7 +26,8 @@ class Generator {
   void manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
  private:
-  mutable std::mutex mutex_;
+  class Lock;
+  mutable uint32_t busy_ = 0;  // 1 while a thread has the state; no std::mutex, whose header every program would read
   State state_;
 };
 

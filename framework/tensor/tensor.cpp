@@ -6,10 +6,7 @@
 
 namespace halfstep {
 
-TensorImpl& Tensor::get() const {
-  check<ValueError>(impl_ != nullptr, "tensor", "the tensor is undefined");
-  return *impl_;
-}
+void Tensor::fail_undefined() { fail<ValueError>("tensor", "the tensor is undefined"); }
 
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
   check_size("empty", shape);
@@ -46,15 +43,12 @@ Tensor Tensor::alias(const Shape& shape, const Strides& strides, int64_t offset)
   return Tensor(std::move(impl));
 }
 
-const Shape& Tensor::shape() const { return get().shape; }
 const Strides& Tensor::strides() const { return get().strides; }
-int Tensor::dim() const { return get().shape.size(); }
 int64_t Tensor::size(int64_t d) const {
   check<IndexError>(dim() > 0, "size", "a 0-dim tensor has no dimension ", d);
   return get().shape[wrap_dim(d, dim(), "size")];
 }
 int64_t Tensor::numel() const { return halfstep::numel(get().shape); }
-DType Tensor::dtype() const { return get().dtype; }
 Device Tensor::device() const { return get().storage->device(); }
 bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape, get().strides); }
 bool Tensor::is_contiguous(MemoryFormat format) const { return halfstep::is_contiguous(get().shape, get().strides, format); }

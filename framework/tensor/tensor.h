@@ -430,7 +430,12 @@ class Tensor {
   const std::shared_ptr<TensorImpl>& impl_ptr() const { return impl_; }
 
  private:
-  TensorImpl& get() const;  // throws ValueError when undefined
+  TensorImpl& get() const {  // throws ValueError when undefined
+    if (!impl_) [[unlikely]]
+      fail_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void fail_undefined();
   const Tensor& write(const Tensor& values) const;
   const Tensor& write(double value) const;
   template <size_t count>
@@ -486,6 +491,10 @@ struct TensorImpl {
     return *autograd;
   }
 };
+
+inline const Shape& Tensor::shape() const { return get().shape; }
+inline int Tensor::dim() const { return get().shape.size(); }
+inline DType Tensor::dtype() const { return get().dtype; }
 
 template <class T>
 T* Tensor::data_ptr() const {

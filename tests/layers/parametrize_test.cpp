@@ -41,6 +41,16 @@ std::shared_ptr<Module> made(const std::string& key) {
   if (key == "spectral_norm_transposed") return make<ConvTranspose2d>(spectral_norm(ConvTranspose2d(2, 3, 3)));
   if (key == "spectral_norm_dim2") return make<Conv2d>(spectral_norm(Conv2d(2, 3, 3), "weight", {.dim = 2}));
   if (key == "spectral_norm_bias") return make<Linear>(spectral_norm(Linear(5, 4), "bias"));
+  if (key == "orthogonal") return make<Linear>(orthogonal(Linear(5, 5)));
+  if (key == "orthogonal_tall") return make<Linear>(orthogonal(Linear(3, 5)));
+  if (key == "orthogonal_wide") return make<Linear>(orthogonal(Linear(5, 3)));
+  if (key == "orthogonal_exp_wide") return make<Linear>(orthogonal(Linear(5, 3), "weight", {.orthogonal_map = "matrix_exp"}));
+  if (key == "orthogonal_cayley") return make<Linear>(orthogonal(Linear(4, 4), "weight", "cayley"));
+  if (key == "orthogonal_cayley_tall") return make<Linear>(orthogonal(Linear(3, 5), "weight", "cayley", false));
+  if (key == "orthogonal_plain_exp") return make<Linear>(orthogonal(Linear(4, 4), "weight", {.use_trivialization = false}));
+  if (key == "orthogonal_plain") return make<Linear>(orthogonal(Linear(5, 3), "weight", {.use_trivialization = false}));
+  if (key == "orthogonal_square_householder") return make<Linear>(orthogonal(Linear(4, 4), "weight", "householder", false));
+  if (key == "orthogonal_conv") return make<Conv2d>(orthogonal(Conv2d(2, 3, 3)));
   REQUIRE(key == "weight_norm_lstm");
   const auto lstm = make<LSTM>(3, 4);
   weight_norm(weight_norm(lstm, "weight_ih_l0"), "weight_hh_l0");
@@ -82,7 +92,7 @@ struct Normed : Module {
 
 }  // namespace
 
-TEST_CASE("weight_norm and spectral_norm: values, gradients, buffers, names and text are PyTorch's") {
+TEST_CASE("weight_norm, spectral_norm and orthogonal: values, gradients, buffers, names and text are PyTorch's") {
   const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/layers/parametrize_goldens.safetensors");
   int cases = 0;
   for (const auto& [key, text] : file.metadata) {
@@ -113,7 +123,7 @@ TEST_CASE("weight_norm and spectral_norm: values, gradients, buffers, names and 
     near((*layer)(x), "e");
     near((*layer)(x), "e");
   }
-  CHECK(cases == 10);
+  CHECK(cases == 20);
 }
 
 TEST_CASE("a function as a parametrization, and its removal") {

@@ -9,6 +9,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/gradcheck.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -55,6 +56,21 @@ TEST_CASE("gaussian_nll_loss below eps has the second derivative of the variance
   };
   CHECK(derivatives(0.25, 0.5) == derivatives(0.5, 0.1));
   CHECK(derivatives(0.5, 0.1).second == doctest::Approx(-0.5 / 0.25 + 4 / 0.125));
+}
+
+TEST_CASE(
+    "cosine_similarity where eps replaces a norm, and poisson_nll_loss of targets of 0, have the derivatives of their values") {
+  manual_seed(3);
+  const Tensor x = (randn({4, 3}, {.dtype = DType::f64}) * 0.3).detach().set_requires_grad();
+  const Tensor y = (randn({4, 3}, {.dtype = DType::f64}) + 5.0).detach().set_requires_grad();
+  const auto similarity = [](const Tensors& in) { return Tensors{cosine_similarity(in[0], in[1], 1, 4.0)}; };
+  gradcheck(similarity, {x, y});
+  gradgradcheck(similarity, {x, y});
+  const Tensor counts = tensor({0.0, 1.0, 0.0, 3.0}, {.dtype = DType::f64}).set_requires_grad();
+  const Tensor rates = randn({4}, {.dtype = DType::f64});
+  poisson_nll_loss(rates, counts, {.full = true, .reduction = Reduction::sum}).backward();
+  CHECK(counts.grad()[0].item() == doctest::Approx(-rates[0].item()));  // of exp(rate) - count rate
+  CHECK(counts.grad()[2].item() == doctest::Approx(-rates[2].item()));
 }
 
 TEST_CASE("in a region, a 16-bit input that a loss uses several times gets a gradient that is rounded once") {

@@ -103,6 +103,7 @@ inline std::vector<Setting> settings() {
           "muon_tall",
           {.lr = 0.02, .weight_decay = 0.3, .momentum = 0.8, .nesterov = false, .ns_steps = 4, .adjust_lr_fn = "match_rms_adamw"},
           {3, 2}),
+      setting<Muon>("muon_wide", {.lr = 0.02, .adjust_lr_fn = "spectral_unclamped"}, {2, 3}),
   };
 }
 

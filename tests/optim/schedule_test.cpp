@@ -149,7 +149,7 @@ TEST_CASE("schedules refuse what has no meaning") {
       "[OneCycleLR] cycle_momentum needs an optimizer with a momentum or betas, got Rprop(lr=0.01, etas=(0.5, 1.2), "
       "step_sizes=(1e-06, 50))\nhelp: set cycle_momentum to false",
       ValueError);
-  CHECK_THROWS_WITH_AS(OneCycleLR(o, {}), "[OneCycleLR] total_steps must be >= 1, got 0", ValueError);
+  CHECK_THROWS_WITH_AS(OneCycleLR(o, {}), "[OneCycleLR] needs total_steps, or epochs and steps_per_epoch", ValueError);
   CHECK_THROWS_WITH_AS(CyclicLR(o, {.base_lr = 1, .max_lr = 0.5}), "[CyclicLR] max_lr must be >= 1, got 0.5", ValueError);
   CHECK_THROWS_WITH_AS(MultiStepLR(o, {-1}), "[MultiStepLR] milestones must be >= 0, got -1", ValueError);
   CHECK_THROWS_WITH_AS(WSDLR(o, {.decay = "slow"}), "[WSDLR] decay must be one of linear, cosine, 1-sqrt, got slow", ValueError);

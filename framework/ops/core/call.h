@@ -64,7 +64,7 @@ class OpContext {
  private:
   template <class Op> friend class OpNode;
   template <class Op>
-  friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr attr);
+  friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr);
   bool recording_ = false;
   std::vector<std::pair<Tensor, int>> pending_;
 };
@@ -119,7 +119,7 @@ template <class Op>
 class OpNode final : public Node {
  public:
   using Attr = typename Op::Attr;
-  OpNode(OpContext ctx, Attr attr) : state_(std::move(ctx.state)), attr_(std::move(attr)) {
+  OpNode(OpContext&& ctx, Attr&& attr) : state_(std::move(ctx.state)), attr_(std::move(attr)) {
     saved_.reserve(ctx.pending_.size());
     for (const auto& [t, output] : ctx.pending_) saved_.emplace_back(t, output);
   }
@@ -175,9 +175,10 @@ Attributes describe(const typename Op::Attr& attr) {
 
 // Runs and records Op on inputs that are cast and checked.
 template <class Op>
-auto run(const OpInfo& info, const Tensors& in, typename Op::Attr attr) {
+auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   OpContext ctx;
   ctx.recording_ = info.differentiable && should_record(in);
+  if (ctx.recording_) ctx.pending_.reserve(in.size() + 1);
   const bool record = ctx.recording_;
   const LedgerEntry entry(info.name, info.policy, in, LayerScope::current());
   auto out = [&] {
@@ -195,19 +196,17 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr attr) {
   }
   if (record) {
     auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
+    node->edges.reserve(in.size());
     for (const Tensor& t : in) node->edges.push_back(edge_of(t));
-    if constexpr (std::is_same_v<decltype(out), Tensor>)
-      attach(node, {out});
-    else
-      attach(node, out);
+    attach(node, out);
   }
   return out;
 }
 
 // The same while a trace is open. What its reader does not take is computed by simpler ops, if there are any.
 template <class Op>
-auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr attr) {
-  using Result = decltype(run<Op>(info, in, attr));
+auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
+  using Result = decltype(run<Op>(info, in, std::move(attr)));
   Attributes attributes = describe<Op>(attr);
   if (!trace.takes(info.name, attributes, in) && TraceSimpler::may(trace, info.name)) {
     const TraceSimpler simpler(trace, info.name);

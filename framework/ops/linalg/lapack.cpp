@@ -102,6 +102,23 @@ void with_workspace(F f) {
   f(work.data(), int(work.size()));
 }
 
+// What geqrf makes of each matrix, on the host: R and, below it, the reflectors' vectors.
+struct Reflectors {
+  explicit Reflectors(const Tensor& x)
+      : columns(columns_of(x)), tau(host_like(x, with_matrix(x, {std::min(x.size(-2), x.size(-1))}))) {
+    const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1));
+    if (tau.numel() == 0) return;
+    with_type(x, [&]<class T>(T) {
+      for (int64_t i = 0; i < batch_of(x); ++i) {
+        T *const matrix = columns.data_ptr<T>() + i * m * n, *const factors = tau.data_ptr<T>() + i * std::min(m, n);
+        int info = 0;
+        with_workspace<T>([&](T* work, int size) { Routines<T>::geqrf(&m, &n, matrix, &m, factors, work, &size, &info); });
+      }
+    });
+  }
+  Tensor columns, tau;  // [..., N, M], [..., min(M, N)]
+};
+
 }  // namespace
 
 Tensors svd(std::string_view op, const Tensor& x, bool full) {
@@ -157,28 +174,31 @@ Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
   return {w.to(x.device()), back(a, x)};
 }
 
+Tensors geqrf(const Tensor& x) {
+  const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1)), k = std::min(m, n);
+  if (x.device().is_meta()) return {like(x, x.shape()), like(x, with_matrix(x, {k}))};
+  const Reflectors made(x);
+  return {back(made.columns, x), made.tau.to(x.device())};
+}
+
 Tensors qr(const Tensor& x, bool complete) {
   const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1)), reflectors = std::min(m, n),
             k = complete ? m : reflectors;
   if (x.device().is_meta()) return {like(x, with_matrix(x, {m, k})), like(x, with_matrix(x, {k, n}))};
-  const Tensor a = columns_of(x), q = host_like(x, with_matrix(x, {k, m})),
-               r = host_like(x, with_matrix(x, {k, n}));  // q by columns
+  const Reflectors made(x);
+  const Tensor q = host_like(x, with_matrix(x, {k, m})), r = host_like(x, with_matrix(x, {k, n}));  // q by columns
   r.fill_(0);
   with_type(x, [&]<class T>(T) {
-    std::vector<T> tau(size_t(std::max(1, reflectors)));
     for (int64_t i = 0; i < batch_of(x); ++i) {
-      T *const from = a.data_ptr<T>() + i * m * n, *const to = q.data_ptr<T>() + i * m * k,
-               *const upper = r.data_ptr<T>() + i * k * n;
-      int info = 0;
-      if (reflectors > 0)
-        with_workspace<T>([&](T* work, int size) { Routines<T>::geqrf(&m, &n, from, &m, tau.data(), work, &size, &info); });
+      const T *const from = made.columns.data_ptr<T>() + i * m * n, *const tau = made.tau.data_ptr<T>() + i * reflectors;
+      T *const to = q.data_ptr<T>() + i * m * k, *const upper = r.data_ptr<T>() + i * k * n;
       for (int row = 0; row < std::min(k, n); ++row)
         for (int column = row; column < n; ++column) upper[int64_t(row) * n + column] = from[int64_t(column) * m + row];
       std::fill_n(to, int64_t(m) * k, T(0));
       std::copy_n(from, int64_t(m) * std::min(k, n), to);
+      int info = 0;
       if (k > 0 && m > 0)
-        with_workspace<T>(
-            [&](T* work, int size) { Routines<T>::orgqr(&m, &k, &reflectors, to, &m, tau.data(), work, &size, &info); });
+        with_workspace<T>([&](T* work, int size) { Routines<T>::orgqr(&m, &k, &reflectors, to, &m, tau, work, &size, &info); });
     }
   });
   return {back(q, x), r.to(x.device())};

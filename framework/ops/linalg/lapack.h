@@ -18,6 +18,9 @@ Tensors svd(std::string_view op, const Tensor& x, bool full);
 Tensors eigh(std::string_view op, const Tensor& x, bool lower);
 // x = Q R. Q [..., M, k] and R [..., k, N] with k = min(M, N), or k = M when `complete`.
 Tensors qr(const Tensor& x, bool complete);
+// The same with Q as a product of reflections 1 - tau_i v_i v_i^T: R, and below its diagonal the rest of v_i, whose first element
+// is 1, [..., M, N]; tau [..., min(M, N)].
+Tensors geqrf(const Tensor& x);
 // x = L L^T, or U^T U when `upper`, of which only that triangle of x is read. Throws ValueError unless x is positive definite.
 Tensor cholesky(std::string_view op, const Tensor& x, bool upper);
 // a^-1 b. a [..., N, N] and b [..., N, K] with the same batch. Throws ValueError for a singular matrix.

@@ -14,6 +14,7 @@ namespace {
 
 Tensors svd(std::string_view op, const Tensor&, bool) { missing(op); }
 Tensors eigh(std::string_view op, const Tensor&, bool) { missing(op); }
+Tensors geqrf(const Tensor&) { missing("geqrf"); }
 Tensors qr(const Tensor&, bool) { missing("linalg_qr"); }
 Tensor cholesky(std::string_view op, const Tensor&, bool) { missing(op); }
 Tensor solve(std::string_view op, const Tensor&, const Tensor&) { missing(op); }
