@@ -4,7 +4,8 @@
 #   --first  the first command only
 #   --keep   leaves the root folder, and says where
 # Makes the root with debootstrap, clones the last commit into it, and fails if a compiler or CMake warns or a test fails. The time
-# of apt is shown apart. Needs root (for chroot), debootstrap and a mirror; without them it prints "SKIPPED: try_fresh.sh: ...".
+# of apt is shown apart; "user" is processor time, which other programs on the machine change less than the time by the clock.
+# Needs root (for chroot), debootstrap and a mirror; without them it prints "SKIPPED: try_fresh.sh: ...".
 # The mirror is that of the host's sources, or deb.debian.org. TMPDIR: where the root is made (3 GB). HALFSTEP_JOBS=N: compilers.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -47,7 +48,7 @@ in_root() {
   unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" chroot "$root" /usr/bin/env -i \
     HOME=/root LANG=C.UTF-8 TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" \
     HALFSTEP_JOBS="${HALFSTEP_JOBS:-$(nproc)}" \
-    bash -c 'cd /opt/halfstep && "$@"' in_root "$@" </dev/null
+    bash -c 'cd /opt/halfstep; failed=0; "$@" || failed=$?; times >/tmp/times; exit $failed' in_root "$@" </dev/null
 }
 # timed WHAT COMMAND...: what it prints goes to the log as well.
 timed() {
@@ -55,7 +56,9 @@ timed() {
   shift
   "$@" > >(tee -a "$log") 2>&1 || failed=$?
   wait $!  # for tee
-  times+=("$(printf '%-48s %d:%02d' "$what" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)))")
+  local user  # of the command's processes, from the second line of bash's `times`
+  user=$(sed -n '2s/ .*//p' "$root/tmp/times" 2>/dev/null || echo unknown)
+  times+=("$(printf '%-48s %d:%02d, user %s' "$what" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$user")")
   [[ $failed -eq 0 ]] || { printf '%s\n' "${times[@]}"; echo "try_fresh.sh: Debian $release: $what: failed with $failed"; exit 1; }
 }
 

@@ -13,7 +13,7 @@ Vocabulary vocabulary_of(const SplitRequest& r) {
   const auto& listed = r.self()["vocabulary"];
   if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
   if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr;
-      known && name(known->options.tokenizer) == r.self()["tokenizer"])
+      known && name(known->options.tokenizer) == r.self()["tokenizer"].get_ref<const std::string&>())
     return known->options.vocabulary;
   if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
     return vocabulary_of(train_of(r));

@@ -68,7 +68,6 @@ struct Day {
 
 std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   const bool year_first = order == CsvDateOrder::ymd;
-  Day out;
   const auto first = in.digits(year_first ? 4 : 1, year_first ? 4 : 2);
   if (!first) return {};
   const char between = in.peek();

@@ -46,12 +46,12 @@ struct Twice : Module {
   std::string describe() const override { return "Twice"; }
 };
 struct Single : ModuleOf<Single> {
-  Tensor forward(const Tensor& x) { return x + 1.0; }
+  Tensor forward(const Tensor& x) override { return x + 1.0; }
   std::string describe() const override { return "Single"; }
 };
 struct Outer : ModuleOf<Outer> {
   Part<Cell> cell{this, "cell"};
-  Tensor forward(const Tensor& x) { return cell(x, State{x, x}).first; }
+  Tensor forward(const Tensor& x) override { return cell(x, State{x, x}).first; }
   std::string describe() const override { return "Outer"; }
 };
 

@@ -312,8 +312,6 @@ TEST_CASE("a Sequential in braces in another is a level of names") {
 }
 #endif
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverloaded-virtual"
 TEST_CASE("a forward that takes a tensor by value is found where a module is called") {
   struct ByValue : Module {
     Part<Linear> fc{this, "fc", 2, 3};
@@ -323,7 +321,6 @@ TEST_CASE("a forward that takes a tensor by value is found where a module is cal
   Sequential outer{std::make_shared<ByValue>(), ReLU()};
   CHECK(outer(ones({1, 2})).shape() == Shape{1, 3});
 }
-#pragma GCC diagnostic pop
 
 TEST_CASE("a hook that holds something is refused after its module has moved") {
   struct Hooked : Module {

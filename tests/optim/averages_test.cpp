@@ -121,7 +121,9 @@ TEST_CASE("averages are states of their optimizer: a saved run resumes bit for b
 
 TEST_CASE("averages refuse options out of range") {
   Run run;
-  CHECK_THROWS_WITH_AS(WeightAverage(run.optimizer, {.decay = 1}), "[WeightAverage] decay must be in [0, 1), got 1", ValueError);
-  CHECK_THROWS_WITH_AS(WeightAverage(run.optimizer, {.every = 0}), "[WeightAverage] every must be >= 1, got 0", ValueError);
-  CHECK_THROWS_WITH_AS(Lookahead(run.optimizer, {.k = 0}), "[Lookahead] k must be >= 1, got 0", ValueError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(WeightAverage(run.optimizer, {.decay = 1})),
+                       "[WeightAverage] decay must be in [0, 1), got 1", ValueError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(WeightAverage(run.optimizer, {.every = 0})), "[WeightAverage] every must be >= 1, got 0",
+                       ValueError);
+  CHECK_THROWS_WITH_AS(static_cast<void>(Lookahead(run.optimizer, {.k = 0})), "[Lookahead] k must be >= 1, got 0", ValueError);
 }
