@@ -24,7 +24,7 @@ struct State : Regions {
   int nesting = 0;
   uint64_t casts = 0;
 };
-thread_local State state;
+thread_local constinit State state;
 
 Region& region_of(Device::Type type) { return state.of[size_t(type)]; }
 

@@ -4,6 +4,7 @@
 
 #include "amp/step/run_state.h"
 #include "amp/step/train_step.h"
+#include "optim/two_pass.h"
 #include "tests/amp/scaling.h"
 #include "tests/support/errors.h"
 
@@ -16,13 +17,13 @@ namespace {
 
 constexpr GradScalerOptions kGuard{.init_scale = 1, .fixed = true};
 
-struct Run {
+struct GuardedRun {
   std::shared_ptr<Sequential> net = (manual_seed(23), scaling::model());
   MSELoss loss;
   Adam opt{net->parameters(), {.lr = 0.01}};
   GradScaler scaler;
   TrainStep step;
-  explicit Run(const TrainStepOptions& options, const GradScalerOptions& guard = kGuard)
+  explicit GuardedRun(const TrainStepOptions& options, const GradScalerOptions& guard = kGuard)
       : scaler(guard), step(*net, loss, opt, scaler, nullptr, options) {}
 };
 
@@ -33,7 +34,7 @@ TEST_CASE("a guard skips a step with an inf gradient in float32 and in bfloat16,
     for (const double clip : {0.0, 1.0}) {
       CAPTURE(amp.has_value());
       CAPTURE(clip);
-      Run guarded({.amp = amp, .clip_grad_norm = clip}), plain({.amp = amp, .clip_grad_norm = clip}, {.enabled = false});
+      GuardedRun guarded({.amp = amp, .clip_grad_norm = clip}), plain({.amp = amp, .clip_grad_norm = clip}, {.enabled = false});
       const Tensor x = randn({4, 8}), y = randn({4, 8}), bad = full({4, 8}, kInf);
       const auto both = [&](const Tensor& target) {
         const StepResult a = guarded.step(x, target), b = plain.step(x, target);
@@ -54,6 +55,30 @@ TEST_CASE("a guard skips a step with an inf gradient in float32 and in bfloat16,
       CHECK(bytes(guarded.opt) == bytes(plain.opt));
     }
   }
+}
+
+TEST_CASE_TEMPLATE("a guard with optimizers of one pass, of two, and with steps of their own", O, SGD, AdamW, LAMB, Muon, Adafactor,
+                   scaling::Plain<SGD>) {
+  const auto steps = [](const GradScalerOptions& options, bool overflow) {
+    manual_seed(5);
+    const auto net = scaling::model();
+    O opt(net->parameters(), {.lr = 0.01});
+    GradScaler scaler(options);
+    const Tensor x = randn({4, 8});
+    for (int i = 0; i < 3; ++i) {
+      opt.zero_grad();
+      scaler.scale((*net)(x).square().mean()).backward();
+      scaler.step(opt);
+      scaler.update();
+    }
+    if (!overflow) return bytes(*net) + bytes(opt);
+    net->parameters()[1].grad()[0].fill_(kInf);
+    CHECK(!scaler.finish(opt).applied());
+    return bytes(*net) + bytes(opt);
+  };
+  const std::string plain = steps({.enabled = false}, false);
+  CHECK(steps(kGuard, false) == plain);
+  CHECK(steps(kGuard, true) == plain);
 }
 
 TEST_CASE("a fixed scale does not move, neither up nor down, and is no state") {
@@ -80,12 +105,12 @@ TEST_CASE("a fixed scale does not move, neither up nor down, and is no state") {
 }
 
 TEST_CASE("a run with a guard takes the state of one without, and the other way round") {
-  Run guarded({}), plain({}, {.enabled = false}), scaled({}, {.init_scale = 256});
+  GuardedRun guarded({}), plain({}, {.enabled = false}), scaled({}, {.init_scale = 256});
   const Tensor x = randn({4, 8}), y = randn({4, 8});
-  for (Run* from : {&guarded, &plain, &scaled}) {
+  for (GuardedRun* from : {&guarded, &plain, &scaled}) {
     from->step(x, y);
     const CheckpointContents state = pack({*from->net, &from->opt, &from->scaler});
-    for (Run* to : {&guarded, &plain, &scaled}) {
+    for (GuardedRun* to : {&guarded, &plain, &scaled}) {
       unpack(state, {*to->net, &to->opt, &to->scaler});
       CHECK(bytes(*to->net) == bytes(*from->net));
     }

@@ -19,7 +19,7 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-constexpr const char* kConfig = R"({
+constexpr const char* kMixed = R"({
   "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 16, "name": "first"}, "ReLU",
     {"type": "Residual", "name": "block", "body": [{"type": "Linear", "out_features": 16}, {"type": "LayerNorm"}]},
     {"type": "Linear", "out_features": "auto", "name": "head"}, {"type": "LogSoftmax", "dim": -1, "name": "scores"}]},
@@ -61,7 +61,7 @@ double last_value(const fs::path& run, const std::string& key) {
 
 TEST_CASE("amp.modules and amp.policy in a plan: dtypes and reasons, of layers and of a step") {
   TempDir dir;
-  const Config config = load_config(write(dir / "c.json", kConfig));
+  const Config config = load_config(write(dir / "c.json", kMixed));
   const auto dtype = [&](const std::string& name) {
     for (const LayerRow& row : config.layers)
       if (row.name == name) return joined(row.dtype);
@@ -100,7 +100,7 @@ TEST_CASE("amp.modules and amp.policy in a plan: dtypes and reasons, of layers a
 
 TEST_CASE("amp.modules and amp.policy: trained, resumed to the bit, evaluated and predicted with") {
   TempDir dir;
-  write(dir / "c.json", kConfig);
+  write(dir / "c.json", kMixed);
   const std::string train = "train c.json --quiet --threads 1 ";
   output(dir, train + "--set output_dir=whole");
   output(dir, train + "--set output_dir=parts --set train.epochs=2");
@@ -138,9 +138,9 @@ TEST_CASE("amp.modules and amp.policy: trained, resumed to the bit, evaluated an
 
 TEST_CASE("--no-amp: the same run as of a config without amp") {
   TempDir dir;
-  write(dir / "c.json", kConfig);
+  write(dir / "c.json", kMixed);
   output(dir, "train c.json --quiet --threads 1 --set output_dir=a --no-amp");
-  Json json = Json::parse(kConfig);
+  Json json = Json::parse(kMixed);
   json.erase("amp");
   write(dir / "d.json", json.dump());
   output(dir, "train d.json --quiet --threads 1 --set output_dir=b");
@@ -149,7 +149,7 @@ TEST_CASE("--no-amp: the same run as of a config without amp") {
 
 TEST_CASE("amp.modules and amp.policy: what is wrong with them") {
   TempDir dir;
-  write(dir / "c.json", kConfig);
+  write(dir / "c.json", kMixed);
   const auto with = [&](const std::string& set) { return error_of(dir / "c.json", {.sets = {set}}); };
   CHECK(contains(with(R"(amp.modules={"blok": "float32"})"),
                  "amp.modules: \"blok\" is in no module's name; did you mean \"block\"?"));
