@@ -197,14 +197,13 @@ ConstantLR::ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters)
 }
 std::string ConstantLR::describe() const { return text_of("ConstantLR", is("factor", factor_), is("total_iters", total_iters_)); }
 
-LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function)
-    : FactorSchedule(optimizer), function_(std::move(function)) {
+LambdaLR::LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a) : FactorSchedule(optimizer), function_(*a.lr_lambda) {
   check<ValueError>(bool(function_), "LambdaLR", "needs a function of the count of applied steps");
   start();
 }
 
-MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> function)
-    : FactorSchedule(optimizer), function_(std::move(function)) {
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a)
+    : FactorSchedule(optimizer), function_(*a.lr_lambda) {
   check<ValueError>(bool(function_), "MultiplicativeLR", "needs a function of the count of applied steps");
   start();
 }

@@ -224,8 +224,9 @@ struct LambdaLRArguments {
 };
 class LambdaLR : public FactorSchedule {
  public:
-  LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> function);
-  LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a) : LambdaLR(optimizer, *a.lr_lambda) {}
+  LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a);
+  template <std::convertible_to<std::function<double(int64_t)>> F>
+  LambdaLR(Optimizer& optimizer, F function) : LambdaLR(optimizer, LambdaLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override { return function_(count); }
   std::optional<double> initial_for(double, int64_t) const override { return {}; }
   bool is_absolute() const override { return true; }
@@ -242,8 +243,10 @@ struct MultiplicativeLRArguments {
 };
 class MultiplicativeLR : public FactorSchedule {
  public:
-  MultiplicativeLR(Optimizer& optimizer, std::function<double(int64_t)> function);
-  MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a) : MultiplicativeLR(optimizer, *a.lr_lambda) {}
+  MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a);
+  template <std::convertible_to<std::function<double(int64_t)>> F>
+  MultiplicativeLR(Optimizer& optimizer, F function)
+      : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
   std::string describe() const override { return "MultiplicativeLR"; }
 

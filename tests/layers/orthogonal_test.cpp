@@ -25,7 +25,9 @@ TEST_CASE("orthogonal: an assigned value becomes PyTorch's") {
   const std::map<std::string, std::pair<std::string, bool>> cases{
       {"square", {"matrix_exp", true}},       {"orthogonal", {"cayley", true}},       {"tall", {"householder", true}},
       {"plain tall", {"householder", false}}, {"plain wide", {"householder", false}}, {"triangular", {"householder", false}}};
-  for (const auto& [key, how] : cases) {
+  for (const auto& one : cases) {
+    const std::string key = one.first;
+    const auto how = one.second;
     CAPTURE(key);
     const auto of = [&](const char* what) { return file.tensors.at("assigned " + key + "/" + what); };
     for (const bool before : {true, false}) {
@@ -45,7 +47,8 @@ TEST_CASE("orthogonal: a weight stays orthogonal while it is trained, by every m
   manual_seed(11);
   for (const std::string map : {"matrix_exp", "cayley", "householder"}) {
     for (const bool trivialized : {true, false}) {
-      for (const auto& [in, out] : {std::pair(6, 6), std::pair(3, 7), std::pair(7, 3)}) {
+      for (const auto& sizes : {std::pair(6, 6), std::pair(3, 7), std::pair(7, 3)}) {
+        const int in = sizes.first, out = sizes.second;
         CAPTURE(map);
         CAPTURE(trivialized);
         CAPTURE(in);
