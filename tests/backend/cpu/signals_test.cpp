@@ -86,7 +86,8 @@ TEST_CASE("no signal arrives while the stack pointer is elsewhere") {
   for (const int threads : {1, 2}) {
     CAPTURE(threads);
     set_num_threads(threads);
-    for (const auto& [m, n, k] : {std::array<int64_t, 3>{4, 64, 256}, {64, 256, 1024}, {512, 256, 784}}) {
+    for (const auto& sizes : {std::array<int64_t, 3>{4, 64, 256}, {64, 256, 1024}, {512, 256, 784}}) {
+      const int64_t m = sizes[0], n = sizes[1], k = sizes[2];
       CAPTURE(m);
       CAPTURE(k);
       const Buffer a = uniform(DType::f32, {m, k}, 1), b = uniform(DType::f32, {k, n}, 2), c = make(DType::f32, {m, n});
