@@ -171,8 +171,8 @@ TEST_CASE("an augmented, weighted, accumulating run resumes from any checkpoint 
   const auto expected = load_checkpoint(dir / "full");
   const auto same = [&](const std::string& name) {
     const auto got = load_checkpoint(dir / name);
-    for (const auto& [key, tensor] : expected.model)
-      CHECK_MESSAGE(tensor.to_vector<double>() == got.model.at(key).to_vector<double>(), key);
+    for (const auto& entry : expected.model)
+      CHECK_MESSAGE(entry.second.to_vector<double>() == got.model.at(entry.first).to_vector<double>(), entry.first);
     CHECK(got.meta["trainer"]["val_loss"] == expected.meta["trainer"]["val_loss"]);
   };
   REQUIRE(run(dir, "train c.json --set output_dir=workers --set data.loader.num_workers=3" + options).code == 0);
