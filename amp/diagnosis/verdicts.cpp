@@ -60,14 +60,18 @@ Row of_forward(const KernelEvent& e, const std::string& place) {
             "clamp its argument from below, or take CrossEntropyLoss or BCEWithLogitsLoss on logits"};
   if (k == "sqrt" && r.any_negative())
     return {"sqrt_domain", "a square root of a negative value in " + place, "clamp its argument at 0"};
+  if (among(k, {"normalize", "batch_norm"}) && r.largest() < 1e18)
+    return {"division_by_zero", "values without variance are normalised with an eps of 0 in " + place, "use an eps above 0"};
   if ((k == "div" && r.zero(1)) || (among(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
     return {"division_by_zero", "a division by zero in " + place, "add an eps to the divisor; normalize and layer_norm have one"};
   if (k == "pow" && (r.negative(0) || r.zero(0)))
     return {"pow_domain", "a power of zero or of a negative value in " + place, "keep the base above 0"};
-  if (among(k, {"exp", "exp2", "expm1", "sinh", "cosh"}) && r.largest() > 80)
+  if (among(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > 80)
     return {"exp_overflow", joined("an exponential of up to ", r.largest(), " in ", place),
-            "use log_softmax or logsumexp, or subtract the maximum first"};
-  if (among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
+            k.starts_with("poisson") ? "smaller predictions: scale the inputs, or lower the learning rate"
+                                     : "use log_softmax or logsumexp, or subtract the maximum first"};
+  if (among(k, {"logit", "kl_div", "lgamma", "digamma", "polygamma"}) || (k == "gaussian_nll_loss" && r.any_negative()) ||
+      among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
     return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
   if (among(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
     return {"targets_ignored", "the loss ignores every target of the batch", "each batch needs a target that is not ignore_index"};
