@@ -9,6 +9,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/scaled_backward.h"
 #include "framework/backend/dnn.h"
+#include "framework/backend/witness.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -87,7 +88,7 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
 }
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
-  if (module_.any_hooks()) return kEager;  // they decide on the host
+  if (module_.any_hooks() || Witness::is_open()) return kEager;  // they look at values on the host
   if (recording_ && !still_true()) return kChanged;
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
   return fits ? kReady : kOther;

@@ -21,6 +21,7 @@ std::string text_of(const faults::Found& found) {
 
 }  // namespace
 
+// HALFSTEP_SHOW=1 prints all diagnoses, for docs/diagnostics.md.
 TEST_CASE("a diagnosis names each planted fault, and nothing where there is none") {
   for (const faults::Fault& fault : faults::all()) {
     const faults::Found found = faults::run(fault, {});
@@ -29,6 +30,7 @@ TEST_CASE("a diagnosis names each planted fault, and nothing where there is none
     CAPTURE(text_of(found));
     CHECK(found.diagnosis.cause == fault.cause);
     CHECK(found.untouched);
+    if (std::getenv("HALFSTEP_SHOW") && !fault.cause.empty()) MESSAGE(fault.name, ", step ", found.step, '\n', found.diagnosis.text());
   }
 }
 

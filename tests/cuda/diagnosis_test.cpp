@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fault between replays of a recorded step is explained on the device, and the steps behind it are those of a run without it.
+#include "amp/diagnosis/diagnose.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "tests/cuda/support.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct Training {
+  std::shared_ptr<Sequential> net = mlp_model(Device::cuda);
+  CrossEntropyLoss loss;
+  AdamW opt{net->parameters(), {.lr = 0.01}};
+  GradScaler scaler{{.init_scale = 1024}};
+  TrainStep step{*net, loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = GraphMode::on}};
+  std::string state() { return bytes(*net) + bytes(opt) + shadow_bytes(*net) + std::to_string(scaler.get_scale()); }
+};
+
+// Ten good steps, three with the bad input, ten good ones. The third bad one is explained, where asked for.
+std::string train(const Tensor& bad, bool explains, Diagnosis& found) {
+  manual_seed(5);
+  Training t;
+  const Batches batches(Device::cuda, 2);
+  for (size_t i = 0; i < 10; ++i) t.step(batches.inputs[i % 2], batches.targets[i % 2]);
+  CHECK(t.step.is_recorded());
+  for (int i = 0; i < 3; ++i) {
+    if (explains && i == 2) t.step.keep_step(true);
+    CHECK(t.step(bad, batches.targets[0]).outcome.overflow());
+  }
+  if (explains) {
+    REQUIRE(t.step.kept_step());
+    found = diagnose(*t.step.kept_step());
+    t.step.keep_step(false);
+  }
+  for (size_t i = 0; i < 10; ++i) CHECK(t.step(batches.inputs[i % 2], batches.targets[i % 2]).outcome.applied());
+  CHECK(t.step.is_recorded());
+  return t.state();
+}
+
+}  // namespace
+
+TEST_CASE("a fault between replays is explained, and changes no bit of the steps behind it") {
+  const Batches batches(Device::cuda, 1);
+  Tensor nan = batches.inputs[0].clone();
+  nan[3][2].fill_(NAN);
+  const Tensor large = batches.inputs[0] * 1e6;
+  for (const auto& [bad, cause] : {std::pair(nan, "input_nonfinite"), std::pair(large, "input_range")}) {
+    CAPTURE(cause);
+    Diagnosis found, none;
+    const std::string explained = train(bad, true, found), plain = train(bad, false, none);
+    CHECK_MESSAGE(found.cause == cause, found.text());
+    CHECK(explained == plain);
+  }
+}
+
+TEST_CASE("a witness on the device sees what one on the CPU sees") {
+  const auto events = [](Device device) {
+    manual_seed(3);
+    const auto net = mlp_model(device);
+    const Batches batches(device, 1);
+    Witness witness(device);
+    Tensor loss;
+    {
+      const Autocast region(device, DType::f16);
+      loss = CrossEntropyLoss()((*net)(batches.inputs[0]), batches.targets[0]) / 0.0;
+    }
+    loss.backward();
+    const Origin origin = trace(witness, loss.detach());
+    REQUIRE(origin.event >= 0);
+    const KernelEvent& e = witness.events()[size_t(origin.event)];
+    return joined(e.op, ' ', e.kernel, ' ', name(e.pass), ' ', e.writes[0].counts.inf());
+  };
+  CHECK(events(Device::cuda) == events(Device::cpu));
+}
