@@ -146,6 +146,8 @@ ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   name_roots(witness, step);
   try {
     compute(step, arm, witness, out);
+  } catch (const MemoryError&) {
+    throw;
   } catch (const IndexError& e) {
     out.error = e.what();
     out.index_error = true;

@@ -41,7 +41,7 @@ struct ArmResult {
 };
 
 // Leaves gradients, buffers, kept states and the default generator as they were, and does not touch parameters or 16-bit copies
-// that the run keeps. Nobody listens to the gradients: ranks exchange nothing.
+// that the run keeps. Nobody listens to the gradients: ranks exchange nothing. Throws MemoryError.
 ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events = false);
 
 // "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ..."

@@ -127,7 +127,13 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   if (explained_.size() >= kExplanations || ended_) return;
   if (step.batches.size() == 1) step.batches[0].samples = s_.train->samples_of_part();
   const StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
-  Diagnosis d = of_all_ranks(diagnose(step, history));
+  Diagnosis d;
+  try {
+    d = diagnose(step, history);
+  } catch (const MemoryError&) {  // the run itself has what it needs
+    d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
+  }
+  d = of_all_ranks(std::move(d));
   if (watch_) {
     if (d.is_fault()) watch_->found(number_, epoch_, d);
     ended_ = d.is_fault();
