@@ -8,6 +8,20 @@
 #include "layers/activations.h"
 
 namespace halfstep {
+namespace {
+
+// Does a region have a policy of its own for an op that would be computed as part of another?
+bool policies_part_ops() {
+  if (!autocast::any_policies) [[likely]]
+    return false;
+  return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {
+    for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d"})
+      if (region.policies.find(op)) return true;
+    return false;
+  });
+}
+
+}  // namespace
 
 Part<Module> Sequential::operator[](int64_t i) const {
   const int64_t n = int64_t(size());
@@ -63,7 +77,7 @@ bool Sequential::is_recordable() const {
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   // Hooks and recomputing see each layer's own tensors, and policies are those of the layers' own ops.
-  if (any_hooks() || any_recomputes() || autocast::any_policies) {
+  if (any_hooks() || any_recomputes() || policies_part_ops()) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }

@@ -15,9 +15,8 @@ namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
 // linear() or mlp(), and a convolution with the ReLU after it one call of conv1d(), conv2d() or conv3d(): the same values, fewer
-// passes. Layers with a precision of their own run by themselves, and so do all where a region has policies for ops. Children are
-// named "0", "1"... or as given. A Sequential in another is written with braces around it,
-// `Sequential{Sequential{
+// passes. Layers with a precision of their own run by themselves, and so do all where a region has a policy for one of these ops.
+// Children are named "0", "1"... or as given. A Sequential in another is written with braces around it, `Sequential{Sequential{
 // ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {
  public:

@@ -5,10 +5,12 @@
 #include <thread>
 
 #include "amp/step/custom.h"
+#include "amp/step/train_step.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/backend/ledger.h"
 #include "framework/ops/core/op_policy.h"
 #include "layers/layers.h"
+#include "optim/optimizers.h"
 #include "tests/amp/autocast_calls.h"
 #include "tests/support/errors.h"
 
@@ -192,6 +194,32 @@ TEST_CASE("layers that are fused run by themselves, so that each op has its poli
   for (const LedgerCall& call : ledger.calls()) calls.push_back(joined(call.op, ' ', call.compute));
   CHECK(calls == std::vector<std::string>{"linear float16", "relu float32", "linear float16", "relu float32", "linear float16",
                                           "relu float32"});
+}
+
+TEST_CASE("policies for ops that are not fused leave layers fused") {
+  Sequential net{Linear(4, 4), ReLU(), Linear(4, 4), ReLU()};
+  const Autocast region(Device::cpu, with({{"softmax", CastPolicy::keep}, {"mlp", CastPolicy::f32}}));
+  const LedgerScope ledger(Device::cpu);
+  net(rand({2, 4}));
+  REQUIRE(ledger.calls().size() == 1);
+  CHECK(ledger.calls()[0].op == "mlp");
+  CHECK(ledger.calls()[0].compute == DType::f32);
+}
+
+TEST_CASE("the policies of a train step are those of its region, and their names are checked when it is made") {
+  const auto net = std::make_shared<Sequential>(Linear(4, 3), Softmax(-1));
+  SGD opt(net->parameters(), {.lr = 0.1});
+  GradScaler scaler({.enabled = false});
+  const MSELoss loss;
+  const auto made = [&](const OpPolicies& policies, std::optional<DType> amp = DType::f16) {
+    return TrainStep(*net, loss, opt, scaler, nullptr, {.amp = amp, .policies = policies})(rand({2, 4}), rand({2, 3}))
+        .output.dtype();
+  };
+  CHECK(made({}) == DType::f32);
+  CHECK(made({{"softmax", CastPolicy::keep}}) == DType::f16);
+  CHECK(made({{"linear", CastPolicy::f32}, {"softmax", CastPolicy::keep}}) == DType::f32);
+  CHECK(made({{"linear", CastPolicy::low}}, {}) == DType::f32);
+  CHECK(error_of([&] { made({{"sofmax", CastPolicy::keep}}); }).find("did you mean \"softmax\"?") != std::string::npos);
 }
 
 TEST_CASE("the ledger says that a policy is the region's, and a module in float32 has none of them") {
