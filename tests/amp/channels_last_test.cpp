@@ -95,9 +95,10 @@ TEST_CASE("a step in channels_last makes the calls of one in channels_first: not
   for (const bool amp : {false, true}) {
     CAPTURE(amp);
     const auto rows = kernels_of(MemoryFormat::contiguous, amp), last = kernels_of(kLast, amp);
-    for (const auto& [op, count] : last) {
+    for (const auto& row : last) {
+      const std::string& op = row.first;
       CAPTURE(op);
-      CHECK(count == (rows.contains(op) ? rows.at(op) : 0));
+      CHECK(row.second == (rows.contains(op) ? rows.at(op) : 0));
     }
   }
 }

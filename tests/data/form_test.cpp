@@ -90,7 +90,9 @@ TEST_CASE("every damaged value of a form is an error") {
   int changed = 0;
   for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &text, &digits}) {
     const nlohmann::json whole = *to_json(data->form()), flat = whole.flatten();
-    for (const auto& [key, value] : flat.items()) {
+    for (const auto& item : flat.items()) {
+      const std::string& key = item.key();
+      const auto& value = item.value();
       for (const nlohmann::json& other : {nlohmann::json(nlohmann::json::object()), nlohmann::json(-7), nlohmann::json(),
                                           nlohmann::json(1e300), nlohmann::json("zz")}) {
         nlohmann::json damaged = whole;

@@ -112,7 +112,8 @@ TEST_CASE("stratified_order: every stretch has the classes in their shares") {
   const std::vector<int64_t> order = stratified_order(labels, 4);
   CHECK(order != stratified_order(labels, 5));
   for (size_t from = 0; from < 600; from += 45) {
-    for (const auto &[label, all] : {std::pair{2, 400}, {0, 170}, {5, 30}}) {
+    for (const auto& share : {std::pair{2, 400}, {0, 170}, {5, 30}}) {
+      const int label = share.first, all = share.second;
       const size_t to = std::min<size_t>(from + 101, 600);
       const auto n = std::count_if(order.begin() + int64_t(from), order.begin() + int64_t(to),
                                    [&](int64_t i) { return labels[size_t(i)] == label; });

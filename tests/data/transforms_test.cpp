@@ -88,7 +88,9 @@ std::shared_ptr<const Transform> shared(Args&&... args) {
 
 TEST_CASE("transforms: torchvision's numbers where nothing is random") {
   int64_t compared = 0;
-  for (const auto& [name, expected] : goldens()) {
+  for (const auto& golden : goldens()) {
+    const std::string& name = golden.first;
+    const Tensor& expected = golden.second;
     if (name.starts_with("metric.") || name.starts_with("image.")) continue;
     CAPTURE(name);
     const Tensor image = goldens().at("image." + name.substr(name.size() - 1));

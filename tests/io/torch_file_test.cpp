@@ -31,8 +31,9 @@ TorchFile read_torch(const std::filesystem::path& path) {
   const TorchFile out = load_torch_file(path), shown = map_torch_file(path);
   CHECK(out.names == shown.names);
   REQUIRE(out.tensors.size() == shown.tensors.size());
-  for (const auto& [name, t] : out.tensors) {
-    const Tensor& other = shown.tensors.at(name);
+  for (const auto& entry : out.tensors) {
+    const std::string& name = entry.first;
+    const Tensor &t = entry.second, &other = shown.tensors.at(name);
     CAPTURE(name);
     CHECK((t.is_contiguous() && other.is_contiguous()));
     CHECK(t.dtype() == other.dtype());

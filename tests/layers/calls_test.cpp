@@ -347,15 +347,15 @@ TEST_CASE("modules of several tensors in a region keep weights and gradients in 
       }
       s.module->zero_grad();
       loss.backward();
-      for (const auto& [name, t] : g.all("g.", DType::f64)) {
-        CAPTURE(name);
+      for (const auto& golden : g.all("g.", DType::f64)) {
+        CAPTURE(golden.first);
         for (const NamedTensor& p : s.module->named_parameters()) {
-          if (p.name == name) CHECK(p.tensor.grad().dtype() == DType::f32);
+          if (p.name == golden.first) CHECK(p.tensor.grad().dtype() == DType::f32);
         }
       }
-      for (const auto& [name, t] : g.all("o.", DType::f64)) {
-        CAPTURE(name);
-        compare("result", out[size_t(std::stoi(name))], t, 0.15);
+      for (const auto& golden : g.all("o.", DType::f64)) {
+        CAPTURE(golden.first);
+        compare("result", out[size_t(std::stoi(golden.first))], golden.second, 0.15);
       }
       if (g.about["type"] == "MultiheadAttention") {
         CHECK(out[0].dtype() == DType::bf16);

@@ -85,7 +85,8 @@ struct Normed : Module {
 TEST_CASE("weight_norm and spectral_norm: values, gradients, buffers, names and text are PyTorch's") {
   const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/layers/parametrize_goldens.safetensors");
   int cases = 0;
-  for (const auto& [key, text] : file.metadata) {
+  for (const auto& row : file.metadata) {
+    const std::string &key = row.first, &text = row.second;
     if (key.ends_with(" state")) continue;
     ++cases;
     CAPTURE(key);

@@ -78,7 +78,9 @@ TEST_CASE("in a region, a 16-bit input that a loss uses several times gets a gra
   for (const DType half : {DType::f16, DType::bf16}) {
     Tensors low;
     for (int i = 0; i < 3; ++i) low.push_back(randn({4, 5}, {}, &generator).to(half));
-    for (const auto& [name, f] : all) {
+    for (const auto& row : all) {
+      const auto& name = row.first;
+      const auto& f = row.second;
       CAPTURE(name);
       const auto gradients = [&](bool region) {
         Tensors in;

@@ -74,11 +74,12 @@ TEST_CASE("every layer and loss of the catalogues has a case made with PyTorch, 
     CAPTURE(c.type);
     REQUIRE(covered.contains(c.type));
     const Json defaults = Json::parse(file().metadata.at("defaults " + c.type));
-    for (const auto& [name, value] : defaults.items()) {
+    for (const auto& item : defaults.items()) {
+      const std::string& name = item.key();
       CAPTURE(name);
       const auto field = std::find_if(c.fields.begin(), c.fields.end(), [&](const Field& f) { return f.key == name; });
       REQUIRE(field != c.fields.end());
-      if (!otherwise.contains(c.type + "." + name)) CHECK(field->fallback == value);
+      if (!otherwise.contains(c.type + "." + name)) CHECK(field->fallback == item.value());
     }
     for (const Field& f : c.fields) {
       CAPTURE(f.key);

@@ -45,7 +45,9 @@ Json config_of(const std::string& name) {
 TEST_CASE("metrics: the values of the formulas") {
   const TensorMap all = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/data_goldens.safetensors").tensors;
   int compared = 0;
-  for (const auto& [key, expected] : all) {
+  for (const auto& golden : all) {
+    const std::string& key = golden.first;
+    const Tensor& expected = golden.second;
     if (!key.starts_with("metric.") || key.ends_with(".output") || key.ends_with(".target")) continue;
     CAPTURE(key);
     const std::string data = key.substr(0, key.rfind('.')), name = key.substr(data.size() + 1);

@@ -121,9 +121,10 @@ TEST_CASE("ResNet-18: first a new head learns, then all parameters") {
   CHECK(contains(r.out, "weights: runs/resnet18_head: 122 tensors\n"));
   CHECK(contains(r.out, ", lr of groups 0.001, 0.0001, 12 steps"));
   const auto all = saved(dir, "resnet18_all");
-  for (const auto& [name, values] : all) {
+  for (const auto& weights : all) {
+    const std::string& name = weights.first;
     CAPTURE(name);
-    CHECK(values != head.at(name));
+    CHECK(weights.second != head.at(name));
   }
   const auto moved = [&](const std::string& name) {
     double most = 0;

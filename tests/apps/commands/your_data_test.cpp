@@ -78,7 +78,8 @@ TEST_CASE("docs/your_data.md: every config trains, and its model is used") {
                                                      {"demand", "data/sales.csv"},
                                                      {"signals", "data/val_x.npy"}};
   CHECK(configs.size() == inputs.size());
-  for (const auto& [name, input] : inputs) {
+  for (const auto& row : inputs) {
+    const std::string &name = row.first, &input = row.second;
     CAPTURE(name);
     REQUIRE(configs.contains(name));
     write(dir / (name + ".json"), configs.at(name));

@@ -134,7 +134,8 @@ TEST_CASE("checkpoint_activations: the same weights, to the bit") {
   REQUIRE(run(dir, base + R"(--set output_dir=again --set 'train.checkpoint_activations=["^[1-4]$", "norm"]')").code == 0);
   const auto plain = load_checkpoint(dir / "plain").model, again = load_checkpoint(dir / "again").model;
   CHECK(plain.size() == again.size());
-  for (const auto& [name, tensor] : plain) CHECK_MESSAGE(tensor.to_vector<double>() == again.at(name).to_vector<double>(), name);
+  for (const auto& entry : plain)
+    CHECK_MESSAGE(entry.second.to_vector<double>() == again.at(entry.first).to_vector<double>(), entry.first);
   for (const Json& line : lines(dir / "plain/metrics.jsonl", "train/loss")) CHECK(line["grad_norm"].get<double>() > 0);
   const Ran wrong = run(dir, base + "--set output_dir=w --set train.checkpoint_activations=nowhere");
   CHECK(wrong.code == 2);
@@ -171,8 +172,8 @@ TEST_CASE("an augmented, weighted, accumulating run resumes from any checkpoint 
   const auto expected = load_checkpoint(dir / "full");
   const auto same = [&](const std::string& name) {
     const auto got = load_checkpoint(dir / name);
-    for (const auto& [key, tensor] : expected.model)
-      CHECK_MESSAGE(tensor.to_vector<double>() == got.model.at(key).to_vector<double>(), key);
+    for (const auto& entry : expected.model)
+      CHECK_MESSAGE(entry.second.to_vector<double>() == got.model.at(entry.first).to_vector<double>(), entry.first);
     CHECK(got.meta["trainer"]["val_loss"] == expected.meta["trainer"]["val_loss"]);
   };
   REQUIRE(run(dir, "train c.json --set output_dir=workers --set data.loader.num_workers=3" + options).code == 0);

@@ -12,7 +12,8 @@ using namespace halfstep;
 
 TEST_CASE("NaN goes through a ReLU in a product's pass, and negative infinity does not") {
   for (DType t : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 8, 8}, {3, 5, 7}, {64, 64, 64}, {70, 512, 96}, {300, 400, 300}}) {
+    for (const auto& sizes : {std::array<int64_t, 3>{1, 8, 8}, {3, 5, 7}, {64, 64, 64}, {70, 512, 96}, {300, 400, 300}}) {
+      const int64_t m = sizes[0], k = sizes[1], n = sizes[2];
       for (bool biased : {true, false}) {
         CAPTURE(name(t));
         CAPTURE(m);
