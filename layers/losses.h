@@ -172,7 +172,8 @@ struct MarginRankingLoss {
   }
 };
 struct TripletMarginLoss {
-  TripletMarginOptions options = {};
+  TripletMarginOptions options;
+  explicit TripletMarginLoss(const TripletMarginOptions& options = {}) : options(options) {}
   Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
     return triplet_margin_loss(anchor, positive, negative, options);
   }
@@ -185,13 +186,15 @@ struct TripletMarginWithDistanceLoss {
   Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
 };
 struct GaussianNLLLoss {
-  GaussianNllOptions options = {};
+  GaussianNllOptions options;
+  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) {}
   Tensor operator()(const Tensor& output, const Tensor& target, const Tensor& var) const {
     return gaussian_nll_loss(output, target, var, options);
   }
 };
 struct CTCLoss {
-  CtcOptions options = {};
+  CtcOptions options;
+  explicit CTCLoss(const CtcOptions& options = {}) : options(options) {}
   Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                     const Tensor& target_lengths) const {
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
