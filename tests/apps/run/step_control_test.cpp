@@ -134,7 +134,8 @@ TEST_CASE("checkpoint_activations: the same weights, to the bit") {
   REQUIRE(run(dir, base + R"(--set output_dir=again --set 'train.checkpoint_activations=["^[1-4]$", "norm"]')").code == 0);
   const auto plain = load_checkpoint(dir / "plain").model, again = load_checkpoint(dir / "again").model;
   CHECK(plain.size() == again.size());
-  for (const auto& [name, tensor] : plain) CHECK_MESSAGE(tensor.to_vector<double>() == again.at(name).to_vector<double>(), name);
+  for (const auto& entry : plain)
+    CHECK_MESSAGE(entry.second.to_vector<double>() == again.at(entry.first).to_vector<double>(), entry.first);
   for (const Json& line : lines(dir / "plain/metrics.jsonl", "train/loss")) CHECK(line["grad_norm"].get<double>() > 0);
   const Ran wrong = run(dir, base + "--set output_dir=w --set train.checkpoint_activations=nowhere");
   CHECK(wrong.code == 2);
