@@ -92,6 +92,23 @@ std::string weight_of(const Witness& witness, const KernelEvent& e) {
   return {};
 }
 
+// The layer whose output a cast of the forward took, where the event is the backward of that cast.
+std::string layer_before(const Witness& witness, const KernelEvent& e) {
+  if (e.pass != LedgerPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
+  for (const KernelEvent& cast : witness.events()) {
+    const bool same = cast.pass == LedgerPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
+                      cast.reads[0].shape == e.writes[0].shape && cast.reads[0].dtype == e.writes[0].dtype;
+    if (!same) continue;
+    for (const int p : cast.reads[0].producers) {
+      if (p < 0) continue;
+      const KernelEvent& made = witness.events()[size_t(p)];
+      const std::string of_weight = weight_of(witness, made);
+      if (!of_weight.empty() || made.layer) return of_weight.empty() ? *made.layer : of_weight;
+    }
+  }
+  return {};
+}
+
 void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
   if (!sink.defined() || out.origin.found()) return;
   out.origin = trace(witness, sink);
@@ -100,6 +117,11 @@ void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
     out.layer = weight_of(witness, *out.event);
     out.reads_weight = !out.layer.empty();
     if (!out.reads_weight && out.event->layer) out.layer = *out.event->layer;
+    out.feeding_layer = layer_before(witness, *out.event);
+  } else if (const std::string& root = out.origin.root; root.starts_with("copy:") || root.starts_with("param:")) {
+    const size_t colon = root.find(':'), dot = root.rfind('.');
+    if (dot != std::string::npos) out.layer = root.substr(colon + 1, dot - colon - 1);
+    out.reads_weight = true;
   }
   if (out.origin.nan_born) out.nan_born = witness.events()[size_t(*out.origin.nan_born)];
 }

@@ -35,6 +35,8 @@ struct ArmResult {
   std::optional<KernelEvent> event, nan_born;  // those of the origin
   std::string layer;                           // of the event: where several layers are one op, that of the weight that it reads
   bool reads_weight = false;                   // the event reads a weight or its 16-bit copy
+  // Of a gradient that overflows where the input of a module was cast: the layer that made that input.
+  std::string feeding_layer;
   std::vector<GradientPeak> peaks;             // one for each such kernel, in order
   std::vector<KernelEvent> events;             // where asked for
   bool finite() const { return error.empty() && loss_finite && gradients_finite; }

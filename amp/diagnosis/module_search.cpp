@@ -26,7 +26,7 @@ class Precisions {
   // False: there is no such module, or it computes in float32 already.
   bool widen(const std::string& path) {
     const auto at = modules_.find(path);
-    if (at == modules_.end() || at->second->precision() == DType::f32) return false;
+    if (path.empty() || at == modules_.end() || at->second->precision() == DType::f32) return false;
     at->second->set_precision(DType::f32);
     return true;
   }
@@ -59,8 +59,12 @@ ModuleSearch search_modules(const StepUnderTest& step, const Arm& arm, size_t mo
   Precisions precisions(step.module);
   out.arm = run_arm(step, arm);
   while (!out.arm.finite() && out.modules.size() < most) {
-    const std::string path = out.arm.layer;
-    if (path.empty() || !precisions.widen(path)) return out;
+    // The module itself, or what feeds it where the gradient that it hands back is too large.
+    std::string path = out.arm.layer;
+    if (!precisions.widen(path)) {
+      path = out.arm.feeding_layer;
+      if (!precisions.widen(path)) return out;
+    }
     out.modules.push_back(path);
     out.arm = run_arm(step, arm);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of structs of arguments, which are given by name: StepLR(opt, {.step_size = 30, .gamma = 0.5}).
+// Members of structs of arguments, which are given by name: MaxPool2d({.kernel_size = 3, .stride = 2}).
 #pragma once
 
 #include <concepts>
