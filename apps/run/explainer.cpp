@@ -30,9 +30,7 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
 
 TrainStepOptions Explainer::added_to(TrainStepOptions o) {
   if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only
-  o.on_bad_loss = [this](const StepUnderTest& step) {
-    explain(step, joined("the loss is not finite", s_.scaler.is_enabled() ? ", so the step is skipped" : ""));
-  };
+  o.on_bad_loss = [this](const StepUnderTest& step) { explain(step, "the loss is not finite"); };
   o.keeps_states = true;
   return o;
 }
