@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "amp/diagnosis/arm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -69,24 +70,27 @@ void name_roots(Witness& witness, const StepUnderTest& step) {
   }
 }
 
-// The layer of the weight that the kernel reads, perhaps through its cast: several layers may be one op.
+// "param:fc1.weight" and "copy:fc1.weight": "fc1.weight"; of other roots nothing.
+std::string weight_named(const std::string& root) {
+  const bool weight = root.starts_with("param:") || root.starts_with("copy:");
+  return weight ? root.substr(root.find(':') + 1) : "";
+}
+
+std::string layer_of_weight(const std::string& weight) { return weight.substr(0, std::max<size_t>(weight.rfind('.') + 1, 1) - 1); }
+
+// The weight that the kernel reads, perhaps through its cast: several layers may be one op.
 std::string weight_of(const Witness& witness, const KernelEvent& e) {
-  const auto owner = [&](const KernelRead& r) -> std::string {
-    for (const int p : r.producers) {
-      if (p > -2) continue;
-      const std::string& root = witness.root_name(p);
-      const size_t colon = root.find(':'), dot = root.rfind('.');
-      const bool weight = root.starts_with("param:") || root.starts_with("copy:");
-      if (weight && dot != std::string::npos) return root.substr(colon + 1, dot - colon - 1);
-    }
+  const auto among = [&](const KernelRead& r) -> std::string {
+    for (const int p : r.producers)
+      if (p <= -2 && !weight_named(witness.root_name(p)).empty()) return weight_named(witness.root_name(p));
     return {};
   };
   for (const KernelRead& r : e.reads) {
-    if (const std::string found = owner(r); !found.empty()) return found;
+    if (const std::string found = among(r); !found.empty()) return found;
     for (const int p : r.producers) {
       if (p < 0 || witness.events()[size_t(p)].kernel != "copy") continue;
       for (const KernelRead& cast : witness.events()[size_t(p)].reads)
-        if (const std::string found = owner(cast); !found.empty()) return found;
+        if (const std::string found = among(cast); !found.empty()) return found;
     }
   }
   return {};
@@ -102,7 +106,7 @@ std::string layer_before(const Witness& witness, const KernelEvent& e) {
     for (const int p : cast.reads[0].producers) {
       if (p < 0) continue;
       const KernelEvent& made = witness.events()[size_t(p)];
-      const std::string of_weight = weight_of(witness, made);
+      const std::string of_weight = layer_of_weight(weight_of(witness, made));
       if (!of_weight.empty() || made.layer) return of_weight.empty() ? *made.layer : of_weight;
     }
   }
@@ -114,14 +118,13 @@ void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
   out.origin = trace(witness, sink);
   if (out.origin.event >= 0) {
     out.event = witness.events()[size_t(out.origin.event)];
-    out.layer = weight_of(witness, *out.event);
-    out.reads_weight = !out.layer.empty();
-    if (!out.reads_weight && out.event->layer) out.layer = *out.event->layer;
+    out.weight = weight_of(witness, *out.event);
+    out.layer = layer_of_weight(out.weight);
+    if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
     out.feeding_layer = layer_before(witness, *out.event);
-  } else if (const std::string& root = out.origin.root; root.starts_with("copy:") || root.starts_with("param:")) {
-    const size_t colon = root.find(':'), dot = root.rfind('.');
-    if (dot != std::string::npos) out.layer = root.substr(colon + 1, dot - colon - 1);
-    out.reads_weight = true;
+  } else {
+    out.weight = weight_named(out.origin.root);
+    out.layer = layer_of_weight(out.weight);
   }
   if (out.origin.nan_born) out.nan_born = witness.events()[size_t(*out.origin.nan_born)];
 }

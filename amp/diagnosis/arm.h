@@ -34,7 +34,7 @@ struct ArmResult {
   Origin origin;                               // of the first loss or gradient that is not finite
   std::optional<KernelEvent> event, nan_born;  // those of the origin
   std::string layer;                           // of the event: where several layers are one op, that of the weight that it reads
-  bool reads_weight = false;                   // the event reads a weight or its 16-bit copy
+  std::string weight;  // that the event reads, perhaps through its cast, or that the origin is: "fc1.weight"
   // Of a gradient that overflows where the input of a module was cast: the layer that made that input.
   std::string feeding_layer;
   std::vector<GradientPeak> peaks;             // one for each such kernel, in order

@@ -191,10 +191,10 @@ class Doctor {
     } else if (!root.empty()) {
       d.cause = "weight_range";
       d.where = root;
-      d.sentence = joined(dtype, " cannot hold the weights of ", root);
+      d.sentence = joined(dtype, " cannot hold the values of ", root);
       double largest = 0;
       for (const NamedTensor& p : step_.module.named_parameters())
-        if (p.name.starts_with(root)) largest = std::max(largest, count_values(p.tensor).largest);
+        if (p.name == root) largest = count_values(p.tensor).largest;
       d.evidence = joined("weights up to ", largest, ", where float16 ends at 65504");
       d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
     } else {
@@ -223,10 +223,8 @@ class Doctor {
 
   // The weight whose 16-bit copy is not finite, where that is the origin.
   static std::string weight_behind(const ArmResult& arm) {
-    const std::string& root = arm.origin.root;
-    if (root.starts_with("copy:")) return arm.layer;
-    const bool cast_of_weight = arm.event && arm.event->op == "autocast" && arm.reads_weight;
-    return cast_of_weight ? arm.layer : "";
+    const bool cast = arm.event && arm.event->op == "autocast" && arm.event->pass == LedgerPass::forward;
+    return cast || arm.origin.root.starts_with("copy:") ? arm.weight : "";
   }
 
   Diagnosis of_scale(const ArmResult& was, const ArmResult& single) {

@@ -114,6 +114,12 @@ std::vector<Fault> of_activations() {
            if (p.name == "fc2.weight") p.tensor.select(0, 3).fill_(1e5);
          return training(m, mse(), kF16, kDefault, regression(d, 16, 4, 1e-3), 1e-12);
        }},
+      {"a model of one layer with weights beyond 65504", "weight_range",
+       [](const Draw& d) {
+         auto m = std::make_shared<Linear>(16, 4);
+         scale_parameter(*m, "weight", 1e6);
+         return training(m, mse(), kF16, kDefault, regression(d, 16, 4, 1e-3), 1e-12);
+       }},
       {"a temperature of 1e-5", "activation_range",
        [](const Draw& d) {
          auto m = layers(
