@@ -116,7 +116,7 @@ class Doctor {
     if (!single.finite()) return verdict_of_origin(single, history_);
     if (auto d = jump_of_loss(single)) return *d;
     const ArmResult& one = run(dtype + " at scale 1", step_.low, 1);
-    if (!one.finite()) return of_range(one, single);
+    if (!one.finite()) return of_range(one);
     return of_scale(was, single);
   }
 
@@ -172,7 +172,7 @@ class Doctor {
             b.finite() ? joined("loss ", b.loss) : ""};
   }
 
-  Diagnosis of_range(const ArmResult& one, const ArmResult&) {
+  Diagnosis of_range(const ArmResult& one) {
     Diagnosis d;
     const std::string dtype = joined(*step_.low);
     double most = 0;

@@ -142,7 +142,8 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
                                                      : GraphMode::off,
           .group = group,
           .reducer = {.bucket_mb = config.distributed.bucket_mb,
-                      .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is}};
+                      .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is},
+          .keeps_states = config.diagnostics.explain && config.device.is_cpu() && !group};
 }
 
 namespace {

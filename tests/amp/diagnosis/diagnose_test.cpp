@@ -35,7 +35,7 @@ TEST_CASE("a diagnosis names each planted fault, and nothing where there is none
   }
 }
 
-// Twelve draws of each: at most 3 of 100 may be wrong. HALFSTEP_DRAWS: how many instead of two.
+// At most 3 of 100 may be wrong. HALFSTEP_DRAWS: draws of each fault, in place of two.
 TEST_CASE("a diagnosis names planted faults of other widths, depths, batches, seeds and precisions") {
   const char* const text = std::getenv("HALFSTEP_DRAWS");
   const int draws = text ? std::atoi(text) : 2;
