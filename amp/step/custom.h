@@ -24,15 +24,10 @@
 
 namespace halfstep {
 
-// The state in which a custom function's backward runs; kept in FunctionContext::amp.
-struct CustomAmpState {
-  autocast::Regions regions;
-};
-
 // body: Tensors(const Tensors& inputs)
 template <class Body>
 Tensors custom_fwd(FunctionContext& ctx, Device, const Tensors& inputs, Body&& body) {
-  ctx.amp = CustomAmpState{autocast::regions()};
+  ctx.amp = autocast::regions();  // backward runs in them
   return std::forward<Body>(body)(inputs);
 }
 
@@ -40,9 +35,9 @@ template <class Body>
 Tensors custom_fwd(FunctionContext& ctx, Device device, DType cast_inputs, const Tensors& inputs, Body&& body) {
   check<DTypeError>(is_floating(cast_inputs), "custom_fwd", "cast_inputs must be floating point, got ", cast_inputs);
   const DType dtype = autocast::dtype(device.type);
-  CustomAmpState state{autocast::regions()};
-  state.regions.of[size_t(device.type)].mode = autocast::Mode::off;
-  ctx.amp = state;
+  autocast::Regions regions = autocast::regions();
+  regions.of[size_t(device.type)].mode = autocast::Mode::off;
+  ctx.amp = regions;
   if (!autocast::is_enabled(device.type)) return std::forward<Body>(body)(inputs);
   const Autocast off(device, dtype, /*enabled=*/false);
   Tensors cast;
@@ -57,9 +52,9 @@ Tensors custom_fwd(FunctionContext& ctx, Device device, DType cast_inputs, const
 // body: Tensors()
 template <class Body>
 Tensors custom_bwd(FunctionContext& ctx, Body&& body) {
-  const CustomAmpState* state = std::any_cast<CustomAmpState>(&ctx.amp);
-  check<AmpError>(state != nullptr, "custom_bwd", "needs the state that custom_fwd records: call custom_fwd in forward");
-  const autocast::AsIn region(state->regions);
+  const auto* const regions = std::any_cast<autocast::Regions>(&ctx.amp);
+  check<AmpError>(regions != nullptr, "custom_bwd", "needs the state that custom_fwd records: call custom_fwd in forward");
+  const autocast::AsIn region(*regions);
   return std::forward<Body>(body)();
 }
 
