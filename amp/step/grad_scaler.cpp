@@ -132,9 +132,10 @@ struct GradScaler::Impl {
   void add_to(math::StepTail& tail) const {
     tail.scale = scale.data_ptr<float>();
     tail.tracker = tracker.data_ptr<int32_t>();
-    tail.growth = options.fixed ? 1 : options.growth_factor;
-    tail.backoff = options.fixed ? 1 : options.backoff_factor;
-    tail.interval = int32_t(options.growth_interval);
+    tail.rule = {.interval = int32_t(options.growth_interval), .least = float(options.min_scale), .most = float(options.max_scale)};
+    if (options.fixed) return;
+    tail.rule.growth = options.growth_factor;
+    tail.rule.backoff = options.backoff_factor;
   }
 };
 
@@ -145,6 +146,8 @@ GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl
     Impl::check_growth_factor(o.growth_factor);
     Impl::check_backoff_factor(o.backoff_factor);
     Impl::check_growth_interval(o.growth_interval);
+    check<ValueError>(o.min_scale >= 0 && o.min_scale <= o.max_scale, "GradScaler", "0 <= min_scale <= max_scale must hold, got ",
+                      o.min_scale, " and ", o.max_scale);
   }
   impl_->options = o;
   impl_->init_scale = o.init_scale;
@@ -356,6 +359,8 @@ void GradScaler::set_growth_interval(int64_t v) {
   Impl::check_growth_interval(v);
   impl_->options.growth_interval = v;
 }
+double GradScaler::get_min_scale() const { return impl_->options.min_scale; }
+double GradScaler::get_max_scale() const { return impl_->options.max_scale; }
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
 bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
 

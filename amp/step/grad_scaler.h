@@ -15,6 +15,7 @@
 
 #include <concepts>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -49,6 +50,8 @@ struct GradScalerOptions {
   double growth_factor = 2.0;     // > 1
   double backoff_factor = 0.5;    // in (0, 1)
   int64_t growth_interval = 2000; // clean updates before the scale grows
+  double min_scale = 0;           // the scale does not fall below this
+  double max_scale = std::numeric_limits<float>::max();  // nor grow above this; a larger init_scale is taken as it is
   bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
   bool fixed = false;             // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
                                   // not finite
@@ -95,6 +98,8 @@ class GradScaler {
   template <std::floating_point Interval>
   void set_growth_interval(Interval) = delete;
   bool is_enabled() const;
+  double get_min_scale() const;
+  double get_max_scale() const;
   bool is_fixed() const;  // enabled, and the scale never moves
 
   StateDict state_dict() const;                  // empty when disabled or fixed; waits for the device

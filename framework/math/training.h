@@ -10,18 +10,24 @@
 
 namespace halfstep::math {
 
-// Growth reaches neither inf nor past a clean interval; `>=` so that a shortened interval takes effect at once. Where the loss
-// itself is not finite, no scale helps: it stays.
-HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool loss_finite, double growth, double backoff,
-                         int32_t interval) {
+// How a loss scale moves.
+struct ScaleRule {
+  double growth = 1, backoff = 1;
+  int32_t interval = 1;                     // clean steps before it grows
+  float least = 0, most = 3.402823466e38f;  // it makes no move beyond these
+};
+
+// `>=` so that a shortened interval takes effect at once. Where the loss itself is not finite, no scale helps: it stays.
+HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool loss_finite, const ScaleRule& rule) {
   if (found_inf) {
-    if (loss_finite) scale = float(double(scale) * backoff);
+    const float lower = float(double(scale) * rule.backoff);
+    if (loss_finite && lower >= rule.least) scale = lower;
     tracker = 0;
     return;
   }
-  if (++tracker >= interval) {
-    const float grown = float(double(scale) * growth);
-    if (grown <= 3.402823466e38f) scale = grown;
+  if (++tracker >= rule.interval) {
+    const float grown = float(double(scale) * rule.growth);
+    if (grown <= rule.most) scale = grown;
     tracker = 0;
   }
 }
@@ -38,8 +44,7 @@ struct StepTail {
   // The loss scale, which found_inf moves (advance_scale).
   float* scale = nullptr;
   int32_t* tracker = nullptr;
-  double growth = 1, backoff = 1;
-  int32_t interval = 1;
+  ScaleRule rule;
   // A schedule: counts a step that was applied, then rates[g] = table[g][*count % width].
   int64_t* count = nullptr;
   const double* table = nullptr;  // [groups, width]
@@ -63,7 +68,7 @@ struct StepTail {
   }
 
   HS_HD void run(bool found_inf) const {
-    if (scale) advance_scale(*scale, *tracker, found_inf, loss_is_finite(), growth, backoff, interval);
+    if (scale) advance_scale(*scale, *tracker, found_inf, loss_is_finite(), rule);
     if (count) {
       if (!found_inf) ++*count;
       for (int64_t g = 0; g < groups; ++g) rates[g] = table[g * width + *count % width];

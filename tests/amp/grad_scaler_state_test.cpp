@@ -63,6 +63,29 @@ TEST_CASE("amp 77: growth does not reach infinity") {
   }
 }
 
+TEST_CASE("the scale makes no move beyond its bounds, and keeps its place where it is set to") {
+  GradScaler s({.init_scale = 4, .growth_interval = 1, .min_scale = 2, .max_scale = 8});
+  Single m;
+  s.scale(zeros({}));
+  const auto after = [&](float gradient) {
+    m.set(gradient);
+    s.step(m.opt);
+    s.update();
+    return s.get_scale();
+  };
+  CHECK(after(0) == 8);
+  CHECK(after(0) == 8);
+  CHECK(after(kInf) == 4);
+  CHECK(after(kInf) == 2);
+  CHECK(after(kInf) == 2);
+  s.update(64.0);
+  CHECK(after(0) == 64);
+  CHECK(after(kInf) == 32);
+  CHECK_THROWS_WITH_AS(GradScaler({.min_scale = 8, .max_scale = 4}),
+                       "[GradScaler] 0 <= min_scale <= max_scale must hold, got 8 and 4", ValueError);
+  CHECK_THROWS_AS(GradScaler({.min_scale = -1}), ValueError);
+}
+
 TEST_CASE_TEMPLATE("amp 78: gradients made infinite after unscale_ are not noticed", O, SGD, Plain<SGD>, Adam, Plain<Adam>) {
   const Tensor p = ones({3}, {.requires_grad = true});
   O opt(std::vector<Tensor>{p});

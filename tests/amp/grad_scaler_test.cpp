@@ -76,9 +76,7 @@ TEST_CASE("amp 58: the update rule, growth 2, backoff 0.25, interval 2") {
     backend_for(Device::cpu)
         .end_step(found.data_ptr<float>(), {.scale = scale.data_ptr<float>(),
                                             .tracker = tracker.data_ptr<int32_t>(),
-                                            .growth = 2,
-                                            .backoff = 0.25,
-                                            .interval = 2});
+                                            .rule = {.growth = 2, .backoff = 0.25, .interval = 2}});
     return std::pair<double, int>{scale.item<double>(), tracker.item<int>()};
   };
   CHECK(update() == std::pair<double, int>{4, 1});

@@ -77,7 +77,7 @@ TEST_CASE("the scale grows at the interval, backs off at once and saturates") {
   float scale = 4, found = 0;
   int32_t tracker = 0;
   const auto update = [&](int32_t interval) {
-    cpu().end_step(&found, {.scale = &scale, .tracker = &tracker, .growth = 2.0, .backoff = 0.5, .interval = interval});
+    cpu().end_step(&found, {.scale = &scale, .tracker = &tracker, .rule = {.growth = 2.0, .backoff = 0.5, .interval = interval}});
   };
   update(3);
   update(3);

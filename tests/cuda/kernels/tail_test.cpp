@@ -256,8 +256,9 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
             .found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .check = true};
         StepControl on_device{
             .found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .check = true};
-        on_cpu.tail = {
-            .scale = scale.view.as<float>(), .tracker = tracker.view.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
+        on_cpu.tail = {.scale = scale.view.as<float>(),
+                       .tracker = tracker.view.as<int32_t>(),
+                       .rule = {.growth = 2, .backoff = 0.5, .interval = 3}};
         on_device.tail = on_cpu.tail;
         on_device.tail.scale = dev_scale.as<float>();
         on_device.tail.tracker = dev_tracker.as<int32_t>();
@@ -319,7 +320,9 @@ TEST_CASE("the scale walks as on the CPU") {
                want_tracker = make(DType::i32, {}, {0});
   const OnDevice dev_scale(scale), dev_tracker(tracker);
   const auto tail = [](const TensorView& s, const TensorView& t) {
-    return math::StepTail{.scale = s.as<float>(), .tracker = t.as<int32_t>(), .growth = 2, .backoff = 0.5, .interval = 3};
+    return math::StepTail{.scale = s.as<float>(),
+                          .tracker = t.as<int32_t>(),
+                          .rule = {.growth = 2, .backoff = 0.5, .interval = 3, .least = 4096, .most = 131072}};
   };
   for (int step = 0; step < 50; ++step) {
     const Buffer flag = scalar(step % 7 == 3 ? 1 : 0);
