@@ -263,7 +263,7 @@ double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
   for (size_t i = 0; i < one.peaks.size(); ++i)
     if (more.peaks[i].largest > factor / 2 * one.peaks[i].largest && one.peaks[i].largest > most.largest) most = one.peaks[i];
   if (peak) *peak = most;
-  return most.largest > 0 ? std::exp2(std::floor(std::log2(kLargestHalf / most.largest))) : 0;
+  return most.largest > 0 && std::isfinite(most.largest) ? std::exp2(std::floor(std::log2(kLargestHalf / most.largest))) : 0;
 }
 
 Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { return Doctor(step, history).find(); }

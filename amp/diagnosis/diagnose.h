@@ -43,7 +43,7 @@ struct Diagnosis {
 Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history = {});
 
 // The largest loss scale, a power of two, under which no 16-bit gradient of the step overflows: measured in bfloat16, which rounds
-// where float16 would and does not overflow. 0: the step has no such gradient.
+// where float16 would and does not overflow. 0: the step has no such gradient, or none that is finite.
 double largest_scale(const StepUnderTest& step, GradientPeak* peak = nullptr);
 
 }  // namespace halfstep

@@ -253,6 +253,14 @@ TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
   return {loss, work.inputs, work.targets, window.loss_weight(part)};
 }
 
+StepUnderTest TrainStep::described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
+  StepUnderTest out = under_test();
+  out.random = default_generator().state();
+  const BatchRows rows = rows_of(input, part);
+  if (rows.rows > 0) out.batches.push_back(tested(work_of(input, target), rows));
+  return out;
+}
+
 void TrainStep::keep_step(bool keep) {
   keeps_step_ = keep;
   if (!keep) kept_step_.reset();

@@ -145,6 +145,8 @@ class TrainStep {
   void keep_step(bool keep);
   // Of the last step, if it was kept. True while nothing has changed the parameters since: where the step was skipped.
   const std::optional<StepUnderTest>& kept_step() const { return kept_step_; }
+  // A step on one micro-batch, for diagnose() and its kin; nothing is computed. With a group: the rows of this rank.
+  StepUnderTest described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part = {});
   // Are steps being replayed? For reports.
   bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 

@@ -93,6 +93,10 @@ class Rules : private RuleSet {
     const std::optional<DType>& low = out.precision.low;
     const GradScalerOptions& scaler = out.precision.scaler;
     const bool scales = scaler.enabled && !scaler.fixed;
+    if (scales && scaler.min_scale > scaler.max_scale) {
+      issues_.error("amp.scaler.min_scale",
+                    joined("must not be above max_scale, got ", scaler.min_scale, " and ", scaler.max_scale));
+    }
     const bool f16 = low == DType::f16 || std::any_of(out.precision.modules.begin(), out.precision.modules.end(),
                                                       [](const auto& m) { return m.second == DType::f16; });
     if (low && f16 && !scales) {

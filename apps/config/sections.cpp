@@ -110,11 +110,15 @@ MixedPrecision mixed_precision(const Json& config) {
     out.modules.emplace_back(pattern, *parse_dtype(dtype.get<std::string>()));
   const bool any_f16 = out.low == DType::f16 ||
                        std::any_of(out.modules.begin(), out.modules.end(), [](const auto& m) { return m.second == DType::f16; });
-  out.scaler = {.init_scale = amp.scaler.init_scale,
+  const double bounded = std::clamp(65536.0, amp.scaler.min_scale, std::max(amp.scaler.min_scale, amp.scaler.max_scale));
+  out.scaler = {.init_scale = amp.scaler.init_scale.value_or(bounded),
                 .growth_factor = amp.scaler.growth_factor,
                 .backoff_factor = amp.scaler.backoff_factor,
                 .growth_interval = amp.scaler.growth_interval,
+                .min_scale = amp.scaler.min_scale,
+                .max_scale = amp.scaler.max_scale,
                 .enabled = out.low && amp.scaler.enabled.value_or(any_f16)};
+  out.calibrates_scale = out.scaler.enabled && !amp.scaler.init_scale;
   const Json train = config.value("train", Json());
   const bool guard = train.is_object() && train.contains("guard") && train["guard"] == true;
   if (guard && !out.scaler.enabled) out.scaler = {.init_scale = 1, .enabled = true, .fixed = true};

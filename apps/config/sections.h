@@ -23,12 +23,22 @@
 namespace halfstep::app {
 
 struct ScalerSection {
-  double init_scale, growth_factor, backoff_factor;
+  std::optional<double> init_scale;
+  double growth_factor, backoff_factor, min_scale, max_scale;
   int64_t growth_interval;
   std::optional<bool> enabled;
 
   void keys(auto& key) {
-    key(init_scale, number("init_scale", 65536.0, "first loss scale").at_least(1e-7).at_most(1e38));
+    key(init_scale, number("init_scale", 65536.0, "first loss scale; \"auto\": lower where the first batches need it")
+                        .at_least(1e-7)
+                        .at_most(1e38)
+                        .or_word("auto"));
+    key(min_scale, number("min_scale", 0x1p-24, "the scale does not fall below this; ten skipped steps in a row there end the run")
+                       .at_least(1e-30)
+                       .at_most(1e38));
+    key(max_scale, number("max_scale", 0x1p24, "the scale does not grow above this; a larger init_scale is taken as it is")
+                       .at_least(1e-7)
+                       .at_most(3e38));
     key(growth_factor, number("growth_factor", 2.0, "after growth_interval clean steps").above(1));
     key(backoff_factor, number("backoff_factor", 0.5, "after a skipped step").above(0).below(1));
     key(growth_interval, integer("growth_interval", 2000, "clean steps").at_least(1).at_most(kMaxCount));
@@ -166,7 +176,7 @@ struct TrainSection {
   void keys(auto& key) {
     key(epochs,
         integer("epochs", nullptr, "passes over the data; 0: evaluate and save the first values").at_least(0).at_most(kMaxCount));
-    key(max_steps, integer("max_steps", nullptr, "optimizer steps").at_least(1).at_most(kMaxCount));
+    key(max_steps, integer("max_steps", nullptr, "optimizer steps; skipped ones do not count").at_least(1).at_most(kMaxCount));
     key(accumulate_steps, integer("accumulate_steps", 1, "batches per optimizer step").at_least(1).at_most(kMaxCount));
     key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
     key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
@@ -344,6 +354,7 @@ Sections read_sections(const Json& config);
 struct MixedPrecision : ModelPrecision {
   Device device;
   GradScalerOptions scaler;
+  bool calibrates_scale = false;  // amp.scaler.init_scale is "auto": scaler.init_scale is what it is at most
 };
 // Of a document whose "device" and "amp" have no errors; "train.guard" is read where it has none.
 MixedPrecision mixed_precision(const Json& config);

@@ -37,6 +37,7 @@ TrainStepOptions Explainer::added_to(TrainStepOptions o) {
 
 void Explainer::begin(int64_t step, int64_t epoch) {
   number_ = step;
+  name_ = step - skipped_;
   epoch_ = epoch;
   if (!on_ || step_.pending() > 0) return;
   if (s_.scaler.is_enabled() || watch_) step_.keep_step(watch_ || skips_ + 1 >= next_look_);
@@ -55,8 +56,8 @@ void Explainer::stepped(const StepResult& r) {
   const double loss = r.loss.defined() ? r.loss.item<double>() : NAN;
   if (watch_) {
     if (applied && !ended_) look_at_weights();
-    watch_->stepped(number_, s_, loss);
-    ended_ = ended_ || (watch_->until && number_ >= *watch_->until);
+    watch_->stepped(name_, s_, loss, applied);
+    ended_ = ended_ || (watch_->until && applied && name_ >= *watch_->until);
   }
   count(applied, loss);
   if (applied || skips_ < next_look_ || !kept || ended_) return;
@@ -89,6 +90,7 @@ void Explainer::read(int64_t step, bool applied, double loss) {
 
 void Explainer::count(bool applied, double loss) {
   skips_ = applied ? 0 : skips_ + 1;
+  skipped_ += applied ? 0 : 1;
   if (!applied) return;
   next_look_ = config_.train.detect_anomaly ? 1 : kSkipsInARow;
   if (!std::isfinite(loss)) return;
@@ -133,7 +135,7 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   }
   d = of_all_ranks(std::move(d));
   if (watch_) {
-    if (d.is_fault()) watch_->found(number_, epoch_, d);
+    if (d.is_fault()) watch_->found(name_, epoch_, d);
     ended_ = d.is_fault();
     return;
   }
@@ -143,13 +145,13 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   if (!explained_.insert({d.cause, d.where}).second && !config_.train.detect_anomaly) return;
   if (d.cause == "divergence" || d.cause == "optimizer_blowup")
     d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " tries lower rates on these steps")});
-  const std::string text = joined("step ", number_, " (epoch ", epoch_, "): ", what, '\n', d.text());
+  const std::string text = joined("step ", name_, " (epoch ", epoch_, "): ", what, '\n', d.text());
   if (d.is_fault())
     progress_.warn(text);
   else
     progress_.note(text);
   if (config_.train.detect_anomaly && d.is_fault())
-    fail<DivergedError>("train", "train.detect_anomaly ends the run at step ", number_, ": ", last_cause_);
+    fail<DivergedError>("train", "train.detect_anomaly ends the run at step ", name_, ": ", last_cause_);
 }
 
 }  // namespace halfstep::app

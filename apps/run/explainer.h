@@ -26,7 +26,7 @@ namespace halfstep::app {
 struct Watch {
   std::optional<int64_t> until = {};  // the last step to take
   std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
-  std::function<void(int64_t step, const Session&, double loss)> stepped = nullptr;
+  std::function<void(int64_t step, const Session&, double loss, bool applied)> stepped = nullptr;
 };
 
 class Explainer {
@@ -36,7 +36,8 @@ class Explainer {
   // With what it needs to hear of losses.
   TrainStepOptions added_to(TrainStepOptions options);
 
-  // Before a batch of the step with this number, from 1.
+  void resumed(int64_t skipped) { skipped_ = skipped; }  // so many steps of the run before were skipped
+  // Before a batch of the step that is tried as the one with this number, from 1.
   void begin(int64_t step, int64_t epoch);
   // After it. Throws DivergedError where train.detect_anomaly says so.
   void stepped(const StepResult& result);
@@ -65,6 +66,8 @@ class Explainer {
   Tensors before_;     // the parameters before a watched step
   double update_ = 0;  // the largest |change| / |parameters| of watched steps
   int64_t number_ = 0, epoch_ = 0;
+  int64_t name_ = 0;            // what it is called: the number that it has among applied steps
+  int64_t skipped_ = 0;         // steps of the run whose outcome is known
   int64_t counted_ = 0;         // the last step whose outcome is known
   int64_t skips_ = 0;           // in a row
   int64_t next_look_ = 0;       // at so many

@@ -19,13 +19,15 @@
 namespace halfstep::app {
 namespace {
 
-// The step of a line; -1 when it is not one of a run: cut off by a crash, or somebody else's.
+// After how many steps a line was written, skipped ones included; -1 when it is not one of a run: cut off by a crash, or somebody
+// else's.
 int64_t step_of(std::string_view line, bool& evaluation) {
   try {
     const Json entry = read_json<Json>(line);
     if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return -1;
     evaluation = entry.contains("val/loss");
-    return entry["step"].get<int64_t>();
+    const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files have none
+    return tried.is_number_integer() ? tried.get<int64_t>() : -1;
   } catch (const JsonError&) { return -1; }
 }
 

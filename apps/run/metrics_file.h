@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: one JSON object a line, each with the step it belongs to.
+// metrics.jsonl: one JSON object a line, each with the applied steps before it ("step") and the steps tried ("attempted").
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace halfstep::app {
 
 // Where a run continues: the lines that the file already has, and the best checkpoint.
 struct ResumePoint {
-  int64_t step = 0;
+  int64_t step = 0;             // tried ones
   int64_t last_log_step = -1;   // whether a training line of `step` is already written
   int64_t last_eval_step = -1;  // the same of an evaluation
   int64_t best_step = -1;       // whose checkpoint is the best; -1: none

@@ -310,7 +310,10 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   return counters;
 }
 
-int64_t stored_step(const CheckpointContents& contents) { return stored_meta(contents).part("trainer").integer("steps", 0); }
+int64_t stored_step(const CheckpointContents& contents) {
+  const StoredJson t = stored_meta(contents).part("trainer");
+  return std::max<int64_t>(t.integer("steps", 0) - t.integer("skipped", 0, 0), 0);
+}
 
 Json stored_config(const CheckpointContents& contents) {
   const StoredJson meta = stored_meta(contents);

@@ -64,7 +64,8 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
 
 // The progress of a run; a checkpoint holds this besides the parts of a session.
 struct Counters {
-  int64_t steps = 0, skipped = 0, samples = 0;  // steps tried; of them skipped
+  int64_t steps = 0, skipped = 0, samples = 0;         // steps tried; of them skipped, as far as their outcomes have been read
+  int64_t applied() const { return steps - skipped; }  // what schedules, intervals and the names of checkpoints count
   int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
   double epoch_loss = 0;
   int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
@@ -73,7 +74,7 @@ struct Counters {
   int64_t last_log_step = -1, last_eval_step = -1;
   struct Best {
     double value;  // of checkpoint.monitor
-    int64_t step;  // whose checkpoint has it
+    int64_t step;  // applied ones: the name of the checkpoint that has it
   };
   std::vector<Best> bests;          // the checkpoint.keep_best best of them, the best first
   std::optional<double> stop_best;  // value of train.early_stopping.monitor
@@ -91,7 +92,7 @@ CheckpointContents pack(Session& session, const Json& config, const Counters& co
 Counters unpack(const CheckpointContents& contents, Session& session);
 
 // Parts of a state for those that need no more. Throw CheckpointError.
-int64_t stored_step(const CheckpointContents& contents);
+int64_t stored_step(const CheckpointContents& contents);  // applied ones
 Json stored_config(const CheckpointContents& contents);
 // What a model was trained on; nothing for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
 struct StoredData {

@@ -138,10 +138,10 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     result.fault = d;
     result.epoch = epoch;
   };
-  watch.stepped = [&](int64_t step, const Session& session, double loss) {
+  watch.stepped = [&](int64_t step, const Session& session, double loss, bool applied) {
     result.last = step;
     result.losses.push_back(loss);
-    compare(start.folder, step, session, result);
+    if (applied) compare(start.folder, step, session, result);
   };
   Trainer(config, dir, silent, nullptr, &watch).run();
   return result;

@@ -10,6 +10,7 @@
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/first_scale.h"
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"
@@ -20,7 +21,6 @@ namespace {
 
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
-constexpr double kScaleFloor = 0x1p-24;
 
 // A checkpoint's config, with defaults for keys newer than the halfstep that wrote it.
 Json with_defaults(const Json& stored) {
@@ -75,6 +75,11 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
     skip_noted_ = n_.skipped > 0;
+    explainer_.resumed(n_.skipped);
+  } else if (config_.calibrates_scale) {
+    GradScalerOptions fitting = config_.scaler;
+    fitting.init_scale = first_scale(config_.scaler, s_, step_, group_);
+    s_.scaler = GradScaler(fitting);
   }
   first_step_ = first_pending_step_ = n_.steps;
   first_samples_ = n_.samples;
@@ -108,7 +113,7 @@ TrainSummary Trainer::run() {
     // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
       save();
-      return stopped(joined("after step ", n_.steps, "; continue with --resume auto"));
+      return stopped(joined("after step ", n_.applied(), "; continue with --resume auto"));
     }
   }
   drain();
@@ -125,7 +130,10 @@ TrainSummary Trainer::run() {
 
 void Trainer::introduce() const {
   std::string precision = "float32";
-  if (s_.low) precision = joined("mixed ", *s_.low, scale() ? joined(", loss scale from ", *scale()) : "");
+  if (s_.low)
+    precision = joined(
+        "mixed ", *s_.low,
+        scale() ? joined(", loss scale from ", *scale(), config_.calibrates_scale && !dir_.checkpoint() ? " (measured)" : "") : "");
   int64_t trained = 0;
   for (const Tensor& p : s_.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
   const int64_t all = s_.model->parameter_count();
@@ -140,13 +148,13 @@ void Trainer::introduce() const {
   if (group_)
     progress_.line(describe_ranks(*group_) +
                    joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
-  if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.steps));
+  if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.applied()));
 }
 
-bool Trainer::finished() const {
+bool Trainer::finished() {
   if (n_.stopped) return true;
   const auto& epochs = config_.train.epochs;
-  return epochs ? epoch() >= *epochs : n_.steps >= s_.total_steps;
+  return epochs ? epoch() >= *epochs : applied_steps_reach(s_.total_steps);
 }
 
 void Trainer::train_batch() {
@@ -232,9 +240,10 @@ void Trainer::drain() {
     const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
     const bool applied = !p.stepped || p.outcome.applied();
     if (p.stepped) explainer_.read(step, applied, loss);
+    if (p.stepped) skips_in_row_ = applied ? 0 : skips_in_row_ + 1;
     if (!applied) {
+      note_first_skip(step - n_.skipped, std::isfinite(loss));
       ++n_.skipped;
-      note_first_skip(step, std::isfinite(loss));
     }
     if (!p.loss.defined()) continue;
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
@@ -247,39 +256,17 @@ void Trainer::drain() {
   first_pending_step_ = n_.steps;
   if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
     diverged(joined("the last ", bad_run_, " losses are not finite"));
-  if (scale() && *scale() < kScaleFloor)
-    diverged(joined("the loss scale fell to ", *scale(), ", below 2^-24: gradients overflow at any scale"));
-}
-
-void Trainer::note_first_skip(int64_t step, bool loss_finite) {
-  if (skip_noted_ || !explainer_.last_cause().empty()) return;
-  skip_noted_ = true;
-  if (!loss_finite)
-    return progress_.note(joined("step ", step,
-                                 " was skipped: its loss was not finite, and no weight has changed. "
-                                 "\"train.detect_anomaly\": true finds the cause"));
-  if (s_.scaler.is_fixed())
-    return progress_.note(joined("step ", step, " was skipped: a gradient was not finite, as train.guard looks for"));
-  progress_.note(joined("step ", step,
-                        " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
-                        "a few skips, most at the start, are normal and change no weight"));
-}
-
-void Trainer::diverged(const std::string& what) {
-  std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
-  if (s_.low == DType::f16 && !scale()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
-  if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
-  const std::string& cause = explainer_.last_cause();
-  if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
-  fail<DivergedError>("train", "the run diverged at step ", n_.steps, " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
-                      "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
+  if (skips_in_row_ >= kBadLosses && scale() && *scale() * s_.scaler.get_backoff_factor() < s_.scaler.get_min_scale())
+    diverged(joined("the last ", skips_in_row_, " steps were skipped, and the loss scale, ", *scale(),
+                    ", cannot fall below amp.scaler.min_scale"));
 }
 
 void Trainer::log() {
   drain();
   const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   const double spent = std::max(1e-9, training_seconds() - logged_.seconds), wait = s_.train->wait_seconds() - logged_.wait;
-  Json entry = {{"step", n_.steps},
+  Json entry = {{"step", n_.applied()},
+                {"attempted", n_.steps},
                 {"epoch", epoch()},
                 {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
                 {"lr", s_.optimizer->lr()},
@@ -305,7 +292,7 @@ void Trainer::show() {
   ProgressView v;
   v.epochs = config_.train.epochs.value_or(0);
   v.epoch = v.epochs > 0 ? std::min(epoch() + 1, v.epochs) : epoch() + 1;
-  v.step = n_.steps, v.steps = s_.total_steps;
+  v.step = n_.applied(), v.steps = s_.total_steps;
   v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   v.lr = s_.optimizer->lr();
   v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, training_seconds());
@@ -327,7 +314,7 @@ void Trainer::evaluate_now() {
   averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
-  Json entry = {{"step", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
+  Json entry = {{"step", n_.applied()}, {"attempted", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
   for (const MetricValue& m : r.metrics) {
     entry["val/" + m.name] = or_null(m.value);
     if (!m.details.is_null()) entry["val/" + m.name + "/table"] = m.details;
@@ -362,7 +349,7 @@ void Trainer::save() {
   const std::pair<int64_t, int64_t> now{n_.steps, s_.train->state().next_batch};
   if (saved_ == now) return;
   if (bad_run_ > 0 && !s_.scaler.is_enabled()) {
-    progress_.warn(joined("the loss is not finite at step ", n_.steps, ": no checkpoint was written"));
+    progress_.warn(joined("the loss is not finite at step ", n_.applied(), ": no checkpoint was written"));
     return;
   }
   check_weights();
@@ -371,7 +358,7 @@ void Trainer::save() {
   dir_.metrics().sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
   for (const auto& b : n_.bests) best.push_back(b.step);
-  if (writes(group_)) save_checkpoint(dir_.path(), n_.steps, pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
+  if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
   saved_ = now;
   dir_.established();

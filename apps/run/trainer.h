@@ -3,6 +3,9 @@
 //
 // The loss, the scale and the outcome of steps are read back only where something is logged, evaluated or saved. A run that is
 // stopped and resumed takes the same steps, to the bit, as one that was not.
+//
+// Steps are counted as they are applied: a step that the scaler skips moves neither the schedule nor train.max_steps, an interval
+// of steps or the name of a checkpoint.
 #pragma once
 
 #include <chrono>
@@ -58,7 +61,7 @@ class Trainer {
   void agree();                     // takes over the notices of all ranks
   void agree_on_start();
   void agree_on_bests();
-  bool finished() const;
+  bool finished();
   void train_batch();
   void end_epoch();
   void after_step();  // everything that is due after an optimizer step
@@ -72,7 +75,8 @@ class Trainer {
   void consider_best(const std::string& what, std::optional<double> value);
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
-  bool due(const Interval& every, bool epoch_end, Clock::time_point& last) const;
+  bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
+  bool applied_steps_reach(int64_t count);
   int64_t epoch() const { return s_.train->state().epoch; }
   double seconds() const;
   double training_seconds() const;  // of this process, without evaluations
@@ -100,6 +104,7 @@ class Trainer {
   int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
+  int64_t skips_in_row_ = 0;
   bool skip_noted_ = false;
   int64_t window_samples_ = 0;  // of all ranks since the last step
   uint32_t agreed_ = 0;         // notices of all ranks at the last step

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <variant>
 
+#include "apps/exit_codes.h"
 #include "apps/run/trainer.h"
 #include "framework/tensor/memory.h"
 
@@ -51,6 +52,30 @@ void Trainer::check_weights() {
   for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
+void Trainer::note_first_skip(int64_t step, bool loss_finite) {
+  if (skip_noted_ || !explainer_.last_cause().empty()) return;
+  skip_noted_ = true;
+  if (!loss_finite)
+    return progress_.note(joined("step ", step,
+                                 " was skipped: its loss was not finite, and no weight has changed. "
+                                 "\"train.detect_anomaly\": true finds the cause"));
+  if (s_.scaler.is_fixed())
+    return progress_.note(joined("step ", step, " was skipped: a gradient was not finite, as train.guard looks for"));
+  progress_.note(joined("step ", step,
+                        " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
+                        "a few skips, most at the start, are normal and change no weight"));
+}
+
+void Trainer::diverged(const std::string& what) {
+  std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
+  if (s_.low == DType::f16 && !scale()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
+  if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
+  const std::string& cause = explainer_.last_cause();
+  if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
+  fail<DivergedError>("train", "the run diverged at step ", n_.applied(), " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
+                      "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
+}
+
 TrainSummary Trainer::summary(Ending ending) {
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
@@ -60,7 +85,7 @@ TrainSummary Trainer::summary(Ending ending) {
                        {"train.loss", or_null(n_.train_loss)},
                        {"epochs", epoch()},
                        {"stopped_early", n_.stopped},
-                       {"steps_applied", n_.steps - n_.skipped},
+                       {"steps_applied", n_.applied()},
                        {"steps_skipped", n_.skipped},
                        {"seconds", seconds()},
                        {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
@@ -83,13 +108,13 @@ void Trainer::report_end(const Json& summary) {
     return say_next();
   }
   if (n_.steps == first_step_) {
-    progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.steps,
+    progress_.line(joined("nothing left to do: ", values, n_.stopped ? "stopped early at step " : "ended at step ", n_.applied(),
                           n_.stopped             ? ""
                           : config_.train.epochs ? "; a larger train.epochs continues it"
                                                  : "; a larger train.max_steps continues it"));
     return say_next();
   }
-  std::string line = joined("done: ", n_.steps - n_.skipped, " steps applied, ", n_.skipped, " skipped, ", values);
+  std::string line = joined("done: ", n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
@@ -98,7 +123,7 @@ void Trainer::report_end(const Json& summary) {
     const std::string now = number_text(*scale(), 6);
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
                           number_text(config_.scaler.init_scale, 6), " and is ", now, " now. \"amp.scaler.init_scale\": ", now,
-                          " would have skipped fewer; bfloat16 needs no scale"));
+                          " or \"auto\" would have skipped fewer; bfloat16 needs no scale"));
   }
   say_next();
 }
@@ -110,7 +135,7 @@ void Trainer::say_next() {
   const bool text = std::holds_alternative<TextForm>(s_.form.source);
   const std::string next =
       joined("; next: ", command_name(), text ? " generate " : " predict ", quoted(folder), text ? "" : " FILE...");
-  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.steps, " in ", folder, next));
+  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
   progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", step ", n_.best_step(), " with ",
                         config_.checkpoint.monitor, " ", number_text(n_.bests[0].value, 4), next));
 }

@@ -60,23 +60,36 @@ void Trainer::consider_best(const std::string& what, std::optional<double> value
   if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
   if (!value || !std::isfinite(*value)) return;
   const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
-  const auto place = std::find_if(n_.bests.begin(), n_.bests.end(), [&](const auto& b) { return better(b.value); });
-  if (place == n_.bests.end() && int64_t(n_.bests.size()) >= ck.keep_best) return;
   const auto before = n_.bests;
-  n_.bests.insert(place, {*value, n_.steps});
+  auto bests = n_.bests;
+  std::erase_if(bests, [&](const auto& b) { return b.step == n_.applied(); });  // of the same weights: only skipped steps between
+  const auto place = std::find_if(bests.begin(), bests.end(), [&](const auto& b) { return better(b.value); });
+  if (place == bests.end() && int64_t(bests.size()) >= ck.keep_best) return;
+  bests.insert(place, {*value, n_.applied()});
+  n_.bests = std::move(bests);
   if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
   saved_.reset();
   save();
   if (!saved_)
     n_.bests = before;
-  else if (n_.best_step() == n_.steps && writes(group_))
-    mark_best(dir_.path(), n_.steps);
+  else if (n_.best_step() == n_.applied() && writes(group_))
+    mark_best(dir_.path(), n_.applied());
 }
 
-bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) const {
+// Outcomes that have not been read count as applied until they are: they are read where that matters, so that nothing comes late.
+bool Trainer::applied_steps_reach(int64_t count) {
+  if (n_.applied() >= count) drain();
+  return n_.applied() >= count;
+}
+
+bool Trainer::due(const Interval& every, bool epoch_end, Clock::time_point& last) {
+  const auto at_multiple = [&] { return n_.applied() % int64_t(every.count) == 0; };
   switch (every.unit) {
     case Interval::Unit::never: return false;
-    case Interval::Unit::steps: return !epoch_end && n_.steps % int64_t(every.count) == 0;
+    case Interval::Unit::steps:
+      if (epoch_end || !at_multiple()) return false;
+      drain();
+      return at_multiple() && skips_in_row_ == 0;  // a skipped step comes after the event of the applied one before it
     case Interval::Unit::epochs: return epoch_end && epoch() % int64_t(every.count) == 0;
     case Interval::Unit::seconds: break;
   }
