@@ -26,6 +26,7 @@ constexpr double kWaste = 0.2;         // of a tile, that is worth a word
 constexpr double kShare = 0.05;        // of a step's operations, below which nothing is worth a word
 constexpr double kOutputShare = 0.25;  // of a model's output, whose width the data decides, the same
 constexpr int64_t kFewRows = 64;       // in a product, where a GPU's processors wait for each other
+constexpr double kGain = 1.2;          // in time, that is worth another precision
 constexpr double kRoom = 0.9;          // of the memory, that a step may take
 constexpr int64_t kMostBatch = int64_t(1) << 24;
 
@@ -61,6 +62,7 @@ class Doctor {
 
   std::vector<Finding> run() {
     scaler();
+    precision();
     widths();
     islands();
     last_layer();
@@ -80,6 +82,34 @@ class Doctor {
     if (plan_.low != DType::f16 || (config_.scaler.enabled && !config_.scaler.fixed)) return;
     add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
          "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
+  }
+
+  // Seconds of a step by what the device does with its products and its bytes.
+  static double seconds_of(const StepPlan& plan, MachineRates& rates) {
+    double seconds = 0, bytes = plan.cast_bytes();
+    for (const LedgerCall& call : plan.calls) {
+      for (const LedgerProduct& p : call.products) seconds += rates.product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+      if (call.products.empty()) bytes += call.bytes_read + call.bytes_written;
+    }
+    return seconds + bytes / rates.bytes_per_second();
+  }
+
+  // Is the step faster in the other precision?
+  void precision() {
+    if (!options_.rates && (!options_.probe || !has_backend(plan_.device.type))) return;
+    MachineRates measured(plan_.device);
+    MachineRates& rates = options_.rates ? *options_.rates : measured;
+    const char* const other = plan_.low ? "false" : "true";
+    const StepPlan plan = plan_step(resolve_config(config_.json, "the config", {.sets = {joined("amp.enabled=", other)}}));
+    const double here = seconds_of(plan_, rates), there = seconds_of(plan, rates);
+    if (here < kGain * there) return;
+    const auto dtype = [](const StepPlan& p) { return p.low ? joined("mixed precision with ", *p.low) : std::string("float32"); };
+    add({"amp",
+         joined("the step computes in ", dtype(plan_), ", and this ", plan_.device, " computes the same step faster in ",
+                dtype(plan)),
+         joined(R"("amp": {"enabled": )", other, "}", plan_.low ? "; it takes more memory" : ""),
+         joined("about ", number_text(here / there, 2),
+                " times the samples a second, by products and copies timed on this machine")});
   }
 
   // Products in 16 bits whose sizes do not fit the hardware.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "framework/backend/machine_rates.h"
 
 namespace halfstep::app {
 
@@ -18,8 +19,9 @@ struct Finding {
 };
 
 struct DoctorOptions {
-  bool probe = true;             // time data and steps on the real device
+  bool probe = true;             // time data, steps, products and copies on the real device
   std::optional<double> memory;  // bytes of the device; empty: it is asked
+  MachineRates* rates = nullptr;  // in place of what the device is measured to do; null: it is measured
 };
 
 // Throws as loading data and a step do. Most important first.

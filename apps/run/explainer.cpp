@@ -29,7 +29,7 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
       next_look_(config.train.detect_anomaly ? 1 : kSkipsInARow) {}
 
 TrainStepOptions Explainer::added_to(TrainStepOptions o) {
-  if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only
+  if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only: see stepped()
   o.on_bad_loss = [this](const StepUnderTest& step) { explain(step, "the loss is not finite"); };
   o.keeps_states = true;
   return o;
@@ -40,7 +40,7 @@ void Explainer::begin(int64_t step, int64_t epoch) {
   name_ = step - skipped_;
   epoch_ = epoch;
   if (!on_ || step_.pending() > 0) return;
-  if (s_.scaler.is_enabled() || watch_) step_.keep_step(watch_ || skips_ + 1 >= next_look_);
+  if (s_.scaler.is_enabled() || watch_) step_.keep_step(watch_ || skips_ + 1 >= next_look_ || (group_ && at_once_));
   if (!watch_) return;
   const NoGrad off;
   before_.clear();
@@ -60,7 +60,9 @@ void Explainer::stepped(const StepResult& r) {
     ended_ = ended_ || (watch_->until && applied && name_ >= *watch_->until);
   }
   count(applied, loss);
-  if (applied || skips_ < next_look_ || !kept || ended_) return;
+  if (applied || !kept || ended_) return;
+  if (group_ && !std::isfinite(loss)) return explain(*step_.kept_step(), "the loss is not finite");
+  if (skips_ < next_look_) return;
   next_look_ = config_.train.detect_anomaly ? skips_ + 1 : 4 * skips_;  // the cause may change while the scale falls
   explain(*step_.kept_step(),
           skips_ == 1 ? "skipped" : joined("skipped, as ", skips_ == 2 ? "was 1" : joined("were ", skips_ - 1), " before it"));

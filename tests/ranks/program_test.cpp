@@ -8,6 +8,7 @@
 #include <fstream>
 #include <set>
 
+#include "tests/data/array_files.h"
 #include "tests/ranks/short_run.h"
 
 using namespace halfstep;
@@ -119,6 +120,31 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
       CHECK(lines_of(dir / many / "metrics.jsonl")[3].contains("rank_wait"));
     }
   }
+}
+
+TEST_CASE("program: a fault in the rows of one rank is explained once, with that rank and its sample") {
+  const Place dir;
+  std::vector<float> x(64 * 3), y(64);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(i % 7) / 7;
+  for (size_t i = 0; i < y.size(); ++i) y[i] = x[3 * i];
+  x[3 * 21 + 1] = NAN;
+  const auto file = [&](const char* name, const std::vector<float>& values, const char* shape) {
+    write(dir / name, halfstep::testing::npy("<f4", shape, {reinterpret_cast<const char*>(values.data()), 4 * values.size()}));
+  };
+  file("x.npy", x, "(64, 3)");
+  file("y.npy", y, "(64, 1)");
+  const Ran r =
+      dir.shell(dir.mpirun(2) +
+                "train c.json --threads 1 --set amp.dtype=float16 --set amp.scaler.init_scale=256 --set data.val=null --set "
+                "loss=MSELoss --set 'data.train={\"type\": \"NPY\", \"root\": \".\", \"input\": \"x.npy\", \"target\": "
+                "\"y.npy\"}'");
+  CAPTURE(r.out);
+  CAPTURE(r.err);
+  CHECK(r.code == 0);
+  const std::string all = r.out + r.err;
+  CHECK(all.find("input_nonfinite: the inputs of the batch hold NaN") == all.rfind("input_nonfinite"));
+  CHECK(all.find("  rank      ") != std::string::npos);
+  CHECK(all.find("(sample 21 of the data, counted from 0)") != std::string::npos);
 }
 
 TEST_CASE("program: ten samples, and batches of three, on four ranks") {

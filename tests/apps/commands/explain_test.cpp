@@ -54,6 +54,29 @@ TEST_CASE("a NaN in the data is named with its sample, once, and the run continu
   CHECK_FALSE(has(all, "a gradient overflowed"));
 }
 
+TEST_CASE("a measured first scale skips no step and leaves nothing behind") {
+  const TempDir dir;
+  write_problem(dir);
+  Generator g(6);
+  write(dir / "y.npy", as_npy(randn({64, 1}, {}, &g) * 3000));
+  const std::string train = "train run.json --json --overwrite --set optimizer.lr=1e-9 --set amp.scaler.init_scale=";
+  CHECK(run(dir, train + "65536").json()["steps_skipped"].get<int>() > 3);
+  for (const std::string steps : {"", " --set train.accumulate_steps=2"}) {
+    const Ran measured = run(dir, train + "auto" + steps);
+    CAPTURE(measured.err);
+    REQUIRE(measured.code == 0);
+    CHECK(measured.json()["steps_skipped"] == 0);
+    const double scale = measured.json()["scale"];
+    CHECK(scale < 8192);
+    CHECK(has(measured.err, joined("loss scale from ", scale, " (measured)")));
+    const std::string want = read(latest_checkpoint(dir / "out").value() / "model.safetensors");
+    CHECK_FALSE(want.empty());
+    REQUIRE(run(dir, train + joined(scale) + steps).code == 0);
+    CHECK(read(latest_checkpoint(dir / "out").value() / "model.safetensors") == want);
+  }
+  CHECK_FALSE(has(run(dir, train + "auto --set amp.dtype=bfloat16").err, "(measured)"));
+}
+
 TEST_CASE("explaining changes no bit of a run") {
   const TempDir dir;
   write_problem(dir, 1, 21);

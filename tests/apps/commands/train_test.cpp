@@ -3,43 +3,13 @@
 
 #include <csignal>
 #include <cstdio>
-#include <sstream>
-#include <vector>
 
 #include "framework/io/checkpoint.h"
-#include "framework/io/checksum.h"
-#include "tests/apps/support.h"
+#include "tests/apps/small_run.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
-
-namespace {
-
-// Small, but with everything that has state: dropout, moments, a schedule, shuffling, accumulation with a short last window, a
-// scaler that skips its first steps and grows later.
-const char* kSmall = R"({
-  "name": "small", "seed": 3, "device": "cpu",
-  "model": {"type": "MLP", "hidden": [24], "out_features": "auto", "dropout": 0.1},
-  "loss": "CrossEntropyLoss",
-  "optimizer": {"type": "AdamW", "lr": 0.003},
-  "scheduler": {"type": "CosineAnnealingLR", "warmup_steps": 5},
-  "amp": {"dtype": "float16", "scaler": {"init_scale": 1e8, "growth_interval": 6}},
-  "data": {"train": {"type": "Digits", "size": 200}, "val": {"type": "Digits", "size": 64}, "loader": {"batch_size": 16}},
-  "train": {"epochs": 4, "accumulate_steps": 2, "clip_grad_norm": 1.0, "limit_batches": 11},
-  "logging": {"every": "3 steps"}
-})";
-
-std::string identity(const fs::path& run) {
-  const CheckpointContents c = load_checkpoint(run);
-  nlohmann::json meta = *c.meta;
-  meta["trainer"].erase("seconds");
-  meta.erase("config");
-  meta.erase("written_by");  // threads
-  return sha256(c.model) + sha256(c.state) + meta.dump();
-}
-
-}  // namespace
 
 TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
   TempDir dir;
@@ -132,79 +102,6 @@ TEST_CASE("a run whose scale began far too high says so at its end") {
   CHECK(contains(r.err, "\"amp.scaler.init_scale\": "));
   const Ran fine = run(dir, "train small.json --overwrite" + options + "65536");
   CHECK_FALSE(contains(fine.err, "changed no weight"));
-}
-
-TEST_CASE("intervals, train.max_steps and names of checkpoints count applied steps") {
-  TempDir dir;
-  write(dir / "small.json", kSmall);
-  const std::string options =
-      " --set train.epochs=null --set train.max_steps=20 --set checkpoint.keep_last=0 --set checkpoint.every=";
-  const Ran r = run(dir, "train small.json --json --set logging.every=5" + options + "5");
-  CAPTURE(r.err);
-  REQUIRE(r.code == 0);
-  const int skipped = r.json()["steps_skipped"];
-  CHECK(skipped > 5);
-  CHECK(r.json()["steps_applied"] == 20);
-  std::vector<int64_t> logged;
-  std::istringstream lines(read(dir / "runs/small/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const Json entry = Json::parse(line);
-    if (!entry.contains("train/loss")) continue;
-    logged.push_back(entry["step"]);
-    CHECK(entry["attempted"] == entry["step"].get<int>() + entry["skipped"].get<int>());
-  }
-  CHECK(logged == std::vector<int64_t>{5, 10, 15, 20});
-  std::vector<int64_t> saved = list_checkpoints(dir / "runs/small");
-  std::erase_if(saved, [](int64_t step) { return step % 5 != 0; });  // the best of an epoch, too, was saved
-  CHECK(saved == std::vector<int64_t>{5, 10, 15, 20});
-  // Also where outcomes are read at other times, and by what is due at all times.
-  const Ran often = run(dir, "train small.json --json --overwrite --set logging.every=1" + options + "1");
-  CHECK(often.json()["steps_skipped"] == skipped);
-  CHECK(list_checkpoints(dir / "runs/small").size() == 20);
-}
-
-TEST_CASE("epochs of which every step is skipped write one checkpoint over and over, and the run goes on from it") {
-  TempDir dir;
-  write(dir / "small.json", kSmall);
-  const std::string options = " --set amp.scaler.init_scale=1e17 --set train.limit_batches=4 --set output_dir=";
-  REQUIRE(run(dir, "train small.json --quiet --set train.epochs=16" + options + "whole").code == 0);
-  REQUIRE(run(dir, "train small.json --quiet --set train.epochs=9" + options + "part").code == 0);
-  CHECK(list_checkpoints(dir / "part").front() == 0);
-  const Ran rest = run(dir, "train small.json --quiet --resume auto --set train.epochs=16" + options + "part");
-  CAPTURE(rest.err);
-  CHECK(rest.code == 0);
-  CHECK(identity(dir / "part") == identity(dir / "whole"));
-}
-
-TEST_CASE("amp.scaler: a measured first scale skips no step, and bounds hold") {
-  TempDir dir;
-  write(dir / "small.json", kSmall);
-  const std::string loud =
-      "train small.json --json --overwrite --set amp.scaler.growth_interval=2000 --set 'loss={\"type\": "
-      "\"CrossEntropyLoss\", \"reduction\": \"sum\"}' --set data.loader.batch_size=64 --set amp.scaler.init_scale=";
-  const Ran usual = run(dir, loud + "16777216");
-  CHECK(usual.json()["steps_skipped"].get<int>() > 0);
-  const Ran measured = run(dir, loud + "auto");
-  CAPTURE(measured.err);
-  REQUIRE(measured.code == 0);
-  CHECK(measured.json()["steps_skipped"] == 0);
-  const double scale = measured.json()["scale"];
-  CHECK(contains(measured.err, joined("loss scale from ", scale, " (measured)")));
-  CHECK(scale < 65536);
-  // What is measured leaves nothing behind: with the number in its place, the run is the same.
-  const std::string want = identity(dir / "runs/small");
-  REQUIRE(run(dir, loud + joined(scale)).code == 0);
-  CHECK(identity(dir / "runs/small") == want);
-
-  const Ran stuck = run(dir, "train small.json --overwrite --set amp.scaler.init_scale=1e8 --set amp.scaler.min_scale=5e7");
-  CHECK(stuck.code == 4);
-  CHECK_MESSAGE(
-      contains(stuck.err, "the last 10 steps were skipped, and the loss scale, 1e+08, cannot fall below amp.scaler.min_scale"),
-      stuck.err);
-  const Ran crossed = run(dir, "train small.json --set amp.scaler.min_scale=8 --set amp.scaler.max_scale=4");
-  CHECK(crossed.code == 2);
-  CHECK(contains(crossed.err, "amp.scaler.min_scale: must not be above max_scale, got 8 and 4"));
-  CHECK(contains(run(dir, "train small.json --set amp.scaler.init_scale=automatic").err, "amp.scaler.init_scale"));
 }
 
 TEST_CASE("a resumed run is the same run, from any step") {

@@ -75,6 +75,35 @@ TEST_CASE("the doctor names planted faults") {
   CHECK(find(all, "data.loader.batch_size", "starting them takes"));
 }
 
+TEST_CASE("the doctor advises the precision that this machine computes a step faster in") {
+  // Products and copies of a machine that others are not.
+  struct Machine : MachineRates {
+    explicit Machine(double gain) : MachineRates(Device::cpu), gain_of_16_bits(gain) {}
+    double product_seconds(DType dtype, int64_t m, int64_t n, int64_t k, int64_t batch) override {
+      return 2e-11 * double(m) * double(n) * double(k) * double(batch) / (is_half(dtype) ? gain_of_16_bits : 1);
+    }
+    double bytes_per_second() override { return 2e10; }
+    double gain_of_16_bits;
+  } fast(4), slow(0.5), equal(1);
+  TempDir dir;
+  const auto file = write(dir / "mlp.json", R"({
+    "model": {"type": "MLP", "hidden": [512, 512]}, "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu", "amp": false,
+    "data": {"train": {"type": "Random", "input_shape": [512], "classes": 16, "num_batches": 1}, "loader": {"batch_size": 256}},
+    "train": {"epochs": 1}})");
+  const Config plain = load_config(file), mixed = load_config(file, {.sets = {"amp=true"}});
+  const auto of = [](const Config& config, MachineRates& rates) { return examine(config, {.probe = false, .rates = &rates}); };
+  const std::vector<Finding> all = of(plain, fast);
+  const Finding* f = find(all, "amp", "this cpu computes the same step faster in mixed precision with bfloat16");
+  REQUIRE(f);
+  CHECK(f->remedy == R"("amp": {"enabled": true})");
+  CHECK(f->gain.find("about 3") == 0);
+  CHECK(find(of(mixed, slow), "amp", "faster in float32"));
+  CHECK_FALSE(find(of(plain, slow), "amp", ""));
+  CHECK_FALSE(find(of(mixed, fast), "amp", ""));
+  CHECK_FALSE(find(of(plain, equal), "amp", ""));
+  CHECK_FALSE(find(of(mixed, equal), "amp", ""));
+}
+
 TEST_CASE("the largest batch that fits does fit, and one a little larger does not") {
   TempDir dir;
   const std::string text =
