@@ -94,22 +94,26 @@ class Doctor {
     return seconds + bytes / rates.bytes_per_second();
   }
 
-  // Is the step faster in the other precision?
+  // Is the step faster in the other precision? The plan and the rates of the device say whether that is worth a trial.
   void precision() {
     if (!options_.rates && (!options_.probe || !has_backend(plan_.device.type))) return;
-    MachineRates measured(plan_.device);
-    MachineRates& rates = options_.rates ? *options_.rates : measured;
+    MachineRates of_device(plan_.device);
+    MachineRates& rates = options_.rates ? *options_.rates : of_device;
     const char* const other = plan_.low ? "false" : "true";
-    const StepPlan plan = plan_step(resolve_config(config_.json, "the config", {.sets = {joined("amp.enabled=", other)}}));
-    const double here = seconds_of(plan_, rates), there = seconds_of(plan, rates);
-    if (here < kGain * there) return;
+    const Config changed = resolve_config(config_.json, "the config", {.sets = {joined("amp.enabled=", other)}});
+    const StepPlan plan = plan_step(changed);
+    double gain = seconds_of(plan_, rates) / seconds_of(plan, rates);
+    std::string how = "by the plan and the rates of products and copies";
+    if (gain >= kGain && options_.probe) {
+      const double here = measured().step, there = measure(changed).step;
+      gain = here / there;
+      how = joined("a step took ", number_text(1e3 * here, 2), " ms, and ", number_text(1e3 * there, 2), " ms with the change");
+    }
+    if (gain < kGain) return;
     const auto dtype = [](const StepPlan& p) { return p.low ? joined("mixed precision with ", *p.low) : std::string("float32"); };
-    add({"amp",
-         joined("the step computes in ", dtype(plan_), ", and this ", plan_.device, " computes the same step faster in ",
-                dtype(plan)),
+    add({"amp", joined("the step computes in ", dtype(plan_), ", and this ", plan_.device, " computes it faster in ", dtype(plan)),
          joined(R"("amp": {"enabled": )", other, "}", plan_.low ? "; it takes more memory" : ""),
-         joined("about ", number_text(here / there, 2),
-                " times the samples a second, by products and copies timed on this machine")});
+         joined("about ", number_text(gain, 2), " times the samples a second: ", how)});
   }
 
   // Products in 16 bits whose sizes do not fit the hardware.
@@ -246,14 +250,16 @@ class Doctor {
          joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
   }
 
-  // Is data there when a step wants it?
-  void data() {
-    if (!has_backend(plan_.device.type)) return;
+  struct Measured {
+    double load, step;  // seconds: medians
+  };
+  // What a batch and a step take on the device.
+  static Measured measure(const Config& config) {
     using Clock = std::chrono::steady_clock;
     constexpr int kSteps = 12;
     constexpr double kSeconds = 2;
-    Session s = make_session(config_);
-    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config_));
+    Session s = make_session(config);
+    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config));
     s.model->train();
     std::vector<double> loading, stepping;
     const auto begin = Clock::now();
@@ -274,7 +280,17 @@ class Doctor {
       std::sort(v.begin(), v.end());
       return v[v.size() / 2];
     };
-    const double load = middle(loading), work = middle(stepping);
+    return {middle(loading), middle(stepping)};
+  }
+  const Measured& measured() {
+    if (!measured_) measured_ = measure(config_);
+    return *measured_;
+  }
+
+  // Is data there when a step wants it?
+  void data() {
+    if (!has_backend(plan_.device.type)) return;
+    const auto [load, work] = measured();
     const int workers = config_.data.loader.num_workers;
     const std::string times =
         joined("a batch takes ", number_text(1e3 * load, 2), " ms to come and a step ", number_text(1e3 * work, 2), " ms");
@@ -292,6 +308,7 @@ class Doctor {
   const Config& config_;
   const DoctorOptions& options_;
   StepPlan plan_;
+  std::optional<Measured> measured_;
   std::vector<Finding> findings_;
 };
 

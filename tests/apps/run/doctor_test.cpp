@@ -93,11 +93,11 @@ TEST_CASE("the doctor advises the precision that this machine computes a step fa
   const Config plain = load_config(file), mixed = load_config(file, {.sets = {"amp=true"}});
   const auto of = [](const Config& config, MachineRates& rates) { return examine(config, {.probe = false, .rates = &rates}); };
   const std::vector<Finding> all = of(plain, fast);
-  const Finding* f = find(all, "amp", "this cpu computes the same step faster in mixed precision with bfloat16");
+  const Finding* f = find(all, "amp", "this cpu computes it faster in mixed precision with bfloat16");
   REQUIRE(f);
   CHECK(f->remedy == R"("amp": {"enabled": true})");
   CHECK(f->gain.find("about 3") == 0);
-  CHECK(find(of(mixed, slow), "amp", "faster in float32"));
+  CHECK(find(of(mixed, slow), "amp", "computes it faster in float32"));
   CHECK_FALSE(find(of(plain, slow), "amp", ""));
   CHECK_FALSE(find(of(mixed, fast), "amp", ""));
   CHECK_FALSE(find(of(plain, equal), "amp", ""));
