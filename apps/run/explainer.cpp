@@ -141,6 +141,8 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
     ended_ = d.is_fault();
     return;
   }
+  found_ = d.cause;
+  found_in_ = name_;
   // What a broken step leaves behind is not another fault.
   if (!last_cause_.empty() && d.cause.ends_with("_broken")) return;
   last_cause_ = joined(d.cause, d.sentence.empty() ? "" : ": ", d.sentence);

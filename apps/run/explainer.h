@@ -48,6 +48,8 @@ class Explainer {
 
   // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
   const std::string& last_cause() const { return last_cause_; }
+  // What was found in the last step that was tried as the one with this number: "input_nonfinite"; empty: nothing.
+  std::string cause_of(int64_t step) const { return step == found_in_ ? found_ : ""; }
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
@@ -75,6 +77,8 @@ class Explainer {
   size_t next_loss_ = 0;
   std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
   std::string last_cause_;
+  std::string found_;      // the latest cause
+  int64_t found_in_ = -1;  // and its step
 };
 
 }  // namespace halfstep::app

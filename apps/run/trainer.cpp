@@ -242,7 +242,8 @@ void Trainer::drain() {
     if (p.stepped) explainer_.read(step, applied, loss);
     if (p.stepped) skips_in_row_ = applied ? 0 : skips_in_row_ + 1;
     if (!applied) {
-      note_first_skip(step - n_.skipped, std::isfinite(loss));
+      last_skip_ = step - n_.skipped;
+      note_first_skip(*last_skip_, std::isfinite(loss));
       ++n_.skipped;
     }
     if (!p.loss.defined()) continue;
@@ -278,6 +279,10 @@ void Trainer::log() {
                 {"peak_bytes", allocator(s_.device).stats().peak}};
   if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
+  if (last_skip_) {
+    const std::string cause = explainer_.cause_of(*last_skip_);
+    entry["last_skip"] = {{"step", *last_skip_}, {"cause", cause.empty() ? Json() : Json(cause)}};
+  }
   if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);

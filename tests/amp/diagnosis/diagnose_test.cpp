@@ -5,6 +5,11 @@
 
 #include <cstdlib>
 
+#include "amp/autocast/autocast.h"
+#include "amp/step/grad_scaler.h"
+#include "framework/ops/ops.h"
+#include "layers/layers.h"
+#include "optim/optimizers.h"
 #include "tests/amp/diagnosis/faults.h"
 
 using namespace halfstep;
@@ -79,4 +84,41 @@ TEST_CASE("what does not fit into float16 does after the remedy that was tried")
     CHECK_MESSAGE(!after.cause.ends_with("_range"), after.text());
   }
   CHECK(with_modules >= 6);
+}
+
+// Two losses and two optimizers under one scaler, as in a GAN: each loss is a step of its own, and only the one to blame is named.
+TEST_CASE("of several losses under one scaler the diagnosis is that of the loss whose gradients overflow") {
+  manual_seed(4);
+  Sequential generator{Linear(6, 8), Tanh(), Linear(8, 5)}, critic{Linear(5, 8), ReLU(), Linear(8, 1)};
+  SGD of_generator(generator.parameters(), {.lr = 0.1}), of_critic(critic.parameters(), {.lr = 0.1});
+  GradScaler scaler({.init_scale = 2048});
+  const Tensor noise = randn({16, 6}), real = randn({16, 5});
+  const auto critic_loss = [&] { return (critic(generator(noise).detach()) - critic(real)).mean() * 3e4; };
+  const auto generator_loss = [&] { return critic(generator(noise)).mean().neg(); };
+  for (auto* opt : {&of_generator, &of_critic}) opt->zero_grad();
+  const auto in_region = [](const auto& loss) {
+    const Autocast region(Device::cpu, DType::f16);
+    return loss();
+  };
+  scaler.scale(in_region(critic_loss)).backward();
+  for (const Tensor& p : critic.parameters()) CHECK(p.grad().defined());
+  const StepOutcome of_first = scaler.step(of_critic);
+  for (const Tensor& p : critic.parameters()) p.zero_grad();
+  scaler.scale(in_region(generator_loss)).backward();
+  const StepOutcome of_second = scaler.step(of_generator);
+  CHECK(!of_first.applied());
+  CHECK(of_second.applied());
+  const double scale = scaler.get_scale();
+  scaler.update();
+  CHECK(scaler.get_scale() == scale / 2);  // for both
+
+  const auto found = [&](Module& module, const std::function<Tensor()>& loss) {
+    return diagnose({.module = module,
+                     .batches = {{loss, {noise}, {}}},
+                     .low = DType::f16,
+                     .scale = scale,
+                     .random = default_generator().state()});
+  };
+  CHECK(found(critic, critic_loss).cause == "overflow_scale");
+  CHECK(found(generator, generator_loss).cause == "not_reproduced");
 }

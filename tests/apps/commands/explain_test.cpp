@@ -51,6 +51,8 @@ TEST_CASE("a NaN in the data is named with its sample, once, and the run continu
   const std::string all = r.out + r.err;
   CHECK(all.find("input_nonfinite") == all.rfind("input_nonfinite"));
   CHECK(has(all, "21 steps applied, 3 skipped"));
+  CHECK(run(dir, "train run.json --overwrite --quiet --set logging.every=1").code == 0);
+  CHECK(has(read(dir / "out/metrics.jsonl"), R"("cause":"input_nonfinite")"));
   CHECK_FALSE(has(all, "a gradient overflowed"));
 }
 

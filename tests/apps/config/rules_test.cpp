@@ -79,7 +79,8 @@ TEST_CASE("what a run would refuse of optimizer, schedule and steps is found whe
                  "weights: must not all be 0"));
   CHECK(contains(with({R"(data.loader.sampler={"type": "weighted", "num_samples": 65, "replacement": false})"}),
                  ": data.loader.sampler.num_samples: must be at most the 64 samples of data.train without replacement, got 65"));
-  CHECK(contains(with({"amp.scaler.init_scale=1e39"}), ": amp.scaler.init_scale: must be a number in [1e-07, 1e+38], got 1e+39"));
+  CHECK(contains(with({"amp.scaler.init_scale=1e39"}),
+                 ": amp.scaler.init_scale: must be a number in [1e-07, 1e+38] or \"auto\", got 1e+39"));
   const std::string never = "train.eval_every=never", val = "data.val=Digits";
   CHECK(contains(with({val, never, R"(train.early_stopping={"patience": 1})"}),
                  ": train.early_stopping: looks at val/accuracy, but"));
