@@ -16,6 +16,7 @@
 
 #include "amp/diagnosis/diagnose.h"
 #include "amp/step/train_step.h"
+#include "apps/run/observer.h"
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 
@@ -32,7 +33,8 @@ struct Watch {
 class Explainer {
  public:
   // All arguments must outlive it; `step` may be made later.
-  Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, ProcessGroup* group, Watch* watch);
+  Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, RunDir& dir, ProcessGroup* group,
+            Watch* watch);
   // With what it needs to hear of losses.
   TrainStepOptions added_to(TrainStepOptions options);
 
@@ -50,6 +52,7 @@ class Explainer {
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
+  void say_quiet(const Diagnosis& d);
   void look_at_weights();
   void count(bool applied, double loss);
   Diagnosis of_all_ranks(Diagnosis d) const;
@@ -61,6 +64,7 @@ class Explainer {
   Progress& progress_;
   ProcessGroup* group_;
   Watch* watch_;
+  Observer observer_;
   bool on_, at_once_, ended_ = false;
   Tensors before_;     // the parameters before a watched step
   double update_ = 0;  // the largest |change| / |parameters| of watched steps
