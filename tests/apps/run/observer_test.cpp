@@ -19,7 +19,7 @@ std::vector<int64_t> steps_of(const fs::path& file) {
 }
 
 // A model of several kinds of layers; 24 steps, 6 an epoch.
-const char* const kMixed = R"({
+const char* const kSeveralLayers = R"({
   "name": "mixed", "output_dir": "r", "device": "cpu", "seed": 3,
   "model": {"type": "Sequential", "layers": [{"type": "Conv2d", "out_channels": 4, "kernel_size": 3}, "BatchNorm2d", "ReLU",
             "Flatten", {"type": "Dropout", "p": 0.1}, {"type": "Linear", "out_features": 16}, "GELU",
@@ -33,7 +33,7 @@ const char* const kMixed = R"({
 
 TEST_CASE("observed steps change no bit of a run") {
   const TempDir dir;
-  write(dir / "mixed.json", kMixed);
+  write(dir / "mixed.json", kSeveralLayers);
   int number = 0;
   for (const std::string options : {"amp=false", R"('amp={"dtype":"bfloat16"}')", R"('amp={"dtype":"float16"}')",
                                     R"('amp={"dtype":"float16"}' --set train.clip_grad_norm=0.5)",
@@ -61,9 +61,9 @@ TEST_CASE("observed steps change no bit of a run") {
 
 TEST_CASE("a line of observed.jsonl") {
   const TempDir dir;
-  write(dir / "mixed.json", kMixed);
-  const Ran r = run(dir, R"(train mixed.json --quiet --set 'amp={"dtype":"float16","scaler":{"init_scale":256}}'
-      --set diagnostics.every='"7 steps"')");
+  write(dir / "mixed.json", kSeveralLayers);
+  const Ran r = run(dir, R"(train mixed.json --quiet --set 'amp={"dtype":"float16","scaler":{"init_scale":256}}')"
+                         R"( --set diagnostics.every='"7 steps"')");
   REQUIRE_MESSAGE(r.code == 0, r.err);
   CHECK(r.err.empty());  // nothing is wrong with it
   const auto lines = lines_of(dir / "r/observed.jsonl");
@@ -114,14 +114,10 @@ TEST_CASE("an interval in epochs observes the first step after it, one in minute
 
 TEST_CASE("a scale that is too low is named once, with a scale that was tried") {
   const TempDir dir;
-  write(dir / "mixed.json", kMixed);
-  const std::string low = R"(train mixed.json --set 'amp={"dtype":"float16","scaler":{"init_scale":1e-7}}' --set loss=MSELoss
-      --set 'data.train.target_shape=[2]' --set data.train.classes=null --set diagnostics.every='"3 steps"')";
-  const std::string command = [&] {
-    std::string out = low;
-    for (char& c : out) c = c == '\n' ? ' ' : c;
-    return out;
-  }();
+  write(dir / "mixed.json", kSeveralLayers);
+  const std::string command = R"(train mixed.json --set 'amp={"dtype":"float16","scaler":{"init_scale":1e-7}}')"
+                              R"( --set loss=MSELoss --set 'data.train.target_shape=[2]' --set data.train.classes=null)"
+                              R"( --set diagnostics.every='"3 steps"')";
   const Ran r = run(dir, command);
   const std::string all = r.out + r.err;
   REQUIRE_MESSAGE(r.code == 0, all);
