@@ -183,6 +183,8 @@ ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
       if (is_half(w.dtype)) out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", *e.layer) : "")});
   }
   if (keep_events) out.events = witness.events();
+  if (arm.keep_gradients)
+    for (const Tensor& p : step.module.parameters()) out.gradients.push_back(p.raw_grad());
   return out;
 }
 

@@ -17,6 +17,7 @@ struct Arm {
   std::optional<DType> low;          // of the region; nothing: float32
   double scale = 1;                  // of the loss
   Witness::Change change = nullptr;  // for tests
+  bool keep_gradients = false;       // in the result
 };
 
 // The largest magnitude that a kernel of the backward wrote to a 16-bit tensor.
@@ -39,6 +40,7 @@ struct ArmResult {
   std::string feeding_layer;
   std::vector<GradientPeak> peaks;             // one for each such kernel, in order
   std::vector<KernelEvent> events;             // where asked for
+  Tensors gradients;                           // where asked for: of the parameters, as backward left them; some may be undefined
   bool finite() const { return error.empty() && loss_finite && gradients_finite; }
 };
 

@@ -88,8 +88,9 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
 }
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
-  if (module_.any_hooks() || Witness::is_open()) return kEager;  // they look at values on the host
+  if (module_.any_hooks()) return kEager;  // they look at values on the host
   if (recording_ && !still_true()) return kChanged;
+  if (Witness::is_open()) return kOther;  // so does it, in between
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
   return fits ? kReady : kOther;
 }

@@ -30,6 +30,7 @@ class Rules : private RuleSet {
     RuleResult out;
     precision(out);
     schedule();
+    observed();
     data_rules(c_, issues_);
     if (clean({"data", "seed"})) facts(out);
     if (out.facts) {
@@ -58,6 +59,14 @@ class Rules : private RuleSet {
       issues_.error("train.max_steps", "must not be given together with epochs");
     if (t["ema"]["enabled"] == true && t["swa"]["enabled"] == true)
       issues_.error("train.swa", "must not be given together with ema: evaluations use one average");
+  }
+
+  void observed() {
+    if (!clean({"diagnostics"})) return;
+    const Json& every = c_["diagnostics"]["every"];
+    if (parse_interval(every)->unit == Interval::Unit::seconds)
+      issues_.error("diagnostics.every",
+                    "must be in steps or epochs, got " + every.dump() + ": the clock does not decide which steps are observed");
   }
 
   // A name that no file system takes is found before anything is trained.

@@ -212,8 +212,15 @@ struct TrainSection {
 // What a run does when a step goes wrong (docs/diagnostics.md).
 struct DiagnosticsSection {
   bool explain;
+  Interval every;
 
-  void keys(auto& key) { key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen")); }
+  void keys(auto& key) {
+    key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen"));
+    key(every,
+        interval(
+            "every", "1000 steps",
+            "when a step is observed and observed.jsonl gets a line: exponents of gradients, lost updates; in steps or epochs"));
+  }
 };
 
 struct CheckpointSection {
@@ -335,7 +342,7 @@ struct Sections {
     key.switched(amp, "amp", "mixed precision; left out: off");
     key.section(data, "data", "data sets and loader");
     key.section(train, "train", "length of training, and what happens in a step");
-    key.section(diagnostics, "diagnostics", "what is explained when a step goes wrong");
+    key.section(diagnostics, "diagnostics", "what is observed, and what is explained when a step goes wrong");
     key.section(checkpoint, "checkpoint", "checkpoints");
     key.section(logging, "logging", "logging and metrics");
     key.section(performance, "performance", "performance options");

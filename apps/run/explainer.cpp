@@ -17,30 +17,37 @@ constexpr size_t kLosses = 200;       // whose median is known
 
 }  // namespace
 
-Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, ProcessGroup* group, Watch* watch)
+Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, RunDir& dir, ProcessGroup* group,
+                     Watch* watch)
     : config_(config),
       s_(session),
       step_(step),
       progress_(progress),
       group_(group),
       watch_(watch),
+      observer_(config, session, step, dir, group != nullptr, watch != nullptr),
       on_((config.diagnostics.explain || config.train.detect_anomaly || watch) && !session.optimizer->needs_closure()),
       at_once_(on_ && (session.device.is_cpu() || config.train.detect_anomaly || watch)),
       next_look_(config.train.detect_anomaly ? 1 : kSkipsInARow) {}
 
 TrainStepOptions Explainer::added_to(TrainStepOptions o) {
   if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only: see stepped()
-  o.on_bad_loss = [this](const StepUnderTest& step) { explain(step, "the loss is not finite"); };
+  o.on_bad_loss = [this](const StepUnderTest& step) {
+    observer_.stop();
+    explain(step, "the loss is not finite");
+  };
   o.keeps_states = true;
   return o;
 }
 
-void Explainer::begin(int64_t step, int64_t epoch) {
-  number_ = step;
-  name_ = step - skipped_;
+void Explainer::begin(int64_t attempt, int64_t applied, int64_t epoch) {
+  number_ = attempt;
+  name_ = attempt - skipped_;
   epoch_ = epoch;
-  if (!on_ || step_.pending() > 0) return;
-  if (s_.scaler.is_enabled() || watch_) step_.keep_step(watch_ || skips_ + 1 >= next_look_ || (group_ && at_once_));
+  observer_.begin(applied + 1, attempt, epoch);
+  if (step_.pending() > 0) return;
+  const bool may_be_explained = on_ && s_.scaler.is_enabled() && (skips_ + 1 >= next_look_ || (group_ && at_once_));
+  step_.keep_step(watch_ || observer_.observes() || may_be_explained);
   if (!watch_) return;
   const NoGrad off;
   before_.clear();
@@ -48,6 +55,7 @@ void Explainer::begin(int64_t step, int64_t epoch) {
 }
 
 void Explainer::stepped(const StepResult& r) {
+  for (const Diagnosis& d : observer_.stepped(r)) say_quiet(d);
   if (!on_ || !r.stepped) return;
   const bool kept = step_.kept_step().has_value();
   if (!at_once_ && !kept) return;
@@ -69,18 +77,18 @@ void Explainer::stepped(const StepResult& r) {
   if (!watch_) step_.keep_step(false);
 }
 
+void Explainer::say_quiet(const Diagnosis& d) {
+  if (explained_.size() < kExplanations && explained_.insert({d.cause, d.where}).second)
+    progress_.warn(joined("step ", name_, " (epoch ", epoch_, "): observed\n", d.text()));
+}
+
 // Of a watched run: what the update did.
 void Explainer::look_at_weights() {
   const NoGrad off;
   const std::vector<Tensor> now = s_.model->parameters();
-  double change = 0, size = 0;
   bool broken = false;
-  for (size_t i = 0; i < now.size(); ++i) {
-    broken = broken || (count_values(now[i]).bad() && !count_values(before_[i]).bad());
-    change += std::pow(norm(now[i].detach() - before_[i]).item<double>(), 2);
-    size += std::pow(norm(before_[i]).item<double>(), 2);
-  }
-  if (std::isfinite(change) && size > 0) update_ = std::max(update_, std::sqrt(change / size));
+  for (size_t i = 0; i < now.size(); ++i) broken = broken || (count_values(now[i]).bad() && !count_values(before_[i]).bad());
+  update_ = std::max(update_, relative_change(before_, now).value_or(0));
   if (!broken || !step_.kept_step()) return;
   for (size_t i = 0; i < now.size(); ++i) now[i].copy_(before_[i]);
   explain(*step_.kept_step(), "its update left weights that are not finite", true);

@@ -16,6 +16,7 @@
 
 #include "amp/diagnosis/diagnose.h"
 #include "amp/step/train_step.h"
+#include "apps/run/observer.h"
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 
@@ -32,13 +33,16 @@ struct Watch {
 class Explainer {
  public:
   // All arguments must outlive it; `step` may be made later.
-  Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, ProcessGroup* group, Watch* watch);
+  Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, RunDir& dir, ProcessGroup* group,
+            Watch* watch);
   // With what it needs to hear of losses.
   TrainStepOptions added_to(TrainStepOptions options);
 
   void resumed(int64_t skipped) { skipped_ = skipped; }  // so many steps of the run before were skipped
-  // Before a batch of the step that is tried as the one with this number, from 1.
-  void begin(int64_t step, int64_t epoch);
+  // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
+  bool observes(int64_t step) const { return observer_.is_due(step); }
+  // Before a batch: the steps tried so far, this one included, and those of them that were applied.
+  void begin(int64_t attempt, int64_t applied, int64_t epoch);
   // After it. Throws DivergedError where train.detect_anomaly says so.
   void stepped(const StepResult& result);
   // An outcome that was read later.
@@ -53,6 +57,7 @@ class Explainer {
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
+  void say_quiet(const Diagnosis& d);
   void look_at_weights();
   void count(bool applied, double loss);
   Diagnosis of_all_ranks(Diagnosis d) const;
@@ -64,6 +69,7 @@ class Explainer {
   Progress& progress_;
   ProcessGroup* group_;
   Watch* watch_;
+  Observer observer_;
   bool on_, at_once_, ended_ = false;
   Tensors before_;     // the parameters before a watched step
   double update_ = 0;  // the largest |change| / |parameters| of watched steps

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/catalog/infer.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/io/atomic_file.h"
@@ -13,6 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kObserved = "observed.jsonl";
 constexpr const char* kConfig = "config.resolved.json";
 constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kReplacedToGo = "replaced-run.old";
 
@@ -31,7 +33,9 @@ void check_folder(const fs::path& dir, bool ok, const std::string& why) {
   check<IoError>(ok, "train", "output_dir must be a folder that can be written, got ", dir.string(), " (", why, ")");
 }
 
-bool is_of_run(const std::string& name) { return name == kMetrics || name == kConfig || is_checkpoint_name(name); }
+bool is_of_run(const std::string& name) {
+  return name == kMetrics || name == kObserved || name == kConfig || is_checkpoint_name(name);
+}
 
 std::vector<fs::path> entries(const fs::path& dir) {
   std::vector<fs::path> out;
@@ -83,7 +87,7 @@ void RunDir::lock() {
   recover();
   if (!lock_->held()) return;
   clean_up_checkpoints(path_);
-  for (const char* file : {kMetrics, kConfig}) remove_abandoned(path_ / file);
+  for (const char* file : {kMetrics, kObserved, kConfig}) remove_abandoned(path_ / file);
 }
 
 int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) {
@@ -99,6 +103,9 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, config.dump(2) + "\n");
   if (metrics) metrics_ = MetricsFile(path_ / kMetrics, from);
+  // The line of an observed step is written before the checkpoint of that step.
+  if (metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
+  if (metrics && fs::exists(path_ / kObserved, error)) observed();
   if (!continues_) return from.best_step;
 
   mark_latest(path_, checkpoint_step(*checkpoint_));
@@ -112,6 +119,22 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
     const auto best = best_checkpoint(path_);
     return best && is_there(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
   } catch (const CheckpointError&) { return -1; }
+}
+
+MetricsFile& RunDir::observed() {
+  if (observed_) return *observed_;
+  observed_.emplace();
+  try {
+    if (observed_from_) observed_ = MetricsFile(path_ / kObserved, *observed_from_);
+  } catch (const IoError& e) {  // in the middle of a run, which needs no such line
+    logging::warn(joined(one_line(e), "; training continues without this file"));
+  }
+  return *observed_;
+}
+
+void RunDir::sync() {
+  metrics_.sync();
+  if (observed_) observed_->sync();
 }
 
 void RunDir::established() {

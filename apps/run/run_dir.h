@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: config.resolved.json, metrics.jsonl and the checkpoints. One run at a time writes there.
+// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl and the checkpoints. One run at a time writes there.
 //
 // A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
 // the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at
@@ -46,6 +46,9 @@ class RunDir {
   // the checkpoint that is the best now, -1 for none.
   int64_t open(const Json& config, const ResumePoint& from, bool metrics);
   MetricsFile& metrics() { return metrics_; }
+  // observed.jsonl, which is made when it is first asked for; where metrics are not written, it takes lines and writes none.
+  MetricsFile& observed();
+  void sync();  // both, to the disk
 
   // The new run has a whole checkpoint, or is finished: the one that it overwrote goes.
   void established();
@@ -62,6 +65,8 @@ class RunDir {
   std::vector<std::filesystem::path> unreadable_;  // newer than checkpoint_
   bool continues_ = false, overwrites_ = false, replacing_ = false, reads_only_ = false;
   MetricsFile metrics_;
+  std::optional<MetricsFile> observed_;
+  std::optional<ResumePoint> observed_from_;  // where metrics are written
 };
 
 // The folder of a run that --overwrite was replacing when its successor was killed, if there is one. For messages.

@@ -63,7 +63,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       progress_(progress),
       group_(group),
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
-      explainer_(config_, s_, step_, progress, group, watch),
+      explainer_(config_, s_, step_, progress, dir, group, watch),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
@@ -173,7 +173,8 @@ void Trainer::train_batch() {
     part = s_.train->part();
     step_.notify(notices());
   }
-  explainer_.begin(n_.steps + 1, epoch() + 1);
+  if (step_.pending() == 0 && explainer_.observes(n_.applied() + 1)) drain();
+  explainer_.begin(n_.steps + 1, n_.applied(), epoch() + 1);
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   const int64_t samples = s_.train->part().total;
@@ -360,7 +361,7 @@ void Trainer::save() {
   check_weights();
   n_.seconds = seconds();
   if (group_) average_buffers(*s_.model, *group_);
-  dir_.metrics().sync();  // a checkpoint promises the lines until its step
+  dir_.sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
   for (const auto& b : n_.bests) best.push_back(b.step);
   if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "framework/backend/accesses.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/dnn.h"
+#include "framework/backend/recurrent_library.h"
 #include "framework/base/check.h"
 #include "framework/base/layer_path.h"
 #include "framework/math/tally.h"
@@ -120,7 +123,7 @@ bool KernelEvent::bad() const {
 }
 
 // Hands each call to the device's backend, and reports it to the witness.
-class WitnessBackend final : public Backend {
+class WitnessBackend : public Backend {
  public:
   WitnessBackend(Witness& witness, Backend& real) : w_(witness), real_(real) {}
 
@@ -161,6 +164,7 @@ class WitnessBackend final : public Backend {
 
   template <class Call, class... Arguments>
   void look(std::string_view kernel, const Call& call, const Arguments&... arguments) {
+    if (w_.look_ == Witness::Look::gradients) return look_at_gradients(call, arguments...);
     std::string_view kind;
     (
         [&] {
@@ -181,6 +185,7 @@ class WitnessBackend final : public Backend {
   template <class Call>
   void look(std::string_view, const Call& call, const std::span<const ParamUpdate>& params, const UpdateRule& rule,
             const StepControl&) {
+    if (w_.look_ == Witness::Look::gradients) return call();
     std::vector<Views> reads(params.size()), writes(params.size());
     std::vector<std::vector<std::optional<ValueCounts>>> before;
     for (size_t i = 0; i < params.size(); ++i) {
@@ -190,6 +195,15 @@ class WitnessBackend final : public Backend {
     call();
     const std::string_view name = rule.visit([](const auto& r) -> std::string_view { return r.kName; });
     for (size_t i = 0; i < params.size(); ++i) w_.saw(name, reads[i], writes[i], std::move(before[i]));
+  }
+
+  template <class Call, class... Arguments>
+  void look_at_gradients(const Call& call, const Arguments&... arguments) {
+    call();
+    if (Ledger::current_pass() != LedgerPass::backward) return;
+    Views reads, writes;
+    (collect(arguments, reads, writes), ...);
+    for (const TensorView& v : writes) w_.saw_gradient(v);
   }
 
   template <class T>
@@ -215,12 +229,48 @@ class WitnessBackend final : public Backend {
   Backend& real_;
 };
 
-Witness::Witness(Device device, Change change)
-    : device_(device), real_(backend_for(device)), change_(std::move(change)), row_(tally_row(device)) {
+// What a device's library computes as a whole stays its work.
+class LibraryWitness final : public WitnessBackend, public AttentionLibrary, public RecurrentLibrary {
+ public:
+  LibraryWitness(Witness& witness, Backend& real, AttentionLibrary& attention, RecurrentLibrary& recurrent)
+      : WitnessBackend(witness, real), attention_(attention), recurrent_(recurrent) {}
+
+  bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
+                 bool differentiable) override {
+    return attention_.attention(args, state, out, stats, differentiable);
+  }
+  bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
+    return attention_.attention_backward(args, state, gradients);
+  }
+  std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override { return recurrent_.recurrent_spaces(args); }
+  bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
+    return recurrent_.recurrent(args, tensors);
+  }
+  bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
+    return recurrent_.recurrent_backward(args, tensors, grads);
+  }
+  uint64_t recurrent_calls() const override { return recurrent_.recurrent_calls(); }
+
+ private:
+  AttentionLibrary& attention_;
+  RecurrentLibrary& recurrent_;
+};
+
+Witness::Witness(Device device, Change change, Look look)
+    : device_(device), real_(backend_for(device)), change_(std::move(change)), look_(look), row_(tally_row(device)) {
   check<ValueError>(!device.is_meta(), "Witness", "a witness needs values, which Device::meta does not have");
   check<ValueError>(!open_, "Witness", "this thread has an open witness");
-  backend_ = std::make_unique<WitnessBackend>(*this, real_);
-  ledger_ = std::make_unique<LedgerScope>(device);
+  if (look == Look::everything) {
+    ledger_ = std::make_unique<LedgerScope>(device);
+    backend_ = std::make_unique<WitnessBackend>(*this, real_);
+  } else {
+    auto* const attention = dynamic_cast<AttentionLibrary*>(&real_);
+    auto* const recurrent = dynamic_cast<RecurrentLibrary*>(&real_);
+    if (attention && recurrent)
+      backend_ = std::make_unique<LibraryWitness>(*this, real_, *attention, *recurrent);
+    else
+      backend_ = std::make_unique<WitnessBackend>(*this, real_);
+  }
   open_ = this;
 }
 Witness::~Witness() { open_ = nullptr; }
@@ -303,6 +353,12 @@ void Witness::saw(std::string_view kernel, std::span<const TensorView> reads, st
   }
   for (const TensorView& v : writes) take_over(v, id);
   events_.push_back(std::move(e));
+}
+
+void Witness::saw_gradient(const TensorView& v) {
+  if (v.dtype != DType::f16) return;
+  const ValueCounts c = count(v);
+  largest_gradient_ = c.bad() ? std::numeric_limits<double>::infinity() : std::max(largest_gradient_, c.largest);
 }
 
 }  // namespace halfstep

@@ -10,6 +10,9 @@
 // It changes no bit of what is computed. While none is open it costs a look at a thread's variable in each call of a backend. An
 // open one waits for the device after each kernel, so it is for a step that is computed again, not for training. What a library
 // computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which a witness can see.
+//
+// With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16, and leaves the library
+// its work, whose own kernels it does not see.
 #pragma once
 
 #include <cstdint>
@@ -63,10 +66,11 @@ struct KernelEvent {
 
 class Witness {
  public:
+  enum class Look : uint8_t { everything, gradients };
   // For tests: called after event `event` with its first floating output.
   using Change = std::function<void(int event, const TensorView& out)>;
   // Throws ValueError on Device::meta, and where the thread has an open witness.
-  [[nodiscard]] explicit Witness(Device device, Change change = nullptr);
+  [[nodiscard]] explicit Witness(Device device, Change change = nullptr, Look look = Look::everything);
   ~Witness();
   Witness(const Witness&) = delete;
 
@@ -77,6 +81,8 @@ class Witness {
   const std::vector<KernelEvent>& events() const { return events_; }
   const std::string& root_name(int producer) const { return roots_[size_t(-2 - producer)]; }
   std::vector<int> producers_of(const Tensor& t) const { return producers_of(t.view()); }
+  // Of Look::gradients: what kernels of the backward wrote in float16, infinite where one of them overflowed; 0: nothing.
+  double largest_gradient() const { return largest_gradient_; }
 
   static bool is_open() { return open_ != nullptr; }  // in this thread
   // The backend of the thread's witness, if it looks at this device, or null.
@@ -94,10 +100,13 @@ class Witness {
   std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
   void saw(std::string_view kernel, std::span<const TensorView> reads, std::span<const TensorView> writes,
            std::vector<std::optional<ValueCounts>> before);
+  void saw_gradient(const TensorView& v);
 
   Device device_;
   Backend& real_;
   Change change_;
+  Look look_;
+  double largest_gradient_ = 0;
   std::vector<KernelEvent> events_;
   std::vector<std::string> roots_;
   std::vector<bool> on_purpose_;       // of roots

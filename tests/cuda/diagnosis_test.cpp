@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fault between replays of a recorded step is explained on the device, and the steps behind it are those of a run without it.
-#include "amp/diagnosis/diagnose.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
 
+#include "amp/diagnosis/diagnose.h"
+#include "amp/diagnosis/observation.h"
 #include "tests/cuda/support.h"
 
 using namespace halfstep;
@@ -57,6 +57,28 @@ TEST_CASE("a fault between replays is explained, and changes no bit of the steps
     CHECK_MESSAGE(found.cause == cause, found.text());
     CHECK(explained == plain);
   }
+}
+
+TEST_CASE("an observed step between replays runs eagerly, has their bits, and leaves the recording in use") {
+  const auto trained = [](bool observes) {
+    manual_seed(5);
+    Training t;
+    const Batches batches(Device::cuda, 2);
+    for (size_t i = 0; i < 20; ++i) {
+      std::optional<StepObserver> observer;
+      if (observes && i % 5 == 2) observer.emplace(*t.net, Device::cuda, t.scaler.get_scale(), int64_t(i));
+      if (observer) observer->open();
+      const StepResult r = t.step(batches.inputs[i % 2], batches.targets[i % 2]);
+      if (!observer) continue;
+      const Observation seen = observer->finish(r.outcome.applied());
+      CHECK(seen.room);
+      CHECK(seen.tensors.size() == t.net->parameters().size());
+      if (i > 5) CHECK(t.step.is_recorded());
+    }
+    CHECK(t.step.is_recorded());
+    return t.state();
+  };
+  CHECK(trained(true) == trained(false));
 }
 
 TEST_CASE("a witness on the device sees what one on the CPU sees") {

@@ -68,7 +68,10 @@ class Training {
         before_ = copies(*run_.module);
       }
       try {
-        after((*step_)(x, y));
+        if (run_.observed)
+          observe(x, y);
+        else
+          after((*step_)(x, y));
       } catch (const IndexError& e) {
         found_.diagnosis.cause = "target_index";
         found_.step = i;
@@ -78,6 +81,17 @@ class Training {
   }
 
  private:
+  void observe(const Tensor& x, const Tensor& y) {
+    StepObserver observer(*run_.module, Device::cpu, scaler_.get_scale(), number_);
+    observer.open();
+    const StepResult r = (*step_)(x, y);
+    Observation seen = observer.finish(r.outcome.applied());
+    const std::string bytes = bytes_of(*run_.module);
+    const std::vector<Diagnosis> quiet = quiet_.look(seen, *step_->kept_step());
+    if (quiet.empty()) return;
+    found_ = {quiet[0], number_, bytes == bytes_of(*run_.module)};
+  }
+
   void after(const StepResult& r) {
     if (found_.step >= 0 || !r.stepped) return;
     const bool applied = r.outcome.applied();
@@ -86,13 +100,8 @@ class Training {
     if (!applied) return;
     losses_.push_back(std::abs(r.loss.item<double>()));
     const NoGrad off;
-    double change = 0, size = 0;
     const std::vector<Tensor> now = run_.module->parameters();
-    for (size_t i = 0; i < now.size(); ++i) {
-      change += std::pow(norm(now[i].detach() - before_[i]).item<double>(), 2);
-      size += std::pow(norm(before_[i]).item<double>(), 2);
-    }
-    if (std::isfinite(change) && size > 0) update_ = std::max(update_, std::sqrt(change / size));
+    update_ = std::max(update_, relative_change(before_, now).value_or(0));
     if (!broken(now) || broken(before_)) return;
     for (size_t i = 0; i < now.size(); ++i) now[i].copy_(before_[i]);  // as a checkpoint would
     examine(*step_->kept_step(), true);
@@ -113,6 +122,7 @@ class Training {
   std::vector<double> losses_;
   double update_ = 0;
   int skips_ = 0, number_ = 0;
+  QuietCauses quiet_;
   Found found_;
 };
 
@@ -135,7 +145,8 @@ Draw draw(int number) {
 const std::vector<Fault>& all() {
   static const std::vector<Fault> list = [] {
     std::vector<Fault> out;
-    for (const auto& part : {of_range(), of_data(), of_domains(), of_states()}) out.insert(out.end(), part.begin(), part.end());
+    for (const auto& part : {of_range(), of_data(), of_domains(), of_states(), of_quiet()})
+      out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
   return list;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "amp/diagnosis/diagnose.h"
+#include "amp/diagnosis/quiet.h"
 #include "amp/step/train_step.h"
 
 namespace halfstep::faults {
@@ -41,17 +42,19 @@ struct Run {
   std::function<void(int step)> before = nullptr;
   int steps = 80;
   int skips = 3;  // in a row that are looked at
+  bool observed = false;  // each step is, for causes that break none
 };
 
 struct Fault {
   std::string name, cause;  // no cause: nothing may be found
   std::function<Run(const Draw&)> make;
 };
-const std::vector<Fault>& all();  // those of range, scale and data, of functions' domains, of optimizers and states
+const std::vector<Fault>& all();  // those of range, scale and data, of functions' domains, of optimizers and states, quiet ones
 std::vector<Fault> of_range();
 std::vector<Fault> of_data();
 std::vector<Fault> of_domains();
 std::vector<Fault> of_states();
+std::vector<Fault> of_quiet();
 
 // What the first diagnosis of the run says; no cause if there was none.
 struct Found {
