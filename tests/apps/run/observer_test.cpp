@@ -2,6 +2,8 @@
 // Observed steps of whole runs: what they write, that they change no bit, and the causes that they find.
 #include <algorithm>
 #include <cstdlib>
+#include <set>
+#include <vector>
 
 #include "framework/ops/ops.h"
 #include "tests/apps/tiny_run.h"
