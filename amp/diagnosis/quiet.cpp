@@ -145,17 +145,16 @@ std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest&
   };
   std::set<std::string> zero;
   Names small;
-  GradientError worst;
+  std::vector<GradientError> errors;
   if (!step.low) {
     for (const TensorObservation& t : seen.tensors)
       if (t.zero == 1) zero.insert(t.name);
   } else if (!step.batches.empty() && compares(seen)) {
-    for (const GradientError& e : compare(step, in_16_bits(step, *step.low, step.scale), step.scale, in_float32(step))) {
+    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, in_float32(step));
+    for (const GradientError& e : errors) {
       if (const auto t = of(e.name); t != seen.tensors.end() && !e.zero) t->flushed = e.flushed;
       if (e.zero) zero.insert(e.name);
-      if (!underflows(e)) continue;
-      small.push_back(e.name);
-      if (e.flushed > worst.flushed) worst = e;
+      if (underflows(e)) small.push_back(e.name);
     }
     const auto known = [&](const char* cause) { return [&, cause](const auto& name) { return given_.contains({cause, name}); }; };
     const bool nothing = std::all_of(zero.begin(), zero.end(), known("dead_gradient")) &&
@@ -171,7 +170,11 @@ std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest&
 
   std::vector<Diagnosis> out;
   if (const Names names = fresh("dead_gradient", dead); !names.empty()) out.push_back(dead_gradient(names, seen.scale));
-  if (const Names names = fresh("underflow", small); !names.empty()) out.push_back(underflow(step, names, worst));
+  if (const Names names = fresh("underflow", small); !names.empty()) {
+    std::erase_if(errors, [&](const auto& e) { return std::find(names.begin(), names.end(), e.name) == names.end(); });
+    const auto less = [](const auto& a, const auto& b) { return a.flushed < b.flushed; };
+    out.push_back(underflow(step, names, *std::max_element(errors.begin(), errors.end(), less)));
+  }
   if (const Names names = fresh("lost_updates", lost); !names.empty()) {
     const auto less = [&](const auto& a, const auto& b) { return *of(a)->lost < *of(b)->lost; };
     out.push_back(lost_updates(names, *of(*std::max_element(names.begin(), names.end(), less))));

@@ -72,17 +72,17 @@ std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
   if (!seen_) return {};
   seen_->close();
   if (!r.stepped) return {};
-  Observation seen = seen_->finish(r.outcome.applied() && lr_ != 0);
-  seen_.reset();
   std::vector<Diagnosis> out;
   try {
+    Observation seen = seen_->finish(r.outcome.applied() && lr_ != 0);
     if (config_.diagnostics.explain && step_.kept_step()) {
       StepUnderTest step = *step_.kept_step();
       if (has_ranks_) step.batches.clear();
       out = quiet_.look(seen, step);
     }
+    dir_.observed().write(line_of(number_, attempt_, seen));
   } catch (const MemoryError&) {}  // the run itself has what it needs
-  dir_.observed().write(line_of(number_, attempt_, seen));
+  seen_.reset();
   return out;
 }
 
