@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "amp/autocast/autocast.h"
+#include "amp/diagnosis/untouched.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
@@ -13,43 +14,6 @@
 
 namespace halfstep {
 namespace {
-
-// What an arm changes, put back at the end of the scope.
-class Untouched {
- public:
-  [[nodiscard]] Untouched(const StepUnderTest& step, const Arm& arm) : module_(step.module), random_(default_generator().state()) {
-    const NoGrad off;
-    for (const NamedTensor& b : module_.named_buffers())
-      if (b.tensor.defined()) buffers_.push_back({b.tensor, b.tensor.detach().clone()});
-    for (const Tensor& p : module_.parameters()) {
-      gradients_.push_back({p, p.raw_grad()});
-      p.zero_grad();
-    }
-    module_.apply([&](Module& m) {
-      auto* const layer = dynamic_cast<RecurrentLayer*>(&m);
-      if (!layer || !layer->stateful()) return;
-      kept_.push_back({layer, layer->kept()});
-      // In the arm's precision, and memory of its own.
-      const auto as = [&](const Tensor& t) { return t.defined() ? t.to(arm.low.value_or(DType::f32)).clone() : t; };
-      layer->kept() = {as(layer->kept().h), as(layer->kept().c), layer->kept().begins};
-    });
-    default_generator().set_state(step.random);
-  }
-  ~Untouched() {
-    const NoGrad off;
-    for (const auto& [p, g] : gradients_) p.set_grad(g);
-    for (const auto& [b, values] : buffers_) b.copy_(values);
-    for (auto& [layer, kept] : kept_) layer->kept() = kept;
-    default_generator().set_state(random_);
-  }
-  Untouched(const Untouched&) = delete;
-
- private:
-  Module& module_;
-  Generator::State random_;
-  std::vector<std::pair<Tensor, Tensor>> buffers_, gradients_;
-  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::Kept>> kept_;
-};
 
 void name_roots(Witness& witness, const StepUnderTest& step) {
   for (const NamedTensor& p : step.module.named_parameters()) {
@@ -121,6 +85,8 @@ void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
     out.weight = weight_of(witness, *out.event);
     out.layer = layer_of_weight(out.weight);
     if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
+    // Of "fc1 to head", layers that are one op, the first one reads the input.
+    if (out.event->op == "autocast") out.layer = out.layer.substr(0, out.layer.find(" to "));
     out.feeding_layer = layer_before(witness, *out.event);
   } else {
     out.weight = weight_named(out.origin.root);
@@ -165,7 +131,7 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
 
 ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   ArmResult out{.name = arm.name};
-  const Untouched untouched(step, arm);
+  const Untouched untouched(step.module, arm.low, step.random);
   const SilentLeaves silent;
   Witness witness(step.device, arm.change);
   name_roots(witness, step);

@@ -215,7 +215,7 @@ class Doctor {
     if (d.cause != "input_range") {
       const ModuleSearch found = search_modules(step_, {.name = bad.name, .low = step_.low, .scale = 1});
       if (found.holds && !found.modules.empty())
-        tried.push_back({as_setting(found.modules), Remedy::Tried::holds, joined("loss ", found.arm.loss)});
+        tried.push_back({as_setting(step_.module, found.modules), Remedy::Tried::holds, joined("loss ", found.arm.loss)});
     }
     if (*step_.low == DType::f16) tried.push_back(bfloat16());
     d.remedies.insert(d.remedies.begin(), tried.begin(), tried.end());

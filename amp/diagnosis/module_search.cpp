@@ -2,69 +2,24 @@
 #include "amp/diagnosis/module_search.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace halfstep {
-namespace {
 
-// The precisions of modules, put back at the end of the scope.
-class Precisions {
- public:
-  [[nodiscard]] explicit Precisions(Module& model) {
-    for (const auto& [name, module] : model.named_modules()) {
-      modules_.emplace(name, module);
-      before_.emplace_back(module, module->precision());
-    }
-  }
-  ~Precisions() {
-    for (const auto& [module, precision] : before_) restore(*module, precision);
-  }
-  Precisions(const Precisions&) = delete;
-
-  // False: there is no such module, or it computes in float32 already.
-  bool widen(const std::string& path) {
-    const auto at = modules_.find(path);
-    if (path.empty() || at == modules_.end() || at->second->precision() == DType::f32) return false;
-    at->second->set_precision(DType::f32);
-    return true;
-  }
-  void put_back(const std::string& path) {
-    Module* const module = modules_.at(path);
-    for (const auto& [m, precision] : before_)
-      if (m == module) restore(*m, precision);
-  }
-  // A module's place in the order of the model.
-  ptrdiff_t place(const std::string& path) const {
-    Module* const module = modules_.at(path);
-    return std::find_if(before_.begin(), before_.end(), [&](const auto& b) { return b.first == module; }) - before_.begin();
-  }
-
- private:
-  static void restore(Module& m, std::optional<DType> precision) {
-    if (precision)
-      m.set_precision(*precision);
-    else
-      m.clear_precision();
-  }
-  std::map<std::string, Module*> modules_;
-  std::vector<std::pair<Module*, std::optional<DType>>> before_;
-};
-
-}  // namespace
+std::string widen_origin(const ArmResult& arm, Precisions& precisions) {
+  // The module that hands back a gradient that is too large may have got it from the cast of its input.
+  for (const std::string& path : {arm.layer, arm.feeding_layer})
+    if (!path.empty() && precisions.widen(path)) return path;
+  return {};
+}
 
 ModuleSearch search_modules(const StepUnderTest& step, const Arm& arm, size_t most) {
   ModuleSearch out;
   Precisions precisions(step.module);
   out.arm = run_arm(step, arm);
   while (!out.arm.finite() && out.modules.size() < most) {
-    // The module itself, or what feeds it where the gradient that it hands back is too large.
-    std::string path = out.arm.layer;
-    if (!precisions.widen(path)) {
-      path = out.arm.feeding_layer;
-      if (!precisions.widen(path)) return out;
-    }
+    const std::string path = widen_origin(out.arm, precisions);
+    if (path.empty()) return out;
     out.modules.push_back(path);
     out.arm = run_arm(step, arm);
   }
@@ -81,15 +36,29 @@ ModuleSearch search_modules(const StepUnderTest& step, const Arm& arm, size_t mo
       precisions.widen(path);
     }
   }
-  std::sort(out.modules.begin(), out.modules.end(),
-            [&](const auto& a, const auto& b) { return precisions.place(a) < precisions.place(b); });
+  precisions.sort(out.modules);
   return out;
 }
 
-std::string as_setting(const std::vector<std::string>& modules) {
-  std::string out = R"("amp": {"modules": {)";
-  for (size_t i = 0; i < modules.size(); ++i) out += joined(i == 0 ? "" : ", ", '"', modules[i], R"(": "float32")");
-  return out + "}}";
+std::string pattern_for(Module& model, const std::string& path) {
+  const auto modules = model.named_modules();
+  const bool alone = std::none_of(modules.begin(), modules.end(), [&](const auto& m) {
+    const std::string& name = m.first;
+    return name.find(path) != std::string::npos && name != path && !name.starts_with(path + ".");
+  });
+  std::string out;
+  for (const char c : path) out += c == '.' ? "\\." : std::string(1, c);
+  return alone ? out : "^" + out + "$";
+}
+
+std::string as_setting(Module& model, const std::vector<std::string>& modules) {
+  std::string out;
+  for (const std::string& path : modules) {
+    out += out.empty() ? "\"" : ", \"";
+    for (const char c : pattern_for(model, path)) out += c == '\\' ? "\\\\" : std::string(1, c);
+    out += R"(": "float32")";
+  }
+  return joined(R"("amp": {"modules": {)", out, "}}");
 }
 
 }  // namespace halfstep

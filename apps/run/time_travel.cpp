@@ -7,10 +7,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <limits>
 
 #include "apps/catalog/infer.h"
+#include "apps/run/stored_run.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/io/checkpoint.h"
@@ -40,46 +39,6 @@ class ScratchFolder {
   fs::path path_;
 };
 
-// Where the replay begins: a checkpoint that can be read, or nothing for the run's start.
-struct Start {
-  fs::path folder;
-  std::optional<fs::path> checkpoint;
-  std::optional<CheckpointContents> contents;
-  Json config;
-};
-
-Start start_of(const fs::path& run, const ReplayOptions& o) {
-  Start out;
-  const bool is_checkpoint = checkpoint_step(run) >= 0 && fs::is_directory(run);
-  out.folder = is_checkpoint ? run.parent_path() : run;
-  check<CheckpointError>(fs::is_directory(out.folder), "doctor", run.string(), " is neither a run's folder nor a config",
-                         Help{"give the folder that `halfstep train` names, or a JSON config"});
-  std::vector<int64_t> steps = list_checkpoints(out.folder);
-  std::reverse(steps.begin(), steps.end());
-  const int64_t latest = is_checkpoint ? checkpoint_step(run) : o.from.value_or(std::numeric_limits<int64_t>::max());
-  for (const int64_t step : steps) {
-    if (step > latest) continue;
-    const fs::path at = out.folder / checkpoint_name(step);
-    try {
-      out.contents = load_checkpoint(at);
-      out.checkpoint = at;
-      break;
-    } catch (const CheckpointError& e) {
-      if (o.say) o.say(joined("passed over: ", one_line(e)));
-    }
-  }
-  if (out.contents) {
-    out.config = stored_config(*out.contents);
-  } else {
-    const fs::path file = out.folder / "config.resolved.json";
-    std::ifstream in(file);
-    check<CheckpointError>(in.good(), "doctor", out.folder.string(), " has no checkpoint and no config.resolved.json",
-                           Help{"give the folder of a run, or a JSON config"});
-    out.config = Json::parse(in);
-  }
-  return out;
-}
-
 int64_t threads_of(const CheckpointContents& contents) {
   const StoredJson meta(*contents.meta);
   return meta.has("written_by") ? meta.part("written_by").integer("threads", 1, num_threads()) : num_threads();
@@ -108,7 +67,7 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
 }  // namespace
 
 ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
-  const Start start = start_of(run, o);
+  const StoredRun start = open_run("doctor", run, o.from, o.say);
   const ScratchFolder scratch;
   ConfigOptions changes{.sets = o.sets};
   for (const char* set :
@@ -150,7 +109,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
 void try_remedies(const fs::path& run, const ReplayOptions& o, ReplayResult& bad) {
   Diagnosis& d = *bad.fault;
   if (d.cause != "optimizer_blowup" && d.cause != "divergence") return;
-  const Json lr = start_of(run, o).config["optimizer"]["lr"];
+  const Json lr = open_run("doctor", run, o.from).config["optimizer"]["lr"];
   if (!lr.is_number() || bad.losses.empty()) return;
   const double first = std::abs(bad.losses[0]);
   for (int tenths = 1; tenths <= 6; ++tenths) {

@@ -26,18 +26,6 @@ Tensors copies(Module& m) {
   return out;
 }
 
-// All that a diagnosis might change.
-std::string bytes_of(Module& m) {
-  std::string out = joined(default_generator().state().offset);
-  const auto add = [&](const Tensor& t) {
-    if (t.defined()) out.append(static_cast<const char*>(t.contiguous().data_ptr()), t.nbytes());
-  };
-  for (const NamedTensor& t : m.state_dict()) add(t.tensor);
-  for (const NamedTensor& t : kept_states(m)) add(t.tensor);
-  for (const Tensor& p : m.parameters()) add(p.raw_grad());
-  return out;
-}
-
 bool broken(const Tensors& parameters) {
   return std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return count_values(p).bad(); });
 }
@@ -127,6 +115,17 @@ class Training {
 };
 
 }  // namespace
+
+std::string bytes_of(Module& m) {
+  std::string out = joined(default_generator().state().offset);
+  const auto add = [&](const Tensor& t) {
+    if (t.defined()) out.append(static_cast<const char*>(t.contiguous().data_ptr()), t.nbytes());
+  };
+  for (const NamedTensor& t : m.state_dict()) add(t.tensor);
+  for (const NamedTensor& t : kept_states(m)) add(t.tensor);
+  for (const Tensor& p : m.parameters()) add(p.raw_grad());
+  return out;
+}
 
 Draw draw(int number) {
   if (number == 0) return {};

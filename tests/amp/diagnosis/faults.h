@@ -64,6 +64,9 @@ struct Found {
 };
 Found run(const Fault& fault, const Draw& d);
 
+// All that a look at a model might change.
+std::string bytes_of(Module& m);
+
 // ---- parts of the runs
 std::shared_ptr<Sequential> mlp(const Draw& d, int64_t in = 16, int64_t out = 4);
 using Function = std::function<Tensor(const Tensor&)>;

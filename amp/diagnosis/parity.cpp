@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/parity.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "amp/autocast/autocast.h"
+#include "amp/diagnosis/precisions.h"
+#include "amp/diagnosis/untouched.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/autograd/leaf_listener.h"
+#include "framework/ops/ops.h"
+#include "layers/functional_call.h"
+
+namespace halfstep {
+namespace {
+
+double unit_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24; }
+
+struct Computed {
+  double loss = 0;
+  Tensors gradients;  // true ones, in float64; undefined where a parameter has none
+  bool finite = true;
+};
+
+double product_of(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
+
+// Sums over the batches.
+class Sums {
+ public:
+  void add(const Computed& low, const Computed& single) {
+    const NoGrad off;
+    ++count_;
+    loss_ += low.loss, loss_f32_ += single.loss;
+    const size_t n = single.gradients.size();
+    mean_.resize(n), mean_d_.resize(n), d_of_.resize(n), g_of_.resize(n);
+    double lg = 0, ll = 0, gg = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const Tensor &g = single.gradients[i], &l = low.gradients[i];
+      if (!g.defined() || !l.defined()) continue;
+      const Tensor d = l - g;
+      const double d2 = product_of(d, d), g2 = product_of(g, g);
+      d_of_[i] += d2, g_of_[i] += g2;
+      lg += product_of(l, g), ll += product_of(l, l), gg += g2;
+      nonzero_ += sum(g != 0).item<double>();
+      flushed_ += sum(logical_and(g != 0, l == 0)).item<double>();
+      // Welford's: without the difference of two large sums.
+      const Tensor from_mean = mean_[i].defined() ? g - mean_[i] : g;
+      mean_[i] = mean_[i].defined() ? mean_[i] + from_mean / double(count_) : g / double(count_);
+      noise_ += product_of(from_mean, g - mean_[i]);
+      mean_d_[i] = mean_d_[i].defined() ? mean_d_[i] + (d - mean_d_[i]) / double(count_) : d / double(count_);
+    }
+    cosines_ += ll > 0 && gg > 0 ? lg / std::sqrt(ll * gg) : ll == gg ? 1 : 0;
+  }
+
+  double rms_error() const { return std::sqrt(total(d_of_) / double(count_)); }
+  double rms_gradient() const { return std::sqrt(total(g_of_) / double(count_)); }
+  double noise() const { return count_ > 1 ? std::sqrt(noise_ / double(count_ - 1)) : 0; }
+
+  void write(Parity& out, const std::vector<NamedTensor>& parameters) const {
+    const double g = rms_gradient(), n = double(count_);
+    out.batches = count_;
+    out.loss = loss_ / n, out.loss_f32 = loss_f32_ / n;
+    out.error = g > 0 ? rms_error() / g : rms_error() > 0 ? INFINITY : 0;
+    out.noise = g > 0 ? noise() / g : 0;
+    // Noise as small as float32's own rounding would make it is none: so where each batch is the whole of the data. That rounding
+    // is less than that of 16 bits by the ratio of their units; what it adds up to may differ by some binades.
+    out.by_noise = noise() > 16 * rms_error() * unit_of(DType::f32) / unit_of(out.low);
+    out.cosine = cosines_ / n;
+    out.flushed = nonzero_ > 0 ? flushed_ / nonzero_ : 0;
+    const double mean_d2 = square_of(mean_d_), mean_g2 = square_of(mean_);
+    const double by_chance = count_ > 1 ? std::max(0.0, total(d_of_) / n - mean_d2) / (n - 1) : 0;
+    out.bias = mean_g2 > 0 ? std::sqrt(std::max(0.0, mean_d2 - by_chance) / mean_g2) : 0;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (g_of_[i] <= 0 || d_of_[i] / g_of_[i] <= out.worst_error * out.worst_error) continue;
+      out.worst = parameters[i].name;
+      out.worst_error = std::sqrt(d_of_[i] / g_of_[i]);
+    }
+  }
+
+ private:
+  static double total(const std::vector<double>& squares) {
+    double out = 0;
+    for (const double x : squares) out += x;
+    return out;
+  }
+  static double square_of(const Tensors& parts) {
+    const NoGrad off;
+    double out = 0;
+    for (const Tensor& t : parts)
+      if (t.defined()) out += product_of(t, t);
+    return out;
+  }
+
+  int64_t count_ = 0;
+  double loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
+  Tensors mean_, mean_d_;            // by parameter
+  std::vector<double> d_of_, g_of_;  // sums of squares
+};
+
+// |low - single|^2 of the gradients.
+double squared_difference(const Computed& low, const Computed& single) {
+  if (!low.finite) return INFINITY;
+  const NoGrad off;
+  double out = 0;
+  for (size_t i = 0; i < single.gradients.size(); ++i) {
+    if (!single.gradients[i].defined() || !low.gradients[i].defined()) continue;
+    const Tensor d = low.gradients[i] - single.gradients[i];
+    out += product_of(d, d);
+  }
+  return out;
+}
+
+class Comparison {
+ public:
+  Comparison(const StepUnderTest& step, const std::vector<ParityVariant>& variants) : step_(step), variants_(variants) {
+    out_.low = *step.low;
+    out_.scale = step.scale;
+  }
+
+  Parity run() {
+    while (!pass()) {}
+    if (out_.fault) return std::move(out_);
+    sums_.write(out_, step_.module.named_parameters());
+    const double unit = out_.by_noise ? sums_.noise() : sums_.rms_gradient();
+    for (const double d2 : of_variants_) out_.variants.push_back(d2 > 0 ? std::sqrt(d2 / double(out_.batches)) / unit : 0);
+    out_.modules = compare_modules(step_);
+    return std::move(out_);
+  }
+
+ private:
+  // False: a gradient overflowed, and the scale was lowered.
+  bool pass() {
+    sums_ = {};
+    of_variants_.assign(variants_.size(), 0);
+    const Untouched untouched(step_.module, {}, step_.random);
+    const SilentLeaves silent;
+    for (const TestedBatch& b : step_.batches) {
+      const StepStates before(step_.module);
+      before.put_back_for({});
+      const Computed single = in_float32(b);
+      const StepStates after(step_.module);
+      before.put_back_for(step_.low);
+      const Computed low = in_low(b, {});
+      if (!single.finite || !low.finite) {
+        before.put_back();
+        return give_up(b, single.finite);
+      }
+      sums_.add(low, single);
+      for (size_t i = 0; i < variants_.size(); ++i) of_variants_[i] += of_variant(b, variants_[i], before, single);
+      after.put_back_for({});
+    }
+    return true;
+  }
+
+  // The batch alone.
+  StepUnderTest step_of(const TestedBatch& b) const {
+    StepUnderTest one = step_;
+    one.batches = {b};
+    one.scale = out_.scale;
+    one.random = default_generator().state();
+    return one;
+  }
+
+  // Of a batch whose gradients are not finite: lowers the scale, or says why none is low enough. True: there is a fault.
+  bool give_up(const TestedBatch& b, bool good_in_float32) {
+    const StepUnderTest one = step_of(b);
+    if (good_in_float32 && out_.scale > 1) {
+      const double fits = largest_scale(one);
+      out_.scale = std::max(1.0, std::min(out_.scale / 2, fits > 0 ? fits : out_.scale));
+      return false;
+    }
+    out_.fault = diagnose(one);
+    return true;
+  }
+
+  Computed in_float32(const TestedBatch& b) const { return compute(b, step_.module.parameters(), {.enabled = false}, 1, false); }
+  Computed in_low(const TestedBatch& b, const ParityVariant& v) const {
+    Precisions precisions(step_.module);
+    for (const std::string& path : v.modules) precisions.widen(path);
+    const AutocastOptions region{.dtype = step_.low, .cache_enabled = false, .policies = v.policies.value_or(step_.policies)};
+    return compute(b, step_.module.parameters(), region, out_.scale, step_.low_gradients && v.low_gradients);
+  }
+
+  double of_variant(const TestedBatch& b, const ParityVariant& v, const StepStates& before, const Computed& single) const {
+    before.put_back_for(step_.low);
+    const Computed low = in_low(b, v);
+    if (!v.rounded_weights) return squared_difference(low, single);
+    const NamedTensors rounded(rounded_weights(b, before));
+    Tensors leaves;
+    for (const NamedTensor& p : step_.module.named_parameters()) {
+      const auto is_it = [&](const NamedTensor& r) { return r.name == p.name; };
+      const auto at = std::find_if(rounded.list().begin(), rounded.list().end(), is_it);
+      leaves.push_back(at == rounded.list().end() ? p.tensor : at->tensor);
+    }
+    before.put_back_for({});
+    const Substitution given(step_.module, rounded);
+    return squared_difference(low, compute(b, leaves, {.enabled = false}, 1, false));
+  }
+
+  // Copies of the weights that autocast rounds: those of which it keeps a 16-bit copy.
+  StateDict rounded_weights(const TestedBatch& b, const StepStates& before) const {
+    const NoGrad off;
+    const std::vector<NamedTensor> parameters = step_.module.named_parameters();
+    const auto has_copy = [](const NamedTensor& p) { return autocast::shadow_of(p.tensor).defined(); };
+    const bool there = std::any_of(parameters.begin(), parameters.end(), has_copy);
+    if (!there) {
+      before.put_back_for(step_.low);
+      const EnableGrad on;
+      const Autocast region(step_.device, {.dtype = step_.low, .cache_enabled = true, .policies = step_.policies});
+      b.loss();
+    }
+    StateDict out;
+    for (const NamedTensor& p : parameters) {
+      if (!has_copy(p)) continue;
+      Tensor leaf = p.tensor.detach().to(*step_.low).to(p.tensor.dtype());
+      leaf.requires_grad_(true);
+      out.push_back({p.name, leaf});
+      if (!there) autocast::drop_shadow(p.tensor);
+    }
+    return out;
+  }
+
+  // Gradients of `leaves`.
+  Computed compute(const TestedBatch& b, const std::vector<Tensor>& leaves, AutocastOptions region, double scale,
+                   bool low_gradients) const {
+    const EnableGrad on;
+    Computed out;
+    Tensor loss;
+    {
+      const Autocast in(step_.device, region);
+      loss = b.loss();
+    }
+    out.loss = loss.item<double>();
+    const LowGradients low(low_gradients);
+    loss.backward(no_grad([&] { return full(loss.shape(), scale, {.device = step_.device}); }));
+    out.finite = std::isfinite(out.loss);
+    const NoGrad off;
+    for (const Tensor& p : leaves) {
+      const Tensor g = p.raw_grad();
+      out.gradients.push_back(g.defined() ? g.to(DType::f64) / scale : Tensor());
+      out.finite = out.finite && (!g.defined() || !count_values(g).bad());
+      p.zero_grad();
+    }
+    return out;
+  }
+
+  const StepUnderTest& step_;
+  const std::vector<ParityVariant>& variants_;
+  Parity out_;
+  Sums sums_;
+  std::vector<double> of_variants_;  // sums of |d|^2
+};
+
+}  // namespace
+
+Parity::Verdict Parity::verdict() const {
+  if (fault || !(measure() < 1)) return Verdict::harmful;
+  return measure() < harmless_below() ? Verdict::harmless : Verdict::visible;
+}
+
+std::string_view name(Parity::Verdict verdict) {
+  return verdict == Parity::Verdict::harmless ? "harmless" : verdict == Parity::Verdict::visible ? "visible" : "harmful";
+}
+
+Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants) {
+  check<ValueError>(step.low && is_half(*step.low), "compare_with_float32", "step.low must be float16 or bfloat16");
+  check<ValueError>(!step.batches.empty(), "compare_with_float32", "a comparison needs a batch");
+  return Comparison(step, variants).run();
+}
+
+}  // namespace halfstep

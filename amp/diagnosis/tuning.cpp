@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "amp/diagnosis/module_search.h"
+#include "amp/diagnosis/precisions.h"
+
+namespace halfstep {
+namespace {
+
+constexpr double kMostForRange = 0.5;  // of the operations, above which float16 is of no use
+
+class Tuner {
+ public:
+  Tuner(const StepUnderTest& step, const TuneOptions& options) : step_(step), options_(options), precisions_(step.module) {
+    out_.low = *step.low;
+  }
+
+  Tuning run() {
+    if (!mend_range()) return std::move(out_);
+    out_.before = out_.after = compare_with_float32(step_);
+    if (out_.before.fault) {
+      out_.fault = out_.before.fault;
+      return std::move(out_);
+    }
+    if (out_.before.verdict() != Parity::Verdict::harmless) mend_precision();
+    take_out();
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  StepUnderTest alone(const TestedBatch& b) const {
+    StepUnderTest one = step_;
+    one.batches = {b};
+    one.scale = 1;
+    return one;
+  }
+  ArmResult in_low(const TestedBatch& b) const {
+    return run_arm(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
+  }
+  bool all_finite() const {
+    return std::all_of(step_.batches.begin(), step_.batches.end(), [&](const auto& b) { return in_low(b).finite(); });
+  }
+
+  // Makes every batch finite. False: nothing does.
+  bool mend_range() {
+    for (const TestedBatch& b : step_.batches) {
+      if (run_arm(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
+      out_.fault = diagnose(alone(b));
+      return false;
+    }
+    for (const TestedBatch& b : step_.batches) {
+      for (ArmResult arm = in_low(b); !arm.finite(); arm = in_low(b)) {
+        const std::string path = widen_origin(arm, precisions_);
+        if (path.empty()) return try_bfloat16(b);
+        const std::string seen = arm.event ? describe(*arm.event) : arm.origin.root;
+        chosen_.push_back({path, joined(*step_.low, " cannot hold its values: ", seen.substr(0, seen.find("; it reads")))});
+      }
+    }
+    if (step_.low == DType::f16 && share_of_all() > kMostForRange) prefer_bfloat16();
+    return true;
+  }
+
+  void use(DType low, double scale) {
+    step_.low = out_.low = low;
+    step_.scale = scale;
+  }
+
+  // Where no modules help.
+  bool try_bfloat16(const TestedBatch& bad) {
+    for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
+    chosen_.clear();
+    const Diagnosis why = diagnose(alone(bad));
+    if (step_.low == DType::f16) {
+      use(DType::bf16, 1);
+      out_.why_low = why.sentence;
+      if (all_finite()) return true;
+    }
+    out_.fault = why;
+    return false;
+  }
+
+  // Where they leave little to float16. They stay if the coarser rounding would be felt.
+  void prefer_bfloat16() {
+    const double share = share_of_all(), scale = step_.scale;
+    for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
+    use(DType::bf16, 1);
+    if (all_finite() && compare_with_float32(step_).verdict() == Parity::Verdict::harmless) {
+      out_.why_low = joined("the range of float16 would need ", std::round(100 * share), " % of the operations in float32");
+      chosen_.clear();
+      return;
+    }
+    use(DType::f16, scale);
+    for (const TunedModule& m : chosen_) precisions_.widen(m.path);
+  }
+
+  double share_of(const std::string& path) const {
+    double out = 0;
+    for (const auto& [name, share] : options_.shares)
+      if (path.empty() || name == path || name.starts_with(path + ".")) out += share;
+    return out;
+  }
+  double share_of_all() const {
+    double out = 0;
+    for (const auto& [name, share] : options_.shares) {
+      const auto in = [&](const TunedModule& m) { return name == m.path || name.starts_with(m.path + "."); };
+      if (std::any_of(chosen_.begin(), chosen_.end(), in)) out += share;
+    }
+    return out;
+  }
+
+  // To float32, where the budget allows it.
+  bool choose(const std::string& path, const std::string& why) {
+    const double share = share_of(path);
+    if (spent_ + share > options_.budget + 1e-9 || path.empty() || !precisions_.widen(path)) return false;
+    spent_ += share;
+    chosen_.push_back({path, why});
+    return true;
+  }
+
+  void mend_precision() {
+    bool any = false;
+    for (const ModuleParity& m : out_.after.modules)
+      if (m.loses_precision())
+        any |= choose(m.path, joined("its error is ", m.ratio(), " times that of its ", m.roundings, " roundings"));
+    if (any) out_.after = compare_with_float32(step_);
+    while (out_.after.verdict() != Parity::Verdict::harmless) {
+      if (!choose_best()) return;
+      out_.after = compare_with_float32(step_);
+    }
+  }
+
+  // The module that lowers the error most for its operations.
+  bool choose_best() {
+    std::vector<ParityVariant> trials;
+    for (const ModuleParity& m : out_.after.modules)
+      if (m.roundings > 0 && !m.path.empty() && spent_ + share_of(m.path) <= options_.budget + 1e-9)
+        trials.push_back({.name = m.path, .modules = {m.path}});
+    if (trials.empty()) return false;
+    const Parity p = compare_with_float32(step_, trials);
+    double best = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < trials.size(); ++i) {
+      const double gain = (p.measure() - p.variants[i]) / (share_of(trials[i].name) + 1e-3);
+      if (gain > best) best = gain, at = i;
+    }
+    return best > 0 && choose(trials[at].name, joined("the error falls from ", p.measure(), " to ", p.variants[at],
+                                                      p.by_noise ? " of the noise" : " of the gradient"));
+  }
+
+  // What is not needed goes back.
+  void take_out() {
+    if (chosen_.size() < 2 && out_.before.verdict() == Parity::Verdict::harmless) return;
+    for (const TunedModule& m : std::vector<TunedModule>(chosen_)) {
+      precisions_.put_back(m.path);
+      if (all_finite()) {
+        Parity without = compare_with_float32(step_);
+        if (!without.fault && without.verdict() <= out_.after.verdict()) {
+          std::erase_if(chosen_, [&](const TunedModule& c) { return c.path == m.path; });
+          out_.after = std::move(without);
+          continue;
+        }
+      }
+      precisions_.widen(m.path);
+    }
+  }
+
+  void finish() {
+    std::vector<std::string> paths;
+    for (const TunedModule& m : chosen_) paths.push_back(m.path);
+    precisions_.sort(paths);
+    for (const std::string& path : paths)
+      out_.modules.push_back(*std::find_if(chosen_.begin(), chosen_.end(), [&](const TunedModule& m) { return m.path == path; }));
+    out_.share = share_of_all();
+  }
+
+  StepUnderTest step_;
+  const TuneOptions& options_;
+  Precisions precisions_;
+  std::vector<TunedModule> chosen_;
+  double spent_ = 0;  // of the budget
+  Tuning out_;
+};
+
+}  // namespace
+
+Tuning tune(const StepUnderTest& step, const TuneOptions& options) {
+  check<ValueError>(step.low && is_half(*step.low), "tune", "step.low must be float16 or bfloat16");
+  check<ValueError>(!step.batches.empty(), "tune", "tuning needs a batch");
+  return Tuner(step, options).run();
+}
+
+}  // namespace halfstep

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/parity.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/opened.h"
+#include "apps/run/progress.h"
+#include "apps/run/trainer.h"
+
+namespace halfstep::app {
+namespace {
+
+struct ParityArguments {
+  std::string path;
+  ConfigOptions config;
+  std::optional<int> threads;
+  int64_t batches = 8;
+  bool bisect = false, json = false;
+};
+
+constexpr size_t kNameWidth = 44;  // of a table's first column
+constexpr double kIdle = 0.001;    // a gain below which a trial is not listed
+
+std::string shortened(const std::string& name) { return name.size() < kNameWidth ? name : name.substr(0, kNameWidth - 4) + "..."; }
+
+// "conv1 Conv2d"
+std::string named(const ModuleParity& m) { return joined(m.path, m.path.empty() ? "" : " ", m.what.substr(0, m.what.find('('))); }
+
+std::string percent_text(double share) { return number_text(std::round(1000 * share) / 10, 4) + " %"; }
+
+void print_verdict(const Parity& p) {
+  const double m = p.measure();
+  std::cout << "  verdict   " << name(p.verdict()) << ": ";
+  if (!p.by_noise) {
+    std::cout << "the error of rounding is " << number_text(m, 3) << " of the gradient\n";
+  } else if (p.verdict() == Parity::Verdict::harmful) {
+    std::cout << "rounding moves the gradient by more than the choice of a batch does\n";
+  } else {
+    std::cout << "rounding adds " << number_text(100 * m * m, 2) << " % to the variance that batches give the gradient\n";
+  }
+  std::cout << "  error     " << number_text(m, 3) << (p.by_noise ? " of the noise" : " of the gradient") << "; harmless below "
+            << p.harmless_below() << ", harmful from 1";
+  if (!p.by_noise)
+    std::cout << ". The batches have no noise:\n            training ends where the gradient is as small as its error";
+  std::cout << "\n  gradient  error " << number_text(p.error, 3) << ", noise " << number_text(p.noise, 3) << ", bias "
+            << number_text(p.bias, 3) << ", each of its length; cosine " << number_text(p.cosine, 6) << "\n            "
+            << number_text(100 * p.flushed, 2) << " % of it flushed to 0";
+  if (!p.worst.empty()) std::cout << "; worst: " << p.worst << ", error " << number_text(p.worst_error, 3);
+  std::cout << "\n  loss      " << number_text(p.loss, 6) << ", in float32 " << number_text(p.loss_f32, 6) << '\n';
+}
+
+void print_modules(const std::vector<ModuleParity>& modules) {
+  size_t exact = 0;
+  std::cout << '\n'
+            << std::left << std::setw(kNameWidth) << "  module, alone" << std::right << std::setw(10) << "roundings"
+            << std::setw(12) << "error" << std::setw(12) << "expected" << std::setw(8) << "ratio" << '\n';
+  for (const ModuleParity& m : modules) {
+    if (m.roundings == 0 && m.error == 0) {
+      ++exact;
+      continue;
+    }
+    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << shortened(named(m)) << std::right << std::setw(10) << m.roundings
+              << std::setw(12) << number_text(m.error, 3) << std::setw(12) << number_text(m.expected, 3) << std::setw(8)
+              << number_text(m.ratio(), 2) << (m.loses_precision() ? "  loses precision" : "") << '\n';
+  }
+  if (exact > 0) std::cout << "  " << exact << (exact == 1 ? " module computes" : " modules compute") << " in float32\n";
+}
+
+struct Trial {
+  std::string name;
+  double measure, gain;  // gain: the share of the error that is gone
+};
+
+// Ordered by what they gain.
+std::vector<Trial> trials_of(const Parity& p, const std::vector<ParityVariant>& variants) {
+  std::vector<Trial> out;
+  for (size_t i = 0; i < p.variants.size(); ++i)
+    out.push_back({variants[i].name, p.variants[i], p.measure() > 0 ? 1 - p.variants[i] / p.measure() : 0});
+  std::stable_sort(out.begin(), out.end(), [](const Trial& a, const Trial& b) { return a.gain > b.gain; });
+  return out;
+}
+
+void print_trials(const Parity& p, const std::vector<Trial>& trials) {
+  if (trials.empty()) return;
+  std::cout << '\n'
+            << std::left << std::setw(kNameWidth) << "  in float32" << std::right << std::setw(16)
+            << (p.by_noise ? "error / noise" : "error") << std::setw(12) << "less by" << '\n';
+  size_t idle = 0;
+  for (const Trial& t : trials) {
+    if (std::abs(t.gain) < kIdle) {
+      ++idle;
+      continue;
+    }
+    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << shortened(t.name) << std::right << std::setw(16)
+              << number_text(t.measure, 3) << std::setw(12) << percent_text(t.gain) << '\n';
+  }
+  if (idle > 0) std::cout << "  " << idle << (idle == 1 ? " other changes" : " others change") << " it by less than 0.1 %\n";
+}
+
+Json as_json(const Parity& p, const std::vector<Trial>& trials) {
+  Json modules = Json::array(), bisected = Json::array();
+  for (const ModuleParity& m : p.modules)
+    modules.push_back({{"name", m.path},
+                       {"what", m.what},
+                       {"roundings", m.roundings},
+                       {"error", or_null(m.error)},
+                       {"expected", m.expected},
+                       {"ratio", or_null(m.ratio())},
+                       {"loses_precision", m.loses_precision()}});
+  for (const Trial& t : trials)
+    bisected.push_back({{"in_float32", t.name}, {"measure", or_null(t.measure)}, {"gain", or_null(t.gain)}});
+  Json out{
+      {"verdict", name(p.verdict())}, {"fault", nullptr}, {"dtype", joined(p.low)}, {"batches", p.batches}, {"scale", p.scale}};
+  if (p.fault) {
+    out["fault"] = {{"cause", p.fault->cause}, {"where", p.fault->where}, {"what", p.fault->sentence}};
+    return out;
+  }
+  out.update({{"measure", or_null(p.measure())},
+              {"by", p.by_noise ? "noise" : "gradient"},
+              {"error", or_null(p.error)},
+              {"noise", p.noise},
+              {"cosine", p.cosine},
+              {"bias", p.bias},
+              {"flushed", p.flushed},
+              {"worst", p.worst},
+              {"worst_error", p.worst_error},
+              {"loss", p.loss},
+              {"loss_float32", p.loss_f32},
+              {"modules", modules},
+              {"bisected", bisected}});
+  return out;
+}
+
+int parity(const ParityArguments& o) {
+  apply_threads(o.threads);
+  Opened opened = open_in_16_bits("parity", o.path, o.config);
+  print_warnings(opened.config);
+  apply_log_level(opened.config.logging, true);
+  const StepUnderTest step = next_batches(opened, o.batches);
+  const std::vector<ParityVariant> variants = o.bisect ? bisection(step) : std::vector<ParityVariant>();
+  const Parity p = compare_with_float32(step, variants);
+  const std::vector<Trial> trials = trials_of(p, variants);
+  const bool holds = p.verdict() != Parity::Verdict::harmful;
+  if (o.json) {
+    Json out = as_json(p, trials);
+    out["path"] = o.path, out["step"] = opened.step;
+    std::cout << line_of(out) << '\n';
+    return holds ? kDone : kNotHeld;
+  }
+  std::cout << o.path << " at step " << opened.step << ": " << p.low << " against float32, " << o.batches
+            << (o.batches == 1 ? " batch" : " batches") << (p.scale != 1 ? joined(", loss scale ", number_text(p.scale, 6)) : "")
+            << '\n';
+  if (opened.was_float32) std::cout << "  amp is off there: this is what " << p.low << " would do; amp.dtype chooses another\n";
+  if (p.fault) {
+    std::cout << "  verdict   harmful: a batch has no finite gradient\n" << p.fault->text() << '\n';
+    return kNotHeld;
+  }
+  print_verdict(p);
+  print_modules(p.modules);
+  print_trials(p, trials);
+  return holds ? kDone : kNotHeld;
+}
+
+}  // namespace
+
+void add_parity(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<ParityArguments>();
+  CLI::App* c = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
+  c->add_option("config", o->path, "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
+      ->required();
+  c->add_option("--batches", o->batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
+  c->add_flag("--bisect", o->bisect, "what is to blame: by how much the error falls with parts of the step in float32");
+  add_set(*c, o->config);
+  c->add_flag("--json", o->json, "one JSON object");
+  add_device(*c, o->config.device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return parity(*o); }; });
+}
+
+}  // namespace halfstep::app

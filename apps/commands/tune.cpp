@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "amp/diagnosis/module_search.h"
+#include "amp/diagnosis/tuning.h"
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/run/opened.h"
+#include "apps/run/plan.h"
+#include "apps/run/progress.h"
+#include "apps/run/trainer.h"
+#include "framework/io/atomic_file.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TuneArguments {
+  std::string path, out;
+  ConfigOptions config;
+  std::optional<int> threads;
+  int64_t batches = 8;
+  double budget = 0.1;
+  bool json = false, overwrite = false;
+};
+
+// Of a step's operations, by layer.
+std::map<std::string, double> shares_of(const Config& config) {
+  std::map<std::string, double> out;
+  double all = 0;
+  for (const LayerRow& row : plan_step(config).layers) {
+    for (const LedgerCall& call : row.calls) {
+      out[row.name] += call.flops();
+      all += call.flops();
+    }
+  }
+  for (auto& [name, flops] : out) flops = all > 0 ? flops / all : 0;
+  return out;
+}
+
+std::string error_text(const Parity& p) {
+  return joined("the gradient's error is ", number_text(p.measure(), 3), p.by_noise ? " of the noise" : " of the gradient", ", ",
+                name(p.verdict()));
+}
+
+std::string share_text(double share) { return number_text(100 * share, 2) + " %"; }
+
+// The config that the new one changes, as a path from the new one's folder.
+std::string base_of(const TuneArguments& o) {
+  fs::path base = o.path;
+  if (fs::is_directory(base)) {
+    if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // of a checkpoint
+    base /= "config.resolved.json";
+  }
+  const fs::path folder = fs::absolute(o.out).parent_path();
+  return fs::absolute(base).lexically_normal().lexically_relative(folder.lexically_normal()).generic_string();
+}
+
+// A few lines that extend the first config.
+std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t) {
+  std::string modules;
+  std::string out = joined("// Written by `halfstep tune ", o.path, "` from ", o.batches, o.batches == 1 ? " batch" : " batches",
+                           " at step ", opened.step, ".\n");
+  if (!t.why_low.empty()) out += joined("// ", t.low, ": ", t.why_low, ".\n");
+  for (const TunedModule& m : t.modules) out += joined("// ", m.path, ": ", m.why, ".\n");
+  if (!t.modules.empty()) out += joined("// ", share_text(t.share), " of the operations are in float32 for this.\n");
+  out += joined("// Then ", error_text(t.after), ".\n{\n  \"extends\": ", Json(base_of(o)).dump(), ",\n  \"amp\": {");
+  if (opened.was_float32) out += "\"enabled\": true, ";
+  out += joined("\"dtype\": \"", t.low, '"');
+  for (const TunedModule& m : t.modules)
+    out += joined(&m == &t.modules[0] ? ", \"modules\": {" : ", ", Json(pattern_for(*opened.session.model, m.path)).dump(),
+                  ": \"float32\"", &m == &t.modules.back() ? "}" : "");
+  return out + "}\n}\n";
+}
+
+void print(const TuneArguments& o, const Tuning& t) {
+  if (!t.why_low.empty()) std::cout << "  " << t.low << ": " << t.why_low << '\n';
+  for (const TunedModule& m : t.modules) std::cout << "  " << m.path << " in float32:\n    " << m.why << '\n';
+  if (t.modules.empty() && t.why_low.empty()) std::cout << "  no module needs float32\n";
+  if (!t.modules.empty()) std::cout << "  " << share_text(t.share) << " of the operations are in float32 for this\n";
+  std::cout << "  " << error_text(t.after) << '\n';
+  if (t.after.verdict() == Parity::Verdict::harmful)
+    std::cout << "  nothing within " << share_text(o.budget) << " of the operations (--budget) makes that less: train in float32,\n"
+              << "  \"amp\": false. No file was written\n";
+  else
+    std::cout << "written to " << o.out << ": halfstep train " << o.out << '\n';
+}
+
+Json as_json(const TuneArguments& o, const Tuning& t, bool written) {
+  Json out{{"path", o.path}, {"out", nullptr}, {"fault", nullptr}};
+  if (t.fault) {
+    out["fault"] = {
+        {"cause", t.fault->cause}, {"where", t.fault->where}, {"what", t.fault->sentence}, {"evidence", t.fault->evidence}};
+    return out;
+  }
+  if (written) out["out"] = o.out;
+  Json modules = Json::array();
+  for (const TunedModule& m : t.modules) modules.push_back({{"name", m.path}, {"why", m.why}});
+  out.update({{"dtype", joined(t.low)},
+              {"why_dtype", t.why_low},
+              {"modules", modules},
+              {"share", t.share},
+              {"before", or_null(t.before.measure())},
+              {"after", or_null(t.after.measure())},
+              {"by", t.after.by_noise ? "noise" : "gradient"},
+              {"verdict", name(t.after.verdict())}});
+  return out;
+}
+
+int tune_config(const TuneArguments& o) {
+  for (const std::string& set : o.config.sets)
+    check<ConfigError>(set.starts_with("amp.dtype="), "tune", "--set takes amp.dtype here, got ", set,
+                       Help{"what else is to change must be in the config that the new one extends"});
+  check<ConfigError>(o.overwrite || !fs::exists(o.out), "tune", o.out, " is there already",
+                     Help{"give another --out, or --overwrite"});
+  check<ConfigError>(!fs::exists(o.out) || !fs::equivalent(o.out, o.path), "tune", "--out is the config itself",
+                     Help{"the new config extends it: give another name"});
+  const fs::path folder = fs::absolute(o.out).parent_path();
+  check<ConfigError>(fs::is_directory(folder), "tune", "--out needs a folder that is there, got ", folder.string());
+  apply_threads(o.threads);
+  Opened opened = open_in_16_bits("tune", o.path, o.config);
+  print_warnings(opened.config);
+  apply_log_level(opened.config.logging, true);
+  const Tuning t = tune(next_batches(opened, o.batches), {.budget = o.budget, .shares = shares_of(opened.config)});
+  const bool holds = !t.fault && t.after.verdict() != Parity::Verdict::harmful;
+  if (holds) atomic_write(o.out, tuned_config(o, opened, t));
+  if (o.json) {
+    std::cout << line_of(as_json(o, t, holds)) << '\n';
+    return holds ? kDone : kNotHeld;
+  }
+  std::cout << o.path << " at step " << opened.step << ", " << opened.config.low.value_or(DType::f32) << ":\n";
+  if (t.fault)
+    std::cout << t.fault->text() << "\n  neither modules in float32 nor bfloat16 mend this: no file was written\n";
+  else
+    print(o, t);
+  return holds ? kDone : kNotHeld;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<TuneArguments>();
+  CLI::App* c = program.add_subcommand("tune", "Write a config with the modules in float32 that mixed precision needs");
+  c->add_option("config", o->path, "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
+      ->required();
+  c->add_option("--out", o->out, "the new config, which extends the first")->required()->type_name("FILE");
+  c->add_flag("--overwrite", o->overwrite, "replace that file");
+  c->add_option("--budget", o->budget, "share of the operations that may go to float32 where rounding hurts")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  c->add_option("--batches", o->batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
+  add_set(*c, o->config);
+  c->add_flag("--json", o->json, "one JSON object");
+  add_device(*c, o->config.device);
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return tune_config(*o); }; });
+}
+
+}  // namespace halfstep::app

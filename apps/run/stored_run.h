@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that has ended, opened at one of its checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "apps/schema/json.h"
+#include "framework/io/checkpoint.h"
+
+namespace halfstep::app {
+
+struct StoredRun {
+  std::filesystem::path folder;
+  std::optional<std::filesystem::path> checkpoint;  // nothing: the run has none that fits, and begins at its first values
+  std::optional<CheckpointContents> contents;       // of it
+  Json config;
+};
+
+// `run`: a run's folder, whose newest checkpoint is taken that can be read and is not later than step `latest`; or a checkpoint.
+// `say` hears of those that cannot be read. Throws CheckpointError, in the name of `command`, where there is neither a checkpoint
+// nor a config.
+StoredRun open_run(const char* command, const std::filesystem::path& run, const std::optional<int64_t>& latest = {},
+                   const std::function<void(const std::string&)>& say = nullptr);
+
+}  // namespace halfstep::app
