@@ -202,8 +202,17 @@ struct TrainSection {
 // What a run does when a step goes wrong (docs/diagnostics.md).
 struct DiagnosticsSection {
   bool explain;
+  int64_t capsules, capsule_mb;
 
-  void keys(auto& key) { key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen")); }
+  void keys(auto& key) {
+    key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen"));
+    key(capsules, integer("capsules", 3, "explained steps that a run keeps, each in a file that `halfstep doctor` reads")
+                      .at_least(0)
+                      .at_most(1000));
+    key(capsule_mb, integer("capsule_mb", 256, "MiB of such a file, above which it names a checkpoint in place of the state")
+                        .at_least(0)
+                        .at_most(1 << 20));
+  }
 };
 
 struct CheckpointSection {

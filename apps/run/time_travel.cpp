@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/time_travel.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "apps/catalog/infer.h"
+#include "apps/run/scratch_folder.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/io/checkpoint.h"
@@ -20,25 +18,6 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that nothing else uses, and that goes with the object.
-class ScratchFolder {
- public:
-  [[nodiscard]] ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "halfstep-replay-XXXXXX").string();
-    check<IoError>(mkdtemp(name.data()) != nullptr, "doctor", "cannot make a folder in ", fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // Where the replay begins: a checkpoint that can be read, or nothing for the run's start.
 struct Start {
@@ -109,7 +88,7 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
 
 ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   const Start start = start_of(run, o);
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("doctor");
   ConfigOptions changes{.sets = o.sets};
   for (const char* set :
        {R"(checkpoint.every="never")", "checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false"})
@@ -138,10 +117,12 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     result.fault = d;
     result.epoch = epoch;
   };
-  watch.stepped = [&](int64_t step, const Session& session, double loss) {
+  watch.begins = o.begins;
+  watch.stepped = [&](int64_t step, Session& session, double loss) {
     result.last = step;
     result.losses.push_back(loss);
     compare(start.folder, step, session, result);
+    if (o.stepped) o.stepped(step, session, loss);
   };
   Trainer(config, dir, silent, nullptr, &watch).run();
   return result;

@@ -165,7 +165,7 @@ void Trainer::train_batch() {
     part = s_.train->part();
     step_.notify(notices());
   }
-  explainer_.begin(n_.steps + 1, epoch() + 1);
+  explainer_.begin(n_.steps + 1, epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   const int64_t samples = s_.train->part().total;
