@@ -116,6 +116,7 @@ int run_command(int argc, const char* const* argv) {
   add_plan(program, chosen);
   add_inspect(program, chosen);
   add_doctor(program, chosen);
+  add_verify(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
   add_op(program, chosen);
