@@ -9,6 +9,7 @@
 
 #include "amp/policy/policy.h"
 #include "framework/base/device.h"
+#include "framework/base/draws.h"
 #include "framework/base/generator.h"
 #include "layers/module.h"
 
@@ -20,6 +21,7 @@ struct TestedBatch {
   Tensors inputs, targets;            // what goes in; may be empty where it is not known
   double weight = 1;                  // of the loss in the step's gradient
   std::vector<int64_t> samples = {};  // the numbers of the rows' samples in the data, where they are known
+  std::optional<BatchRows> rows = {};  // of the step's rows, whose random numbers the loss draws; nothing: it is the only batch
 };
 
 // The model's parameters, buffers and kept states must be those from before the step.

@@ -33,6 +33,7 @@ class AccumulationWindow {
   Generator::State random() const { return random_; }   // where its random numbers begin
 
   double loss_weight(const BatchRows& part) const { return double(part.rows) / double(expected()); }
+  std::optional<BatchRows> rows_of(const BatchRows& part) const;  // in the window; nothing where it is a single part
   double gradient_factor() const { return samples_ == expected() ? 1 : double(expected()) / double(samples_); }
 
   // While it lives, the default generator gives a micro-batch the random numbers of its rows in the window.
@@ -50,7 +51,6 @@ class AccumulationWindow {
 
  private:
   int64_t expected() const { return micro_batches_ * ranks_ * first_rows_; }
-  std::optional<BatchRows> rows_of(const BatchRows& part) const;  // in the window; nothing where it is a single part
 
   int64_t micro_batches_, ranks_;
   int64_t pending_ = 0;

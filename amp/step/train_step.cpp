@@ -251,7 +251,7 @@ TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
     const GroupScope of(group);
     return forward().second;
   };
-  return {loss, work.inputs, work.targets, window.loss_weight(part)};
+  return {loss, work.inputs, work.targets, window.loss_weight(part), {}, window.rows_of(part)};
 }
 
 StepUnderTest TrainStep::described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {

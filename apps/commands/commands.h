@@ -23,6 +23,7 @@ void add_validate(CLI::App& program, Action& chosen);
 void add_doctor(CLI::App& program, Action& chosen);
 void add_parity(CLI::App& program, Action& chosen);
 void add_tune(CLI::App& program, Action& chosen);
+void add_verify(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);

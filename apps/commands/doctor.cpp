@@ -9,7 +9,9 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/run/capsule.h"
 #include "apps/run/time_travel.h"
+#include "framework/backend/backend.h"
 
 namespace halfstep::app {
 namespace {
@@ -23,30 +25,21 @@ struct DoctorArguments {
   uint64_t memory = 0;
 };
 
-std::string_view word(Remedy::Tried tried) {
-  return tried == Remedy::Tried::untried ? "untried" : tried == Remedy::Tried::holds ? "good" : "not enough";
-}
-
 Json as_json(const ReplayResult& r) {
   Json out{{"first", r.first}, {"last", r.last}, {"differences", r.differences}, {"fault", nullptr}};
   if (!r.fault) return out;
-  Json remedies = Json::array();
-  for (const Remedy& x : r.fault->remedies) remedies.push_back({{"text", x.text}, {"tried", word(x.tried)}, {"result", x.result}});
-  out["fault"] = {{"step", r.last},          {"epoch", r.epoch},          {"cause", r.fault->cause},
-                  {"where", r.fault->where}, {"what", r.fault->sentence}, {"evidence", r.fault->evidence},
-                  {"remedies", remedies}};
+  out["fault"] = {{"step", r.last}, {"epoch", r.epoch}};
+  out["fault"].update(verdict_json(*r.fault));
   return out;
 }
 
-// Of a run: computes it again from a checkpoint until a step goes wrong.
-int doctor_of_run(const DoctorArguments& o) {
+// Of a run: computes it again from a checkpoint until a step goes wrong, or until step `last`.
+int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
   std::ostream& lines = o.json ? std::cerr : std::cout;
   ReplayOptions options{.sets = o.config.sets, .say = [&](const std::string& line) { lines << line << std::endl; }};
   check<ConfigError>(!o.step || *o.step >= 1, "doctor", "--step counts from 1, got ", o.step.value_or(0));
-  if (o.step) {
-    options.from = *o.step - 1;
-    options.until = *o.step;
-  }
+  if (o.step) options.from = *o.step - 1;
+  options.until = o.step ? o.step : last;
   if (o.config.device) options.sets.push_back("device=" + *o.config.device);
   ReplayResult result = replay(o.file, options);
   if (result.fault) try_remedies(o.file, options, result);
@@ -67,9 +60,52 @@ int doctor_of_run(const DoctorArguments& o) {
   return kNotHeld;
 }
 
+// "step 5 (epoch 1): the loss is not finite; 8 rows, halfstep 0.2.0, 2 threads"
+std::string title(const Capsule& c) {
+  int64_t rows = 0;
+  for (const Capsule::Batch& b : c.batches) rows += b.input.dim() > 0 ? b.input.size(0) : 1;
+  return joined("step ", c.about.number, " (epoch ", c.about.epoch, "): ", c.about.what, "; ", rows, " rows",
+                c.about.ranks > 1 ? joined(" of rank ", c.about.rank, " of ", c.about.ranks) : "", ", halfstep ", c.written_by,
+                ", ", c.threads, c.threads == 1 ? " thread" : " threads",
+                c.threads == num_threads() ? "" : joined(" (here ", num_threads(), ": last bits may differ)"));
+}
+
+// Of a step in a file: computes it again, which must give the verdict that the run gave.
+int doctor_of_capsule(const DoctorArguments& o) {
+  const Capsule capsule = read_capsule(o.file);
+  if (!capsule.checkpoint_sha256.empty() || capsule.state.model.empty()) {  // the state is elsewhere: the run's data is needed
+    DoctorArguments of_run = o;
+    of_run.file = checkpoint_of(capsule, o.file).string();
+    return doctor_of_run(of_run, capsule.about.number);
+  }
+  const Diagnosis d = diagnosis_of(capsule, o.file, o.config);
+  const bool same = d.cause == capsule.verdict["cause"] && d.where == capsule.verdict["where"];
+  if (o.json) {
+    std::cout << line_of(Json{{"capsule", o.file},
+                              {"step", capsule.about.number},
+                              {"epoch", capsule.about.epoch},
+                              {"verdict", verdict_json(d)},
+                              {"verdict_of_run", capsule.verdict},
+                              {"same", same}})
+              << '\n';
+    return same ? kDone : kNotHeld;
+  }
+  std::cout << title(capsule) << '\n' << d.text() << '\n';
+  if (same)
+    std::cout << "  the run found the same\n";
+  else
+    std::cout << "  the run found " << capsule.verdict["cause"].get<std::string>() << ": "
+              << capsule.verdict["what"].get<std::string>() << '\n';
+  return same ? kDone : kNotHeld;
+}
+
 int doctor(const DoctorArguments& o) {
   apply_threads(o.threads);
   if (std::filesystem::is_directory(o.file)) return doctor_of_run(o);
+  if (std::filesystem::path(o.file).extension() == ".safetensors") {
+    check<ConfigError>(!o.step, "doctor", "--step is for the folder of a run, and ", o.file, " holds one step");
+    return doctor_of_capsule(o);
+  }
   check<ConfigError>(!o.step, "doctor", "--step is for the folder of a run, and ", o.file, " is not a folder");
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
@@ -95,7 +131,7 @@ int doctor(const DoctorArguments& o) {
 void add_doctor(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<DoctorArguments>();
   CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision, or why a run went wrong");
-  c->add_option("config", o->file, "a JSON config, a run's folder or a checkpoint")->required();
+  c->add_option("config", o->file, "a JSON config, a run's folder, a checkpoint, or a capsule of a step")->required();
   c->add_option("--step", o->step, "of a run: the step to explain, in place of the first bad one after the newest checkpoint")
       ->type_name("N");
   add_set(*c, o->config);

@@ -118,6 +118,7 @@ int run_command(int argc, const char* const* argv) {
   add_doctor(program, chosen);
   add_parity(program, chosen);
   add_tune(program, chosen);
+  add_verify(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
   add_op(program, chosen);

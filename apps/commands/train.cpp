@@ -24,6 +24,7 @@ struct TrainArguments {
   ConfigOptions config;
   std::optional<std::string> resume;
   std::optional<int> threads;
+  std::optional<int64_t> until;
   bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
 };
 
@@ -83,11 +84,13 @@ int train(const TrainArguments& o) {
   Progress progress(
       {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
-  Trainer trainer(config, *dir, progress, group.get());
+  Watch watch{.until = o.until};
+  Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, progress);
   if (o.json && first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();
+  if (o.until) return kDone;
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
   return dir->metrics().lost() == 0 ? kDone : kFailed;
 }
@@ -106,6 +109,7 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");
+  c->add_option("--until", o->until)->group("");  // ends after this step: for the ranks of `halfstep verify`
   c->add_flag("--quiet", o->quiet, "print only errors and warnings");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");
   add_device(*c, o->config.device);

@@ -213,6 +213,7 @@ struct TrainSection {
 struct DiagnosticsSection {
   bool explain;
   Interval every;
+  int64_t capsules, capsule_mb;
 
   void keys(auto& key) {
     key(explain, boolean("explain", true, "find the cause of skipped and broken steps as they happen"));
@@ -220,6 +221,12 @@ struct DiagnosticsSection {
         interval(
             "every", "1000 steps",
             "when a step is observed and observed.jsonl gets a line: exponents of gradients, lost updates; in steps or epochs"));
+    key(capsules, integer("capsules", 3, "explained steps that a run keeps, each in a file that `halfstep doctor` reads")
+                      .at_least(0)
+                      .at_most(1000));
+    key(capsule_mb, integer("capsule_mb", 256, "MiB of such a file, above which it names a checkpoint in place of the state")
+                        .at_least(0)
+                        .at_most(1 << 20));
   }
 };
 

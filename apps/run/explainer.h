@@ -16,18 +16,26 @@
 
 #include "amp/diagnosis/diagnose.h"
 #include "amp/step/train_step.h"
+#include "apps/run/capsule.h"
 #include "apps/run/observer.h"
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 
 namespace halfstep::app {
 
-// For a run that is computed again to find its fault (time_travel.h): every step is watched, nothing is printed, and the run ends
-// at the first fault.
+struct TriedStep {
+  int64_t attempt, step;  // its numbers among all steps and, if it is applied, among those
+  double loss;
+  bool applied;
+};
+
+// For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
 struct Watch {
   std::optional<int64_t> until = {};  // the last step to take
+  // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
   std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
-  std::function<void(int64_t step, const Session&, double loss, bool applied)> stepped = nullptr;
+  std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch
+  std::function<void(const TriedStep&, Session&)> stepped = nullptr;
 };
 
 class Explainer {
@@ -42,13 +50,13 @@ class Explainer {
   // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
   bool observes(int64_t step) const { return observer_.is_due(step); }
   // Before a batch: the steps tried so far, this one included, and those of them that were applied.
-  void begin(int64_t attempt, int64_t applied, int64_t epoch);
+  void begin(int64_t attempt, int64_t applied, int64_t epoch, const Batch& batch);
   // After it. Throws DivergedError where train.detect_anomaly says so.
   void stepped(const StepResult& result);
   // An outcome that was read later.
   void read(int64_t step, bool applied, double loss);
 
-  bool ended() const { return ended_; }  // of a watched run
+  bool ended() const { return ended_; }  // as the watch says
 
   // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
   const std::string& last_cause() const { return last_cause_; }
@@ -58,9 +66,11 @@ class Explainer {
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
   void say_quiet(const Diagnosis& d);
+  std::string keep_in_capsule(const StepUnderTest& step, CapsuleStep about, const Diagnosis& d, bool own) const;
+  void examine(const StepResult& result);
   void look_at_weights();
   void count(bool applied, double loss);
-  Diagnosis of_all_ranks(Diagnosis d) const;
+  Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
   double median_loss() const;
 
   const Config& config_;
@@ -70,7 +80,9 @@ class Explainer {
   ProcessGroup* group_;
   Watch* watch_;
   Observer observer_;
-  bool on_, at_once_, ended_ = false;
+  bool seeks_;  // a fault, for the watch
+  bool on_, at_once_, keeps_ = false, ended_ = false;
+  std::vector<std::vector<int64_t>> samples_;  // of the micro-batches of a step that is kept
   Tensors before_;     // the parameters before a watched step
   double update_ = 0;  // the largest |change| / |parameters| of watched steps
   int64_t number_ = 0, epoch_ = 0;

@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kObserved = "observed.jsonl";
 constexpr const char* kConfig = "config.resolved.json";
+constexpr const char* kCapsules = "capsules";
 constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kReplacedToGo = "replaced-run.old";
 
 bool holds_run(const fs::path& dir) {
@@ -34,7 +35,7 @@ void check_folder(const fs::path& dir, bool ok, const std::string& why) {
 }
 
 bool is_of_run(const std::string& name) {
-  return name == kMetrics || name == kObserved || name == kConfig || is_checkpoint_name(name);
+  return name == kMetrics || name == kObserved || name == kConfig || name == kCapsules || is_checkpoint_name(name);
 }
 
 std::vector<fs::path> entries(const fs::path& dir) {
@@ -88,6 +89,9 @@ void RunDir::lock() {
   if (!lock_->held()) return;
   clean_up_checkpoints(path_);
   for (const char* file : {kMetrics, kObserved, kConfig}) remove_abandoned(path_ / file);
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(path_ / kCapsules, none))
+    if (entry.path().string().find(".safetensors.tmp-") != std::string::npos) fs::remove(entry.path(), none);
 }
 
 int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) {
@@ -100,6 +104,7 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
     check_free(path_, !holds_run(path_));  // another process may have been quicker
   }
   if (overwrites_) move_aside();
+  if (!continues_) fs::remove_all(path_ / kCapsules, error);  // of a run that left nothing else
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, config.dump(2) + "\n");
   if (metrics) metrics_ = MetricsFile(path_ / kMetrics, from);
@@ -164,7 +169,16 @@ void RunDir::recover() {
   if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
   if (fs::exists(replaced)) fs::rename(replaced, moving);
   if (!fs::exists(moving)) return;
-  for (const fs::path& entry : entries(moving)) fs::rename(entry, path_ / entry.filename());
+  for (const fs::path& entry : entries(moving)) {
+    const fs::path to = path_ / entry.filename();
+    if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay as well
+      for (const fs::path& file : entries(entry))
+        if (!fs::exists(to / file.filename())) fs::rename(file, to / file.filename());
+      fs::remove_all(entry);
+    } else {
+      fs::rename(entry, to);
+    }
+  }
   fs::remove(moving);
   sync_directory(path_);
   logging::warn("the run that was being overwritten in " + path_.string() +

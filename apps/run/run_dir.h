@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl and the checkpoints. One run at a time writes there.
+// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl, the checkpoints and capsules. One run at a time writes
+// there.
 //
 // A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
 // the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at
-// once, or by the next start after a kill. replaced-run.moving and replaced-run.old are the same folder while it is being filled or
-// emptied, so that a start after a crash knows which of the two runs counts.
+// once, or by the next start after a kill; the new one's capsules stay beside its own. replaced-run.moving and replaced-run.old are
+// the same folder while it is being filled or emptied, so that a start after a crash knows which of the two runs counts.
 #pragma once
 
 #include <filesystem>

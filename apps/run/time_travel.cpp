@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/time_travel.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "apps/catalog/infer.h"
+#include "apps/run/scratch_folder.h"
 #include "apps/run/stored_run.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -19,25 +17,6 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder that nothing else uses, and that goes with the object.
-class ScratchFolder {
- public:
-  [[nodiscard]] ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "halfstep-replay-XXXXXX").string();
-    check<IoError>(mkdtemp(name.data()) != nullptr, "doctor", "cannot make a folder in ", fs::temp_directory_path().string());
-    path_ = name;
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 int64_t threads_of(const CheckpointContents& contents) {
   const StoredJson meta(*contents.meta);
@@ -68,7 +47,7 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
 
 ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   const StoredRun start = open_run("doctor", run, o.from, o.say);
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("doctor");
   ConfigOptions changes{.sets = o.sets};
   for (const char* set :
        {R"(checkpoint.every="never")", "checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false"})
@@ -97,10 +76,12 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     result.fault = d;
     result.epoch = epoch;
   };
-  watch.stepped = [&](int64_t step, const Session& session, double loss, bool applied) {
-    result.last = step;
-    result.losses.push_back(loss);
-    if (applied) compare(start.folder, step, session, result);
+  watch.begins = o.begins;
+  watch.stepped = [&](const TriedStep& tried, Session& session) {
+    result.last = tried.step;
+    result.losses.push_back(tried.loss);
+    if (tried.applied) compare(start.folder, tried.step, session, result);
+    if (o.stepped) o.stepped(tried, session);
   };
   Trainer(config, dir, silent, nullptr, &watch).run();
   return result;

@@ -22,6 +22,8 @@ struct ReplayOptions {
   std::optional<int64_t> until = {};   // the last step to take
   std::vector<std::string> sets = {};  // changes of the config: "optimizer.lr=0.1"
   std::function<void(const std::string&)> say = nullptr;  // lines for the user
+  decltype(Watch::begins) begins = nullptr;               // as of a watch
+  decltype(Watch::stepped) stepped = nullptr;
 };
 
 struct ReplayResult {

@@ -174,7 +174,7 @@ void Trainer::train_batch() {
     step_.notify(notices());
   }
   if (step_.pending() == 0 && explainer_.observes(n_.applied() + 1)) drain();
-  explainer_.begin(n_.steps + 1, n_.applied(), epoch() + 1);
+  explainer_.begin(n_.steps + 1, n_.applied(), epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   const int64_t samples = s_.train->part().total;

@@ -353,6 +353,7 @@ void Witness::saw(std::string_view kernel, std::span<const TensorView> reads, st
   }
   for (const TensorView& v : writes) take_over(v, id);
   events_.push_back(std::move(e));
+  if (seen_) seen_(events_.back(), writes);
 }
 
 void Witness::saw_gradient(const TensorView& v) {

@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/backend/backend.h"
@@ -77,6 +78,9 @@ class Witness {
   // A tensor that was there before: "input", "param:fc1.weight". Undefined tensors are left out. `on_purpose`: its infinities are
   // meant, as those of a mask are.
   void root(std::string name, const Tensor& t, bool on_purpose = false);
+  // Called after each event, with the memory that it wrote.
+  using Seen = std::function<void(const KernelEvent&, std::span<const TensorView> writes)>;
+  void on_event(Seen seen) { seen_ = std::move(seen); }
   bool is_on_purpose(int producer) const { return on_purpose_[size_t(-2 - producer)]; }
   const std::vector<KernelEvent>& events() const { return events_; }
   const std::string& root_name(int producer) const { return roots_[size_t(-2 - producer)]; }
@@ -107,6 +111,7 @@ class Witness {
   Change change_;
   Look look_;
   double largest_gradient_ = 0;
+  Seen seen_;
   std::vector<KernelEvent> events_;
   std::vector<std::string> roots_;
   std::vector<bool> on_purpose_;       // of roots

@@ -101,7 +101,7 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   // It begins and ends before its first checkpoint.
   const Ran diverged = dir.train(
       "--overwrite --set optimizer.lr=1e39 --set train.epochs=50 --set checkpoint.every='100 epochs' "
-      "--set checkpoint.keep_best=0");
+      "--set checkpoint.keep_best=0 --set diagnostics.capsules=0");  // those would stay
   CAPTURE(diverged.err);
   CHECK(diverged.code == 4);
   CHECK(contains(diverged.err, "was put back, because the new one ended before its first checkpoint"));
@@ -152,7 +152,8 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   CHECK(read(dir / "s/step-00000012/model.safetensors") == read(dir / "r/step-00000012/model.safetensors"));
   // It ends with a loss that is not finite: no checkpoint of it is wanted, and it is not done.
   const auto finished = snapshot(dir / "s");
-  const Ran infinite = dir.train("--set output_dir=s --overwrite --set optimizer.lr=1e39 --set train.epochs=1");
+  const Ran infinite =
+      dir.train("--set output_dir=s --overwrite --set optimizer.lr=1e39 --set train.epochs=1 --set diagnostics.capsules=0");
   CHECK(infinite.code == 4);
   CHECK(contains(infinite.err, "no checkpoint was written"));
   CHECK(contains(infinite.err, "[train] the run diverged at step 3 (epoch 2, lr 1e+39): the last losses are not finite"));
