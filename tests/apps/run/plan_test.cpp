@@ -149,8 +149,8 @@ TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
   const OneThread one;
   const std::string block = R"({"type": "Sequential", "layers": [{"type": "Linear", "out_features": 64}, "Tanh",
     {"type": "Linear", "out_features": 64}, "Sigmoid", {"type": "Linear", "out_features": 64}, "Tanh"]})";
-  testing::TempDir dir;
-  const auto file = testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," +
+  app::testing::TempDir dir;
+  const auto file = app::testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," +
                                                        block + "," + block + R"(, {"type": "Linear", "out_features": 10}]},
     "loss": "MSELoss", "optimizer": "SGD", "device": "cpu", "train": {"epochs": 1},
     "data": {"train": {"type": "Random", "input_shape": [64], "target_shape": [10], "num_batches": 3},
