@@ -49,7 +49,9 @@ void print_verdict(const Parity& p) {
   std::cout << "  error     " << number_text(m, 3) << (p.by_noise ? " of the noise" : " of the gradient") << "; harmless below "
             << p.harmless_below() << ", harmful from 1";
   if (!p.by_noise)
-    std::cout << ". The batches have no noise:\n            training ends where the gradient is as small as its error";
+    std::cout << (p.batches == 1
+                      ? ". One batch has no noise; --batches takes more"
+                      : ". The batches have no noise:\n            training ends where the gradient is as small as its error");
   std::cout << "\n  gradient  error " << number_text(p.error, 3) << ", noise " << number_text(p.noise, 3) << ", bias "
             << number_text(p.bias, 3) << ", each of its length; cosine " << number_text(p.cosine, 6) << "\n            "
             << number_text(100 * p.flushed, 2) << " % of it flushed to 0";
