@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/catalog/infer.h"
+#include "apps/exit_codes.h"
 #include "apps/run/scratch_folder.h"
 #include "apps/run/time_travel.h"
 #include "apps/run/trainer.h"
@@ -171,7 +172,11 @@ bool Certificate::holds() const {
 Certificate verify(const Config& config, const VerifyOptions& options) {
   check<ConfigError>(options.steps >= 2, "verify", "--steps must be at least 2, to stop between two steps; got ", options.steps);
   check<ConfigError>(options.ranks >= 2, "verify", "--ranks must be at least 2, got ", options.ranks);
-  return Verifier(config, options).run();
+  try {
+    return Verifier(config, options).run();
+  } catch (const DivergedError&) {
+    fail<DivergedError>("verify", "the config does not train", Help{"halfstep train explains why"});
+  }
 }
 
 std::string text_of(const Check& c) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "apps/catalog/infer.h"
+#include "apps/exit_codes.h"
 #include "apps/run/verify.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
@@ -57,14 +58,14 @@ class Processes {
     check<IoError>(error == 0, kVerify, "cannot start ", words[0]);
     pids_.push_back(pid);
   }
-  // The code of the first that did not end with 0, and its number; 0 if all did.
+  // The code of the first that did not end with 0, and its number; 0 if all did. Those that only miss another come last.
   std::pair<int, size_t> wait() {
     std::pair<int, size_t> out{0, 0};
     for (size_t i = 0; i < pids_.size(); ++i) {
       int status = 0;
       waitpid(pids_[i], &status, 0);
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      if (code != 0 && (out.first == 0 || code == 2)) out = {code, i};
+      if (code != 0 && (out.first == 0 || out.first == kPeerLost)) out = {code, i};
     }
     pids_.clear();
     return out;
@@ -120,7 +121,7 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   return out;
 }
 
-// As a launcher would: by mpirun where its plugin can be opened, else over Gloo. Returns the first line of what failed.
+// Over Gloo where its plugin can be opened, else by mpirun. Returns the first line of what failed.
 std::string run_ranks(const VerifyOptions& o, const fs::path& config, const fs::path& scratch) {
   const std::vector<std::string> train{
       o.program.string(),     "train", config.string(), "--quiet", "--threads", std::to_string(num_threads()), "--until",
@@ -166,8 +167,13 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
   const ThreadsScope threads(std::max(1, num_threads() / o.ranks));  // of each rank, and of the one process
   const fs::path file = scratch / "ranks.json";
   atomic_write(file, config.json.dump());
-  const std::string fault = run_ranks(o, file, scratch);
-  check<Error>(fault.empty(), kVerify, fault);
+  try {
+    const std::string fault = run_ranks(o, file, scratch);
+    check<Error>(fault.empty(), kVerify, fault);
+  } catch (const IoError& e) {  // no mpirun
+    out.why = one_line(e);
+    return out;
+  }
 
   const StateTrace one = in_micro_batches(config, o.ranks, o.steps);
   const ModelParts parts = make_model(config);

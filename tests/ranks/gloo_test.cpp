@@ -122,3 +122,12 @@ TEST_CASE("gloo: ranks that cannot meet end, and say why; they are not four runs
   }
   CHECK(!fs::exists(dir / "r"));
 }
+
+TEST_CASE("verify starts ranks, which give the bits of one process that accumulates") {
+  const Place dir;
+  const Ran r = run(dir, "verify c.json --steps 4 --threads 2");
+  CAPTURE(r.out);
+  CAPTURE(r.err);
+  CHECK(r.code == 0);
+  CHECK(contains(r.out, "2 ranks               equal, 4 steps"));
+}

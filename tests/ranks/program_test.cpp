@@ -295,3 +295,12 @@ TEST_CASE("program: running statistics are averaged before they are saved and us
   CHECK(std::abs(sync.json()["val.loss"].get<double>() - one.json()["val.loss"].get<double>()) < 1e-5);
   CHECK(std::abs(r.json()["val.loss"].get<double>() - one.json()["val.loss"].get<double>()) > 1e-5);
 }
+
+TEST_CASE("verify starts ranks, which give the bits of one process that accumulates") {
+  const Place dir;
+  const Ran r = dir.shell("'" + program().string() + "' verify c.json --steps 4 --threads 2");
+  CAPTURE(r.out);
+  CAPTURE(r.err);
+  CHECK(r.code == 0);
+  CHECK(contains(r.out, "2 ranks               equal, 4 steps"));
+}

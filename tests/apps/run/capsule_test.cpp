@@ -237,3 +237,27 @@ TEST_CASE("keeping a capsule changes no bit of a run") {
   for (const char* name : {"model.safetensors", "state.safetensors"})
     CHECK(read(dir / "out/step-00000024" / name) == read(dir / "plain/step-00000024" / name));
 }
+
+TEST_CASE("what stateful layers kept of the step before is in a capsule") {
+  const TempDir dir, elsewhere;
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += char('a' + (i * i + i / 3) % 8);
+  write(dir / "t.txt", text);
+  write(dir / "run.json", R"({"name": "run", "output_dir": "out", "device": "cpu",
+    "model": {"type": "Sequential", "layers": [{"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 6},
+              {"type": "LSTM", "name": "lstm", "hidden_size": 8}, {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 1e5},
+    "data": {"root": ".", "train": {"type": "Text", "path": "t.txt", "seq_len": 8}, "loader": {"batch_size": 4, "stateful": true}},
+    "amp": {"dtype": "float16"}, "train": {"max_steps": 12}, "checkpoint": {"every": "never"}})");
+  run(dir, "train run.json");
+  const auto all = capsules(dir / "out");
+  REQUIRE(all.size() >= 1);
+  for (const fs::path& file : all) {
+    const TensorFile raw = load_safetensors(file);
+    CHECK(raw.tensors.contains("kept.lstm.h"));
+    CHECK(raw.tensors.contains("kept.lstm.c"));
+    fs::copy_file(file, elsewhere / "step.safetensors", fs::copy_options::overwrite_existing);
+    const Json json = run(elsewhere, "doctor step.safetensors --json").json();
+    CHECK(json["verdict"] == json["verdict_of_run"]);
+  }
+}
