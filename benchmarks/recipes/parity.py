@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the recipes of configs/recipes in 16 bits and holds the verdicts of `halfstep parity` against docs/recipes.md.
 
-    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/parity.py --binary build/default/apps/halfstep --json FILE [--match char]
+    HALFSTEP_DATA=FOLDER python3 benchmarks/recipes/parity.py --binary build/default/halfstep --json FILE [--match char]
 
 docs/recipes.md lists the recipes and precisions whose results are outside the noise of the seeds: there the verdict must be
 "harmful", everywhere else it must not be. A run is judged at its last checkpoint. Long recipes train for fewer epochs here. A file
