@@ -150,8 +150,9 @@ TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
   const std::string block = R"({"type": "Sequential", "layers": [{"type": "Linear", "out_features": 64}, "Tanh",
     {"type": "Linear", "out_features": 64}, "Sigmoid", {"type": "Linear", "out_features": 64}, "Tanh"]})";
   app::testing::TempDir dir;
-  const std::string blocks = block + "," + block + "," + block + "," + block;
-  const auto file = app::testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + blocks + R"(, {"type": "Linear", "out_features": 10}]},
+  const auto file =
+      app::testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," + block +
+                                              "," + block + R"(, {"type": "Linear", "out_features": 10}]},
     "loss": "MSELoss", "optimizer": "SGD", "device": "cpu", "train": {"epochs": 1},
     "data": {"train": {"type": "Random", "input_shape": [64], "target_shape": [10], "num_batches": 3},
              "loader": {"batch_size": 256, "shuffle": false}}})");
