@@ -41,7 +41,9 @@ progress() {
     line=${line%% *}
     finished=${line%/*} total=${line#*/} spent=$((SECONDS - began))
     text="building $what: $finished of $total steps on $jobs cores"
-    if ((spent >= 10 && finished > 0)); then text+=" in $(minutes $spent), about $(minutes $((spent * (total - finished) / finished))) left"; fi
+    if ((spent >= 10 && finished > 0)); then
+      text+=" in $(minutes $spent), about $(minutes $((spent * (total - finished) / finished))) left"
+    fi
     if [[ -n $place ]]; then
       printf '%s%s' "$place" "$text"
     elif ((finished == 1 || SECONDS - last >= 30)); then
