@@ -37,7 +37,8 @@ Opened open_in_16_bits(const char* command, const std::filesystem::path& path, c
   Config config = in_16_bits(load, options, was_float32);
   Session session = make_session(config, nullptr, run.checkpoint ? FirstValues::of_layers : FirstValues::with_files);
   Opened out{std::move(config), std::move(session), 0, was_float32};
-  if (run.checkpoint) out.step = unpack(load_checkpoint(*run.checkpoint, out.session.device), out.session).steps;
+  if (run.checkpoint)
+    out.step = restore(command, *run.checkpoint, load_checkpoint(*run.checkpoint, out.session.device), out.session).applied();
   out.session.model->train();
   return out;
 }

@@ -310,6 +310,20 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   return counters;
 }
 
+Counters restore(const char* command, const std::filesystem::path& checkpoint, const CheckpointContents& contents,
+                 Session& session) {
+  const auto refuse = [&](const Error& why) {
+    fail<ConfigError>(command, "the config must fit the state of ", checkpoint.string(), ": ", one_line(why),
+                      Help{"take the config that the checkpoint was trained with; training may start over in another output_dir"});
+  };
+  try {
+    return unpack(contents, session);
+  } catch (const ValueError& e) { refuse(e); } catch (const ShapeError& e) {
+    refuse(e);
+  } catch (const DTypeError& e) { refuse(e); }
+  return {};
+}
+
 int64_t stored_step(const CheckpointContents& contents) {
   const StoredJson t = stored_meta(contents).part("trainer");
   return std::max<int64_t>(t.integer("steps", 0) - t.integer("skipped", 0, 0), 0);

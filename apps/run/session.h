@@ -90,6 +90,10 @@ CheckpointContents pack(Session& session, const Json& config, const Counters& co
 // Restores session, counters and the default generator. Throws CheckpointError for a state that pack did not write, and ValueError
 // for one that does not fit.
 Counters unpack(const CheckpointContents& contents, Session& session);
+// The same of a checkpoint in this folder, for a session of a config that may be another one. Throws ConfigError for a state that
+// does not fit.
+Counters restore(const char* command, const std::filesystem::path& checkpoint, const CheckpointContents& contents,
+                 Session& session);
 
 // Parts of a state for those that need no more. Throw CheckpointError.
 int64_t stored_step(const CheckpointContents& contents);  // applied ones

@@ -29,20 +29,6 @@ Json with_defaults(const Json& stored) {
   } catch (const Error&) { return stored; }  // then it differs in more than its age
 }
 
-[[noreturn]] void refuse_state(const std::filesystem::path& checkpoint, const Error& why) {
-  fail<ConfigError>("resume", "the config must fit the state of ", checkpoint.string(), ": ", one_line(why),
-                    Help{"take the config that the checkpoint was trained with, or start over in another output_dir"});
-}
-
-// A state that does not fit the model, the optimizer or the schedule is of another config.
-Counters restored(const CheckpointContents& contents, Session& session, const std::filesystem::path& checkpoint) {
-  try {
-    return unpack(contents, session);
-  } catch (const ValueError& e) { refuse_state(checkpoint, e); } catch (const ShapeError& e) {
-    refuse_state(checkpoint, e);
-  } catch (const DTypeError& e) { refuse_state(checkpoint, e); }
-}
-
 // What resuming changes about the run, as paths of the config.
 void report_changes(const Json& now, const Json& then, Progress& progress) {
   std::string changed;
@@ -67,7 +53,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
-    n_ = restored(contents, s_, *dir_.checkpoint());
+    n_ = restore("resume", *dir_.checkpoint(), contents, s_);
     report_changes(config_.json, stored_config(contents), progress_);
     if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,

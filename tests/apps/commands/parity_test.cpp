@@ -122,6 +122,10 @@ TEST_CASE("parity refuses what it cannot compare") {
   const Ran empty = run(dir, "parity empty");
   CHECK(empty.code == 3);
   CHECK_MESSAGE(contains(empty.err, "[parity] empty has no checkpoint"), empty.err);
+  REQUIRE(run(dir, "train run.json --quiet --set train.epochs=1").code == 0);
+  const Ran other = run(dir, R"(parity out --set 'model={"type": "MLP", "hidden": [7]}')");
+  CHECK(other.code == 2);
+  CHECK_MESSAGE(contains(other.err, "[parity] the config must fit the state of out/step-"), other.err);
 }
 
 TEST_CASE("tune: faults of float16's range that a config can have train with the config that it writes") {
