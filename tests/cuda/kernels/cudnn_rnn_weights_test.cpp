@@ -109,7 +109,8 @@ TEST_CASE("the parameters of recurrent networks lie where the library says, gate
         const bool projected = options & 8;
         if (projected && cell != Cell::lstm) continue;
         // Sizes of which no two are alike, odd ones and multiples of 8.
-        for (const auto& [features, units, width] : {std::array<int64_t, 3>{5, 7, 3}, {24, 32, 16}}) {
+        for (const auto& sizes : {std::array<int64_t, 3>{5, 7, 3}, {24, 32, 16}}) {
+          const int64_t features = sizes[0], units = sizes[1], width = sizes[2];
           const RnnProblem problem{.args = {.cell = cell,
                                             .dtype = dtype,
                                             .layers = options & 1 ? 3 : 1,
