@@ -60,6 +60,7 @@ class Explainer {
 
   // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
   const std::string& last_cause() const { return last_cause_; }
+  bool has_explained() const { return !explained_.empty(); }
   // What was found in the last step that was tried as the one with this number: "input_nonfinite"; empty: nothing.
   std::string cause_of(int64_t step) const { return step == found_in_ ? found_ : ""; }
 

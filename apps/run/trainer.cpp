@@ -59,7 +59,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
                             " when the checkpoint was written: the run will not repeat bit for bit"));
     earlier_seconds_ = n_.seconds;
-    if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch};
+    if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch}, saved_step_ = n_.applied();
     skip_noted_ = n_.skipped > 0;
     explainer_.resumed(n_.skipped);
   } else if (config_.calibrates_scale) {
@@ -211,13 +211,13 @@ void Trainer::end_epoch() {
   line += "  lr " + number_text(s_.optimizer->lr(), 3);
   if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
   progress_.line(line + "  " + duration_text(seconds()));
-  if (due_now(config_.checkpoint.every, last_save_)) save();
+  if (due_now(config_.checkpoint.every, last_save_)) save_at_interval();
 }
 
 void Trainer::after_step() {
   if (due(config_.logging.every, false, last_log_)) log();
   if (s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_)) evaluate_now();
-  if (due(config_.checkpoint.every, false, last_save_)) save();
+  if (due(config_.checkpoint.every, false, last_save_)) save_at_interval();
 }
 
 void Trainer::drain() {
@@ -336,6 +336,13 @@ void Trainer::consider_stopping(const std::string& what, std::optional<double> v
                         " in ", n_.stop_waited, " evaluations"));
 }
 
+// Weights that only skipped steps lie behind are saved already. The older checkpoint stays, since `halfstep doctor` can compute
+// those steps again from there.
+void Trainer::save_at_interval() {
+  drain();
+  if (saved_step_ != n_.applied()) save();
+}
+
 void Trainer::save() {
   drain();
   const std::pair<int64_t, int64_t> now{n_.steps, s_.train->state().next_batch};
@@ -353,6 +360,7 @@ void Trainer::save() {
   if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
   saved_ = now;
+  saved_step_ = n_.applied();
   dir_.established();
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run checks, says and gives back when it ends.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <variant>
@@ -53,7 +54,7 @@ void Trainer::check_weights() {
 }
 
 void Trainer::note_first_skip(int64_t step, bool loss_finite) {
-  if (skip_noted_ || !explainer_.last_cause().empty()) return;
+  if (skip_noted_ || explainer_.has_explained()) return;
   skip_noted_ = true;
   if (!loss_finite)
     return progress_.note(joined("step ", step,
@@ -72,8 +73,9 @@ void Trainer::diverged(const std::string& what) {
   if (s_.low) advice += "; --no-amp shows whether the precision is to blame";
   const std::string& cause = explainer_.last_cause();
   if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
-  fail<DivergedError>("train", "the run diverged at step ", n_.applied(), " (epoch ", epoch() + 1, ", lr ", s_.optimizer->lr(),
-                      "): ", what, ", ", n_.skipped, " steps skipped", Help{advice});
+  fail<DivergedError>("train", "the run diverged at step ", n_.applied(), " (epoch ",
+                      std::min(epoch() + 1, config_.train.epochs.value_or(epoch() + 1)), ", lr ", s_.optimizer->lr(), "): ", what,
+                      ", ", n_.skipped, " steps skipped", Help{advice});
 }
 
 TrainSummary Trainer::summary(Ending ending) {

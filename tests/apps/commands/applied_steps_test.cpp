@@ -40,7 +40,7 @@ TEST_CASE("intervals, train.max_steps and names of checkpoints count applied ste
   CHECK(list_checkpoints(dir / "runs/small").size() == 21);  // with that of the first epoch, whose steps were all skipped
 }
 
-TEST_CASE("epochs of which every step is skipped write one checkpoint again and again, from which the run continues") {
+TEST_CASE("epochs of which every step is skipped write no other checkpoint, and a run continues from there") {
   TempDir dir;
   write(dir / "small.json", kSmall);
   const std::string options = " --set amp.scaler.init_scale=1e17 --set train.limit_batches=4 --set output_dir=";

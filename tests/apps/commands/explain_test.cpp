@@ -54,6 +54,7 @@ TEST_CASE("a NaN in the data is named with its sample, once, and the run continu
   CHECK(run(dir, "train run.json --overwrite --quiet --set logging.every=1").code == 0);
   CHECK(has(read(dir / "out/metrics.jsonl"), R"("cause":"input_nonfinite")"));
   CHECK_FALSE(has(all, "a gradient overflowed"));
+  CHECK_FALSE(has(all, "was skipped: its loss was not finite"));  // that note is for what was not explained
 }
 
 TEST_CASE("a measured first scale skips no step and leaves nothing behind") {
@@ -184,4 +185,13 @@ TEST_CASE("what the doctor cannot read is refused with help") {
   CHECK(run(dir, "doctor run.json --step 3").code == 2);
   CHECK(run(dir, "train run.json").code == 0);
   CHECK(run(dir, "doctor out --step 0").code == 2);
+}
+
+TEST_CASE("a run whose steps were all skipped from some point on is replayed from before that point") {
+  const TempDir dir;
+  write_problem(dir);
+  CHECK(run(dir, "train run.json --set optimizer.lr=1e10 --set checkpoint.keep_last=0").code == 4);
+  const Ran found = run(dir, "doctor out");
+  CHECK_MESSAGE(found.code == 0, found.out, found.err);
+  CHECK_MESSAGE(has(found.out, "step 2 (epoch 2)\n  cause     divergence"), found.out);
 }
