@@ -38,7 +38,7 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
   std::ostream& lines = o.json ? std::cerr : std::cout;
   ReplayOptions options{.sets = o.config.sets, .say = [&](const std::string& line) { lines << line << std::endl; }};
   check<ConfigError>(!o.step || *o.step >= 1, "doctor", "--step counts from 1, got ", o.step.value_or(0));
-  if (o.step) options.from = *o.step - 1;
+  if (o.step) options.from = *o.step - 1, options.explain_from = *o.step;
   options.until = o.step ? o.step : last;
   if (o.config.device) options.sets.push_back("device=" + *o.config.device);
   ReplayResult result = replay(o.file, options);
@@ -54,9 +54,18 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
     std::cout << "step " << result.last << " (epoch " << result.epoch << ")\n" << result.fault->text() << '\n';
     return kDone;
   }
-  std::cout << "nothing found in " << result.last - result.first << " steps"
-            << (result.last > result.first ? joined(", ", result.first + 1, " to ", result.last) : "")
-            << (result.last > result.first || o.step ? "" : "; --step N looks at an earlier step") << '\n';
+  const int64_t taken = result.last - result.first;
+  check<ConfigError>(!o.step || result.last >= *o.step, "doctor", "the run has no step ", o.step.value_or(0), ": it ends at step ",
+                     result.last);
+  std::cout << "nothing found in " << taken << (taken == 1 ? " step" : " steps")
+            << (taken > 1    ? joined(", ", result.first + 1, " to ", result.last)
+                : taken == 1 ? joined(", ", result.last)
+                             : "")
+            << '\n';
+  if (taken == 0 && !o.step) std::cout << "the run ended at this checkpoint; --step N looks at an earlier step\n";
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(o.file) / "capsules", none))
+    std::cout << "a step that the run explained: halfstep doctor " << entry.path().string() << '\n';
   return kNotHeld;
 }
 
@@ -90,7 +99,11 @@ int doctor_of_capsule(const DoctorArguments& o) {
               << '\n';
     return same ? kDone : kNotHeld;
   }
-  std::cout << title(capsule) << '\n' << d.text() << '\n';
+  std::cout << title(capsule) << '\n';
+  if (!o.config.sets.empty() && d.cause == "not_reproduced")
+    std::cout << "  with the changes of --set the step is finite: " << d.evidence << '\n';
+  else
+    std::cout << d.text() << '\n';
   if (same)
     std::cout << "  the run found the same\n";
   else

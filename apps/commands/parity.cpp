@@ -119,8 +119,11 @@ Json as_json(const Parity& p, const std::vector<Trial>& trials) {
                        {"loses_precision", m.loses_precision()}});
   for (const Trial& t : trials)
     bisected.push_back({{"in_float32", t.name}, {"measure", or_null(t.measure)}, {"gain", or_null(t.gain)}});
-  Json out{
-      {"verdict", name(p.verdict())}, {"fault", nullptr}, {"dtype", joined(p.low)}, {"batches", p.batches}, {"scale", p.scale}};
+  Json out{{"verdict", p.fault ? "none" : name(p.verdict())},
+           {"fault", nullptr},
+           {"dtype", joined(p.low)},
+           {"batches", p.batches},
+           {"scale", p.scale}};
   if (p.fault) {
     out["fault"] = {{"cause", p.fault->cause}, {"where", p.fault->where}, {"what", p.fault->sentence}};
     return out;
@@ -162,7 +165,7 @@ int parity(const ParityArguments& o) {
             << '\n';
   if (opened.was_float32) std::cout << "  amp is off there: this is what " << p.low << " would do; amp.dtype chooses another\n";
   if (p.fault) {
-    std::cout << "  verdict   harmful: a batch has no finite gradient\n" << p.fault->text() << '\n';
+    std::cout << "  verdict   none: a batch has no finite gradient\n" << p.fault->text() << '\n';
     return kNotHeld;
   }
   print_verdict(p);

@@ -69,7 +69,8 @@ std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t
   if (!t.why_low.empty()) out += joined("// ", t.low, ": ", t.why_low, ".\n");
   for (const TunedModule& m : t.modules) out += joined("// ", m.path, ": ", m.why, ".\n");
   if (!t.modules.empty()) out += joined("// ", share_text(t.share), " of the operations are in float32 for this.\n");
-  out += joined("// Then ", error_text(t.after), ".\n{\n  \"extends\": ", Json(base_of(o)).dump(), ",\n  \"amp\": {");
+  out += joined("// Then ", error_text(t.after), ".\n{\n  \"extends\": ", Json(base_of(o)).dump(),
+                ",\n  \"output_dir\": ", Json(opened.config.output_dir + "-tuned").dump(), ",\n  \"amp\": {");
   if (opened.was_float32) out += "\"enabled\": true, ";
   out += joined("\"dtype\": \"", t.low, '"');
   for (const TunedModule& m : t.modules)
@@ -116,6 +117,7 @@ int tune_config(const TuneArguments& o) {
   for (const std::string& set : o.config.sets)
     check<ConfigError>(set.starts_with("amp.dtype="), "tune", "--set takes amp.dtype here, got ", set,
                        Help{"what else is to change must be in the config that the new one extends"});
+  check<ConfigError>(!fs::is_directory(o.out), "tune", "--out must be a file, got the folder ", o.out);
   check<ConfigError>(o.overwrite || !fs::exists(o.out), "tune", o.out, " is there already",
                      Help{"give another --out, or --overwrite"});
   check<ConfigError>(!fs::exists(o.out) || !fs::equivalent(o.out, o.path), "tune", "--out is the config itself",

@@ -26,6 +26,12 @@ struct VerifyArguments {
 
 int verify_config(VerifyArguments o) {
   apply_threads(o.threads);
+  if (!o.out.empty()) {
+    const std::filesystem::path out = std::filesystem::absolute(o.out), folder = out.parent_path();
+    check<ConfigError>(!std::filesystem::is_directory(out), "verify", "--out must be a file, got the folder ", o.out);
+    check<ConfigError>(std::filesystem::is_directory(folder), "verify", "--out needs a folder that is there, got ",
+                       folder.string());
+  }
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
   apply_log_level(config.logging, true);
@@ -41,12 +47,14 @@ int verify_config(VerifyArguments o) {
             {"machine", {{"host", host_name()}, {"device", backend_for(config.device).describe()}, {"threads", num_threads()}}},
             {"resolved_config", config.json}};
   json.update(certificate_json(certificate));
-  if (!o.out.empty()) atomic_write(o.out, json.dump(2) + "\n");
   if (o.json)
     std::cout << line_of(json) << '\n';
   else
     std::cout << (certificate.holds() ? "all equal" : "NOT EQUAL") << ": state after step " << certificate.states.rbegin()->first
-              << ' ' << hash_of(certificate.states.rbegin()->second) << (o.out.empty() ? "" : "\ncertificate: " + o.out) << '\n';
+              << ' ' << hash_of(certificate.states.rbegin()->second) << std::endl;
+  if (o.out.empty()) return certificate.holds() ? kDone : kNotHeld;
+  atomic_write(o.out, json.dump(2) + "\n");
+  lines << "certificate: " << o.out << '\n';
   return certificate.holds() ? kDone : kNotHeld;
 }
 

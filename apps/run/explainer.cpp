@@ -103,7 +103,7 @@ void Explainer::look_at_weights() {
   bool broken = false;
   for (size_t i = 0; i < now.size(); ++i) broken = broken || (count_values(now[i]).bad() && !count_values(before_[i]).bad());
   update_ = std::max(update_, relative_change(before_, now).value_or(0));
-  if (!broken || !step_.kept_step()) return;
+  if (!broken || !step_.kept_step() || name_ < watch_->from) return;
   for (size_t i = 0; i < now.size(); ++i) now[i].copy_(before_[i]);
   explain(*step_.kept_step(), "its update left weights that are not finite", true);
 }
@@ -163,7 +163,7 @@ std::string Explainer::keep_in_capsule(const StepUnderTest& step, CapsuleStep ab
 }
 
 void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_weights) {
-  if (explained_.size() >= kExplanations || ended_) return;
+  if (explained_.size() >= kExplanations || ended_ || (seeks_ && name_ < watch_->from)) return;
   const auto samples = step.batches.size() == 1 ? std::vector<std::vector<int64_t>>{s_.train->samples_of_part()} : samples_;
   for (size_t i = 0; i < samples.size() && samples.size() == step.batches.size(); ++i) step.batches[i].samples = samples[i];
   const StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
@@ -189,6 +189,8 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   const std::string file = keep_in_capsule(step, {.number = name_, .epoch = epoch_, .what = what, .history = history}, d, own);
   if (d.cause == "divergence" || d.cause == "optimizer_blowup")
     d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " tries lower rates on these steps")});
+  if (d.cause == "weights_broken")
+    d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " finds the step whose update broke them")});
   const std::string text = joined("step ", name_, " (epoch ", epoch_, "): ", what, '\n', d.text(), file);
   if (d.is_fault())
     progress_.warn(text);

@@ -32,6 +32,7 @@ struct TriedStep {
 // For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
 struct Watch {
   std::optional<int64_t> until = {};  // the last step to take
+  int64_t from = 0;                   // steps before this one are not examined
   // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
   std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
   std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch

@@ -28,7 +28,7 @@ double first_scale(const GradScalerOptions& options, Session& s, TrainStep& step
   s.train->set_state(place);
   if (group)
     for (const std::vector<double>& of : group->gather(std::vector<double>{fits})) fits = std::min(fits, of[0]);
-  return std::max(fits / 2, options.min_scale);
+  return fits / 2;
 }
 
 }  // namespace halfstep::app

@@ -18,7 +18,10 @@ Config in_16_bits(const Load& load, ConfigOptions options, bool& was_float32) {
   was_float32 = !config.low;
   if (config.low && as_it_is.sets.size() == options.sets.size()) return config;
   if (was_float32) options.sets.insert(options.sets.begin(), "amp.enabled=true");
-  return load(options);
+  config = load(options);
+  check<ConfigError>(config.low.has_value(), "amp", "must be on: float16 or bfloat16 is compared with float32",
+                     Help{"leave out --set amp=false"});
+  return config;
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
     check_free(path_, !holds_run(path_));  // another process may have been quicker
   }
   if (overwrites_) move_aside();
-  if (!continues_) fs::remove_all(path_ / kCapsules, error);  // of a run that left nothing else
+  if (!continues_ && fs::is_directory(path_ / kCapsules, error))
+    fs::remove_all(path_ / kCapsules, error);  // a run left nothing else
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, config.dump(2) + "\n");
   if (metrics) metrics_ = MetricsFile(path_ / kMetrics, from);
@@ -171,9 +172,9 @@ void RunDir::recover() {
   if (!fs::exists(moving)) return;
   for (const fs::path& entry : entries(moving)) {
     const fs::path to = path_ / entry.filename();
-    if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay as well
-      for (const fs::path& file : entries(entry))
-        if (!fs::exists(to / file.filename())) fs::rename(file, to / file.filename());
+    if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay, under another name
+      for (const fs::path& file : entries(to)) fs::rename(file, to / ("failed-" + file.filename().string()));
+      for (const fs::path& file : entries(entry)) fs::rename(file, to / file.filename());
       fs::remove_all(entry);
     } else {
       fs::rename(entry, to);

@@ -2,6 +2,7 @@
 #include "apps/run/time_travel.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -72,12 +73,19 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   Progress silent({.silent = true});
   Watch watch;
   watch.until = o.until;
-  watch.found = [&](int64_t, int64_t epoch, const Diagnosis& d) {
-    result.fault = d;
-    result.epoch = epoch;
-  };
+  watch.from = o.explain_from;
+  if (o.seeks)
+    watch.found = [&](int64_t, int64_t epoch, const Diagnosis& d) {
+      result.fault = d;
+      result.epoch = epoch;
+    };
   watch.begins = o.begins;
+  auto last_word = std::chrono::steady_clock::now();
   watch.stepped = [&](const TriedStep& tried, Session& session) {
+    if (const auto now = std::chrono::steady_clock::now(); o.say && now - last_word >= std::chrono::seconds(10)) {
+      last_word = now;
+      o.say(joined("step ", tried.step, ": nothing found so far"));
+    }
     result.last = tried.step;
     result.losses.push_back(tried.loss);
     if (tried.applied) compare(start.folder, tried.step, session, result);
@@ -93,7 +101,8 @@ void try_remedies(const fs::path& run, const ReplayOptions& o, ReplayResult& bad
   const Json lr = open_run("doctor", run, o.from).config["optimizer"]["lr"];
   if (!lr.is_number() || bad.losses.empty()) return;
   const double first = std::abs(bad.losses[0]);
-  for (int tenths = 1; tenths <= 6; ++tenths) {
+  constexpr int kTrials = 12;
+  for (int tenths = 1; tenths <= kTrials; ++tenths) {
     const double rate = lr.get<double>() * std::pow(10.0, -tenths);
     ReplayOptions lower = o;
     lower.say = nullptr;
@@ -108,6 +117,9 @@ void try_remedies(const fs::path& run, const ReplayOptions& o, ReplayResult& bad
                                            joined("worst loss ", worst, " in steps ", r.first + 1, " to ", r.last)});
     return;
   }
+  for (Remedy& x : d.remedies)
+    if (x.text == "a lower optimizer.lr")
+      x = {x.text, Remedy::Tried::fails, joined("down to ", Json(lr.get<double>() * std::pow(10.0, -kTrials)).dump())};
 }
 
 }  // namespace halfstep::app

@@ -22,6 +22,8 @@ struct ReplayOptions {
   std::optional<int64_t> until = {};   // the last step to take
   std::vector<std::string> sets = {};  // changes of the config: "optimizer.lr=0.1"
   std::function<void(const std::string&)> say = nullptr;  // lines for the user
+  bool seeks = true;                                      // a fault, at which the replay ends
+  int64_t explain_from = 0;                               // faults of earlier steps are passed over
   decltype(Watch::begins) begins = nullptr;               // as of a watch
   decltype(Watch::stepped) stepped = nullptr;
 };

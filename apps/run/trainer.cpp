@@ -64,8 +64,14 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     explainer_.resumed(n_.skipped);
   } else if (config_.calibrates_scale) {
     GradScalerOptions fitting = config_.scaler;
-    fitting.init_scale = first_scale(config_.scaler, s_, step_, group_);
+    const double measured = first_scale(config_.scaler, s_, step_, group_);
+    fitting.init_scale = std::max(measured, config_.scaler.min_scale);
     s_.scaler = GradScaler(fitting);
+    if (measured < fitting.init_scale)
+      progress_.warn(joined("the loss scale begins at amp.scaler.min_scale, ", fitting.init_scale,
+                            ", under which the first batches "
+                            "overflow: ",
+                            measured, " was measured"));
   }
   first_step_ = first_pending_step_ = n_.steps;
   first_samples_ = n_.samples;

@@ -124,8 +124,9 @@ void Trainer::report_end(const Json& summary) {
   if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
-                          number_text(config_.scaler.init_scale, 6), " and is ", now, " now. \"amp.scaler.init_scale\": ", now,
-                          " or \"auto\" would have skipped fewer; bfloat16 needs no scale"));
+                          number_text(config_.scaler.init_scale, 6), " and is ", now,
+                          " now. \"amp.scaler.init_scale\": ", skips_in_row_ > 0 ? "\"auto\"" : now + " or \"auto\"",
+                          " would have skipped fewer; bfloat16 needs no scale"));
   }
   say_next();
 }

@@ -94,7 +94,7 @@ class Verifier {
   // From the checkpoint of the run that was stopped.
   Traced replayed(int64_t log_step) {
     RunTracer tracer(config_.device, false, log_step);
-    ReplayOptions options{.from = half_, .until = o_.steps};
+    ReplayOptions options{.from = half_, .until = o_.steps, .sets = {"diagnostics.explain=false"}, .seeks = false};
     options.begins = [&](int64_t step, const Batch& batch) { tracer.begins(step, batch); };
     options.stepped = [&](const TriedStep& tried, Session& session) { tracer.stepped(tried.attempt, session); };
     replay(scratch_.path() / kResumed, options);

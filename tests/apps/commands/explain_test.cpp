@@ -195,3 +195,20 @@ TEST_CASE("a run whose steps were all skipped from some point on is replayed fro
   CHECK_MESSAGE(found.code == 0, found.out, found.err);
   CHECK_MESSAGE(has(found.out, "step 2 (epoch 2)\n  cause     divergence"), found.out);
 }
+
+TEST_CASE("doctor RUN --step explains that step, whatever went wrong before it, and knows where the run ends") {
+  const TempDir dir;
+  write_problem(dir, 1, 21);
+  CHECK(run(dir, "train run.json --set checkpoint.keep_last=0").code == 0);
+  // The sample comes once in each of three epochs of eight steps.
+  const Json all = run(dir, "doctor out/step-00000007 --json").json();
+  REQUIRE(all["fault"].is_object());
+  const int64_t second = all["fault"]["step"];
+  fs::remove_all(dir / "out");
+  CHECK(run(dir, "train run.json --set checkpoint.every=never").code == 0);
+  const Ran of_second = run(dir, joined("doctor out --step ", second));
+  CHECK_MESSAGE(has(of_second.out, joined("step ", second, " (epoch 2)\n  cause     input_nonfinite")), of_second.out);
+  const Ran late = run(dir, "doctor out --step 400");
+  CHECK(late.code == 2);
+  CHECK_MESSAGE(has(late.err, "the run has no step 400: it ends at step 21"), late.err);
+}

@@ -118,6 +118,7 @@ TEST_CASE("parity refuses what it cannot compare") {
   CHECK(run(dir, "parity nothing.json").code == 2);
   CHECK(run(dir, "parity run.json --batches 0").code == 2);
   CHECK(run(dir, "parity run.json --set amp.dtype=float8").code == 2);
+  CHECK(contains(run(dir, "parity run.json --set amp.enabled=false").err, "[amp] must be on"));
   fs::create_directory(dir / "empty");
   const Ran empty = run(dir, "parity empty");
   CHECK(empty.code == 3);

@@ -156,7 +156,7 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
       dir.train("--set output_dir=s --overwrite --set optimizer.lr=1e39 --set train.epochs=1 --set diagnostics.capsules=0");
   CHECK(infinite.code == 4);
   CHECK(contains(infinite.err, "no checkpoint was written"));
-  CHECK(contains(infinite.err, "[train] the run diverged at step 3 (epoch 2, lr 1e+39): the last losses are not finite"));
+  CHECK(contains(infinite.err, "[train] the run diverged at step 3 (epoch 1, lr 1e+39): the last losses are not finite"));
   CHECK(contains(infinite.err, "was put back"));
   CHECK(snapshot(dir / "s") == finished);
 }
