@@ -35,7 +35,8 @@ class Verifier {
     out_.states = std::move(all.states);
     half_ = all.applied / 2;
     check<ConfigError>(half_ >= 1, "verify", "a config must train for two steps at least, got ", all.applied);
-    add({.name = "plain", .steps = int64_t(out_.states.size())});
+    const int64_t steps = int64_t(out_.states.size()), skipped = steps - all.applied;
+    add({.name = "plain", .steps = steps, .note = skipped > 0 ? joined(skipped, " of them skipped") : ""});
     compare("stopped and resumed", [this](int64_t log) { return resumed(log); });
     compare("under a witness", [this](int64_t log) { return train("witness", {}, log, true); });
     compare("replayed", [this](int64_t log) { return replayed(log); });
@@ -182,8 +183,8 @@ Certificate verify(const Config& config, const VerifyOptions& options) {
 std::string text_of(const Check& c) {
   std::string out = joined("  ", c.name, std::string(c.name.size() < 22 ? 22 - c.name.size() : 1, ' '));
   if (c.result == Check::Result::not_run) return out + "not run: " + c.why;
-  if (c.name == "plain") return out + joined(c.steps, " steps");
   const std::string note = c.note.empty() ? "" : ", " + c.note;
+  if (c.name == "plain") return out + joined(c.steps, " steps", note);
   if (c.result == Check::Result::equal) return out + joined("equal, ", c.steps, " steps", note);
   out += joined("differs from step ", c.difference->step, " on");
   if (!c.difference->parts.empty()) out += joined(" in ", list_of(c.difference->parts));

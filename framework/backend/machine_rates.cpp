@@ -7,6 +7,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
+#include "framework/tensor/tensor.h"
 
 namespace halfstep {
 namespace {
