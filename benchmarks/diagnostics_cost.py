@@ -32,7 +32,7 @@ LENET = [{"type": "Conv2d", "out_channels": 6, "kernel_size": 5, "padding": 2}, 
          linear(120), "ReLU", linear(84), "ReLU", linear(10)]
 # name: layers, shape of a sample, what is to be found, loss, batch, steps
 NETS = {"mlp 64x64": (mlp(64), [64], {"target_shape": [64]}, "MSELoss", 64, 900),
-        "mlp 512x1024": (mlp(1024), [1024], {"target_shape": [1024]}, "MSELoss", 512, 12),
+        "mlp 512x1024": (mlp(1024), [1024], {"target_shape": [1024]}, "MSELoss", 512, 6),
         "lenet 64": (LENET, [1, 28, 28], {"classes": 10}, "CrossEntropyLoss", 64, 60)}
 
 
