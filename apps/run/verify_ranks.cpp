@@ -83,6 +83,7 @@ std::string no_promise(const Config& c) {
     return "batch normalisation over ranks is not that of micro-batches";
   if (data.find("\"Mixup\"") != std::string::npos || data.find("\"CutMix\"") != std::string::npos)
     return "Mixup and CutMix mix the samples of one rank's part";
+  if (c.calibrates_scale) return "amp.scaler.init_scale \"auto\" is measured on other micro-batches";
   if (c.optimizer["type"] == "LBFGS") return "LBFGS evaluates the loss itself, in one process";
   if (c.scheduler.dump().find("\"ReduceLROnPlateau\"") != std::string::npos) return "the schedule looks at evaluations";
   if (c.distributed.wire != "float32" || c.distributed.sum != "ordered")

@@ -26,7 +26,7 @@ double seconds_of(Backend& backend, const Work& work) {
     backend.synchronize();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  take(1);  // what is made for the first call of a shape
+  take(1);  // the first call of a shape also prepares the later ones
   const double one = std::max(take(1), 1e-9);
   const int64_t calls = std::max<int64_t>(1, std::llround(kLeast / one));
   double best = one, spent = 0;
