@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/ops/ops.h"
 #include "tests/io/files.h"
 
 namespace halfstep::testing {
@@ -25,6 +26,13 @@ inline std::string npy_of(const std::string& header, const std::string& data) {
 inline std::string npy(const std::string& dtype, const std::string& shape, const std::string& data, bool fortran = false) {
   return npy_of("{'descr': '" + dtype + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }\n",
                 data);
+}
+
+// A float32 matrix.
+inline std::string npy(const Tensor& t) {
+  const Tensor dense = t.contiguous();
+  return npy("<f4", "(" + std::to_string(t.size(0)) + ", " + std::to_string(t.size(1)) + ")",
+             {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
 }
 
 // An archive as numpy.savez writes it, or savez_compressed.

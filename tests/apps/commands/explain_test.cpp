@@ -19,20 +19,14 @@ namespace {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::string as_npy(const Tensor& t) {
-  const Tensor dense = t.contiguous();
-  return halfstep::testing::npy("<f4", joined('(', t.size(0), ", ", t.size(1), ')'),
-                                {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
-}
-
 // 64 samples of 8 numbers and what is to be found of them, in x.npy and y.npy.
 void write_problem(const TempDir& dir, double scale = 1, int64_t bad_row = -1) {
   Generator g(5);
   const Tensor x = randn({64, 8}, {}, &g), y = mm(x, randn({8, 1}, {}, &g));
   const Tensor shown = x * scale;
   if (bad_row >= 0) shown.select(0, bad_row).select(0, 3).fill_(NAN);
-  write(dir / "x.npy", as_npy(shown));
-  write(dir / "y.npy", as_npy(y));
+  write(dir / "x.npy", halfstep::testing::npy(shown));
+  write(dir / "y.npy", halfstep::testing::npy(y));
   write(dir / "run.json", R"({"name": "run", "output_dir": "out", "device": "cpu", "seed": 1,
     "model": {"type": "MLP", "hidden": [16, 16]}, "loss": "MSELoss", "optimizer": {"type": "SGD", "lr": 0.01},
     "data": {"train": {"type": "NPY", "root": ".", "input": "x.npy", "target": "y.npy"}, "loader": {"batch_size": 8}},
@@ -61,7 +55,7 @@ TEST_CASE("a measured first scale skips no step and leaves nothing behind") {
   const TempDir dir;
   write_problem(dir);
   Generator g(6);
-  write(dir / "y.npy", as_npy(randn({64, 1}, {}, &g) * 3000));
+  write(dir / "y.npy", halfstep::testing::npy(randn({64, 1}, {}, &g) * 3000));
   const std::string train = "train run.json --json --overwrite --set optimizer.lr=1e-9 --set amp.scaler.init_scale=";
   CHECK(run(dir, train + "65536").json()["steps_skipped"].get<int>() > 3);
   for (const std::string steps : {"", " --set train.accumulate_steps=2"}) {

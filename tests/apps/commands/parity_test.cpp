@@ -16,18 +16,12 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-std::string npy_of(const Tensor& t) {
-  const Tensor dense = t.contiguous();
-  return halfstep::testing::npy("<f4", joined('(', t.size(0), ", ", t.size(1), ')'),
-                                {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
-}
-
 // Least squares with noise on 64 samples. `more`: of the config, after the data.
 void write_regression(const TempDir& dir, const std::string& model, const std::string& more, double scale = 1) {
   Generator g(5);
   const Tensor x = randn({64, 8}, {}, &g), y = mm(x, randn({8, 1}, {}, &g)) + randn({64, 1}, {}, &g);
-  write(dir / "x.npy", npy_of(x * scale));
-  write(dir / "y.npy", npy_of(y));
+  write(dir / "x.npy", halfstep::testing::npy(x * scale));
+  write(dir / "y.npy", halfstep::testing::npy(y));
   write(dir / "run.json", R"({"name": "run", "output_dir": "out", "device": "cpu", "seed": 1, "model": )" + model + R"(,
     "loss": "MSELoss", "data": {"train": {"type": "NPY", "root": ".", "input": "x.npy", "target": "y.npy"}, )" +
                               more + "}");

@@ -19,12 +19,6 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-std::string f32_npy(const Tensor& t) {
-  const Tensor dense = t.contiguous();
-  return halfstep::testing::npy("<f4", joined('(', t.size(0), ", ", t.size(1), ')'),
-                                {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
-}
-
 // 64 samples in x.npy and y.npy, which a run in float16 learns.
 struct Problem {
   double scale = 1;
@@ -36,8 +30,8 @@ void write_problem(const TempDir& dir, const Problem& p) {
   const Tensor x = randn({64, 8}, {}, &g), y = mm(x, randn({8, 1}, {}, &g)), shown = x * p.scale;
   if (p.bad_input >= 0) shown.select(0, p.bad_input).select(0, 3).fill_(NAN);
   if (p.bad_target >= 0) y.select(0, p.bad_target).fill_(INFINITY);
-  write(dir / "x.npy", f32_npy(shown));
-  write(dir / "y.npy", f32_npy(y));
+  write(dir / "x.npy", halfstep::testing::npy(shown));
+  write(dir / "y.npy", halfstep::testing::npy(y));
   write(dir / "run.json", R"({"name": "run", "output_dir": "out", "device": "cpu", "seed": 1, "model": )" + p.model + R"(,
     "loss": "MSELoss", "optimizer": {"type": "SGD", "lr": 0.01},
     "data": {"train": {"type": "NPY", "root": ".", "input": "x.npy", "target": "y.npy"}, "loader": {"batch_size": 8}},
