@@ -227,58 +227,62 @@ Tensor RecurrentLayer::forward(const Tensor& x) {
   return options_.bidirectional ? cat({r.h.select(0, last - 1), r.h.select(0, last)}, -1) : r.h.select(0, last);
 }
 
-namespace {
-
-template <class F>
-void each_stateful(Module& module, F&& f) {
+std::vector<std::pair<std::string, RecurrentLayer*>> stateful_layers(Module& module) {
+  std::vector<std::pair<std::string, RecurrentLayer*>> out;
   for (const auto& [name, m] : module.named_modules()) {
     auto* const layer = dynamic_cast<RecurrentLayer*>(m);
-    if (layer && layer->stateful()) f(name.empty() ? "" : name + ".", *layer);
+    if (layer && layer->stateful()) out.emplace_back(name, layer);
   }
+  return out;
 }
+
+namespace {
+
+std::string state_name(const std::string& layer, const char* state) { return layer.empty() ? state : layer + "." + state; }
 
 }  // namespace
 
 StateDict kept_states(Module& module) {
   const NoGrad off;
   StateDict out;
-  each_stateful(module, [&](const std::string& prefix, RecurrentLayer& layer) {
-    if (layer.kept().h.defined()) out.push_back({prefix + "h", layer.kept().h.clone()});
-    if (layer.kept().c.defined()) out.push_back({prefix + "c", layer.kept().c.clone()});
-  });
+  for (const auto& [name, layer] : stateful_layers(module)) {
+    if (layer->kept().h.defined()) out.push_back({state_name(name, "h"), layer->kept().h.clone()});
+    if (layer->kept().c.defined()) out.push_back({state_name(name, "c"), layer->kept().c.clone()});
+  }
   return out;
 }
 
 void set_kept_states(Module& module, const StateDict& states) {
+  const auto layers = stateful_layers(module);
   std::vector<std::pair<Tensor*, Tensor>> slots;
-  each_stateful(module, [&](const std::string& prefix, RecurrentLayer& layer) {
-    slots.push_back({&layer.kept().h, {}});
-    slots.push_back({&layer.kept().c, {}});
-    for (const NamedTensor& s : states) {
-      if (s.name == prefix + "h") slots[slots.size() - 2].second = s.tensor;
-      if (s.name == prefix + "c") slots.back().second = s.tensor;
-    }
-  });
+  const auto add = [&](Tensor& slot, const std::string& name) {
+    slots.push_back({&slot, {}});
+    for (const NamedTensor& s : states)
+      if (s.name == name) slots.back().second = s.tensor;
+  };
+  for (const auto& [name, layer] : layers) {
+    add(layer->kept().h, state_name(name, "h"));
+    add(layer->kept().c, state_name(name, "c"));
+  }
   const auto named = std::count_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.second.defined(); });
   check<ValueError>(size_t(named) == states.size(), "set_kept_states", "the module's stateful layers take ", named, " of the ",
                     states.size(), " states", Help{"it is not the module that they were kept of"});
   const NoGrad off;
   for (auto& [slot, state] : slots) *slot = state.defined() ? state.clone() : Tensor();
-  each_stateful(module, [](const std::string&, RecurrentLayer& layer) { layer.kept().begins = !layer.kept().h.defined(); });
+  for (const auto& [name, layer] : layers) layer->kept().begins = !layer->kept().h.defined();
 }
 
 void reset_states(Module& module) {
   const NoGrad off;
-  each_stateful(module, [](const std::string&, RecurrentLayer& layer) {
-    for (Tensor* t : {&layer.kept().h, &layer.kept().c})
+  for (const auto& [name, layer] : stateful_layers(module)) {
+    for (Tensor* t : {&layer->kept().h, &layer->kept().c})
       if (t->defined()) t->zero_();
-    layer.kept().begins = true;
-  });
+    layer->kept().begins = true;
+  }
 }
 
 FreshStates::FreshStates(Module& module) {
-  each_stateful(module,
-                [&](const std::string&, RecurrentLayer& layer) { before_.emplace_back(&layer, std::exchange(layer.kept(), {})); });
+  for (const auto& [name, layer] : stateful_layers(module)) before_.emplace_back(layer, std::exchange(layer->kept(), {}));
 }
 FreshStates::~FreshStates() {
   for (auto& [layer, kept] : before_) layer->kept() = std::move(kept);

@@ -125,6 +125,9 @@ class RecurrentLayer : public Module {
   Kept kept_;
 };
 
+// The stateful layers in `module`, itself included, and their names: "" is the module itself.
+std::vector<std::pair<std::string, RecurrentLayer*>> stateful_layers(Module& module);
+
 // The states that the stateful layers in `module` would continue from, by the names of layers: "lstm.h", "lstm.c". Copies.
 StateDict kept_states(Module& module);
 // Puts them back; layers that are not named begin at zero. Throws ValueError for a name that no stateful layer has, before

@@ -22,12 +22,10 @@ void name_roots(Witness& witness, const StepUnderTest& step) {
   }
   for (const NamedTensor& b : step.module.named_buffers())
     witness.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
-  step.module.apply([&](Module& m) {
-    if (auto* const layer = dynamic_cast<RecurrentLayer*>(&m); layer && layer->stateful()) {
-      witness.root("kept:h", layer->kept().h);
-      witness.root("kept:c", layer->kept().c);
-    }
-  });
+  for (const auto& [name, layer] : stateful_layers(step.module)) {
+    witness.root("kept:h", layer->kept().h);
+    witness.root("kept:c", layer->kept().c);
+  }
   for (const TestedBatch& b : step.batches) {
     for (const Tensor& t : b.inputs) witness.root("input", t);
     for (const Tensor& t : b.targets) witness.root("target", t);

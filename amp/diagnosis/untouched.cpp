@@ -18,10 +18,7 @@ StepStates::StepStates(Module& module) : random_(default_generator().state()) {
   const NoGrad off;
   for (const NamedTensor& b : module.named_buffers())
     if (b.tensor.defined()) buffers_.push_back({b.tensor, b.tensor.detach().clone()});
-  module.apply([&](Module& m) {
-    auto* const layer = dynamic_cast<RecurrentLayer*>(&m);
-    if (layer && layer->stateful()) kept_.push_back({layer, layer->kept(), copy_of(layer->kept(), {})});
-  });
+  for (const auto& [name, layer] : stateful_layers(module)) kept_.push_back({layer, layer->kept(), copy_of(layer->kept(), {})});
 }
 
 void StepStates::put_back_all_but_kept() const {

@@ -10,14 +10,6 @@
 namespace halfstep {
 namespace {
 
-template <class F>
-void each_stateful(Module& module, const F& f) {
-  module.apply([&](Module& m) {
-    auto* const layer = dynamic_cast<RecurrentLayer*>(&m);
-    if (layer && layer->stateful()) f(*layer);
-  });
-}
-
 // `now` becomes `before` where the flag is set; zero is what a state begins as.
 void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
   if (!now.defined()) return;
@@ -31,7 +23,7 @@ void StateRollback::save() {
   if (!buffers_) {
     buffers_.emplace();
     for (const NamedTensor& b : module_.named_buffers()) buffers_->push_back({b.tensor});
-    each_stateful(module_, [&](RecurrentLayer&) { any_stateful_ = true; });
+    any_stateful_ = !stateful_layers(module_).empty();
   }
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
@@ -42,9 +34,8 @@ void StateRollback::save() {
   kept_.clear();
   if (!any_stateful_) return;
   const auto copy = [](const Tensor& t) { return t.defined() ? t.clone() : t; };
-  each_stateful(module_, [&](RecurrentLayer& layer) {
-    kept_.push_back({&layer, {copy(layer.kept().h), copy(layer.kept().c), layer.kept().begins}});
-  });
+  for (const auto& [name, layer] : stateful_layers(module_))
+    kept_.push_back({layer, {copy(layer->kept().h), copy(layer->kept().c), layer->kept().begins}});
 }
 
 void StateRollback::settle(const Tensor& found_inf) {
