@@ -52,6 +52,8 @@ LSTMOptions as_common(const GRUOptions& o) {
   return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output, o.stateful};
 }
 
+std::string state_name(const std::string& layer, const char* state) { return layer.empty() ? state : layer + "." + state; }
+
 }  // namespace
 
 RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& o,
@@ -235,12 +237,6 @@ std::vector<std::pair<std::string, RecurrentLayer*>> stateful_layers(Module& mod
   }
   return out;
 }
-
-namespace {
-
-std::string state_name(const std::string& layer, const char* state) { return layer.empty() ? state : layer + "." + state; }
-
-}  // namespace
 
 StateDict kept_states(Module& module) {
   const NoGrad off;
