@@ -88,12 +88,13 @@ int doctor_of_capsule(const DoctorArguments& o) {
     return doctor_of_run(of_run, capsule.about.number);
   }
   const Diagnosis d = diagnosis_of(capsule, o.file, o.config);
-  const bool same = d.cause == capsule.verdict["cause"] && d.where == capsule.verdict["where"];
+  const Json verdict = verdict_json(d);
+  const bool same = verdict["cause"] == capsule.verdict["cause"] && verdict["where"] == capsule.verdict["where"];
   if (o.json) {
     std::cout << line_of(Json{{"capsule", o.file},
                               {"step", capsule.about.number},
                               {"epoch", capsule.about.epoch},
-                              {"verdict", verdict_json(d)},
+                              {"verdict", verdict},
                               {"verdict_of_run", capsule.verdict},
                               {"same", same}})
               << '\n';
