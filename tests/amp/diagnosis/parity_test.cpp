@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "amp/autocast/autocast.h"
 #include "framework/ops/ops.h"
@@ -48,7 +49,7 @@ std::shared_ptr<Module> lossy(double number = 300) {
   return faults::function("Lossy", [number](const Tensor& x) { return (x + number) - number; });
 }
 
-const ModuleParity& of(const Parity& p, const std::string& path) {
+const ModuleParity& of(const Parity& p, std::string_view path) {
   const auto at = std::find_if(p.modules.begin(), p.modules.end(), [&](const ModuleParity& m) { return m.path == path; });
   REQUIRE(at != p.modules.end());
   return *at;

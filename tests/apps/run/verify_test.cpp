@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
@@ -59,7 +60,7 @@ Config small(const std::string& middle, const std::string& data, const std::stri
 }
 const char* const kRandom = R"({"type": "Random", "num_batches": 5, "input_shape": [4], "classes": 3})";
 
-const Check& named(const Certificate& c, const std::string& name) {
+const Check& named(const Certificate& c, std::string_view name) {
   const auto found = std::find_if(c.checks.begin(), c.checks.end(), [&](const Check& check) { return check.name == name; });
   REQUIRE(found != c.checks.end());
   return *found;
