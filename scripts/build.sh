@@ -13,7 +13,9 @@ dir=build/$preset
 jobs=${HALFSTEP_JOBS:-$(nproc)}
 
 choices=()
-if [[ -n ${HALFSTEP_CUDA:-} ]] && ! grep -qs "^HALFSTEP_CUDA:STRING=$HALFSTEP_CUDA$" "$dir/CMakeCache.txt"; then
+# A preset sets the variable anew in every configuration, also where the cache has the choice of an earlier one.
+if [[ -n ${HALFSTEP_CUDA:-} ]] &&
+  { [[ ! -f $dir/build.ninja ]] || ! grep -qs "^HALFSTEP_CUDA:STRING=$HALFSTEP_CUDA$" "$dir/CMakeCache.txt"; }; then
   choices=("-DHALFSTEP_CUDA=$HALFSTEP_CUDA")
 fi
 if [[ ! -f $dir/build.ninja || ${#choices[@]} -gt 0 ]]; then

@@ -88,7 +88,8 @@ TEST_CASE("float64 values and gradients are the CPU's, in any layout") {
       for (size_t k = 0; k < got.size(); ++k) {
         CHECK(got[k].device() == (cuda.op == "to_device" || cuda.inputs.empty() ? Device::cpu : Device::cuda));
         CHECK(got[k].dtype() == want[k].dtype());
-        check_close(got[k], want[k], 1e-12, 1e-13);
+        // Functions of integers give float32, where the device's own functions are as near to the truth as the host's.
+        check_close(got[k], want[k], want[k].dtype() == DType::f32 ? 4 * epsilon(DType::f32) : 1e-12, 1e-13);
       }
       if (!cuda.gradient) continue;
       const Tensors got_gradients = gradients(cuda, in);

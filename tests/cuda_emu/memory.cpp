@@ -139,6 +139,14 @@ bool pageable(const void* p) { return !on_device(p) && !block_with(pinned, p); }
 
 }  // namespace
 
+bool allocation_with(uint64_t address, uint64_t& begin, uint64_t& end) {
+  const auto* block = block_with(live, reinterpret_cast<const void*>(address));
+  if (!block) return false;
+  begin = reinterpret_cast<uint64_t>(block->first);
+  end = begin + block->second;
+  return true;
+}
+
 void check_device_memory(const char* what, const void* p, size_t bytes) {
   if (!on_device(p)) fail("%s: %p is not in device memory", what, p);
   check_range(what, p, bytes);

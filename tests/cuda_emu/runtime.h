@@ -70,6 +70,8 @@ cudaError_t refuse(Stream& stream);        // spoils its capture; gives the erro
 cudaError_t refuse_unsafe();               // for calls that only relaxed captures allow; success where there is none
 cudaError_t refuse_default_stream();       // for work on the default stream, which a captured blocking stream cannot wait for
 cudaError_t set_error(cudaError_t error);  // the next result of cudaGetLastError; returns its argument
+// The live allocation that the address lies in; false: there is none.
+bool allocation_with(uint64_t address, uint64_t& begin, uint64_t& end);
 void check_device_memory(const char* what, const void* p, size_t bytes);  // fails unless all is in one live allocation
 
 }  // namespace emu

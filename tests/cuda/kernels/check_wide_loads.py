@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the PTX of the kernels that AMP spends its time in: each must have 16-byte loads and stores.
 
-usage: check_wide_loads.py FILE.ptx... | --self-test
+usage: check_wide_loads.py FILE.cu.o... | --self-test     objects with PTX that is not compressed
 
 nvcc cuts a pack into small accesses when it cannot prove something, without a word; only the PTX shows it.
 """
@@ -46,6 +46,13 @@ def faults_of(ptx, wanted):
                     yield f"{name}: {count} {kind} of 16 bytes, not {least} or more"
 
 
+def ptx_in(path):
+    """The first PTX in an object file; "" if there is none, or if it is compressed."""
+    content = path.read_bytes()
+    at = content.find(b".version ")
+    return content[at:content.find(b"\0", at)].decode() if at >= 0 else ""
+
+
 def self_test():
     body = ".visible .entry _Z4copyv(\n)\n{\n%s\n}\n"
     wide = body % "ld.global.v4.u32 {%r1}, [%rd1];\nst.global.wb.v2.b64 [%rd2], {%r1};"
@@ -59,7 +66,8 @@ def self_test():
 def main():
     if "--self-test" in sys.argv:
         return self_test()
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in map(pathlib.Path, sys.argv[1:])}
+    files = {path.name.split(".")[0]: path for path in map(pathlib.Path, sys.argv[1:])}
+    texts = {name: ptx_in(files[name]) for name in KERNELS if name in files}
     faults = [f"{name}.cu: no PTX of it was given" for name in KERNELS if name not in texts]
     faults += [f"{name}.cu: {fault}" for name in texts for fault in faults_of(texts[name], KERNELS[name])]
     print("\n".join(faults) or f"{sum(map(len, KERNELS.values()))} kernels read and write 16 bytes at a time")
