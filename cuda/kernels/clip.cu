@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/kernels/lists.cuh"
+#include "framework/base/check.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -182,6 +183,8 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 }  // namespace
 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+  check<ValueError>(int64_t(tensors.size()) <= kMostPartials, "norm", "must be of at most ", kMostPartials, " tensors, got ",
+                    tensors.size());  // each is a part, however small
   if (std::isinf(p)) return norm_of<Top>(q, tensors, p, out);
   if (p == 2) return norm_of<Square>(q, tensors, p, out);
   if (p == 1) return norm_of<Absolute>(q, tensors, p, out);

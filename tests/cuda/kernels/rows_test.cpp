@@ -101,6 +101,23 @@ TEST_CASE("long reductions take several segments") {
   check_reduce(Reduce::sum, DType::f32, {3, 20000}, {3, 1});
 }
 
+TEST_CASE("reductions of every kind take every kernel there is for their type") {
+  const auto values = [](Reduce op, DType t, const Shape& shape, Layout layout = Layout::dense) {
+    if (op == Reduce::prod) return uniform(t, shape, 3, t == DType::i64 ? -1 : 0.999, t == DType::i64 ? 2 : 1.001, layout);
+    return uniform(t, shape, 3, -2, 3, layout);
+  };
+  for (Reduce op : {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::any, Reduce::all, Reduce::sum_abs, Reduce::sum_squares}) {
+    for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64}) {
+      for (int64_t columns : {40, 9000}) {  // a warp or a block a row, of one segment or two
+        check_reduce_of(op, values(op, t, {3, columns}), {3, 1}, 0);
+        check_reduce_of(op, values(op, t, {3, columns}, Layout::sliced), {3, 1}, 0);
+      }
+      check_reduce_of(op, values(op, t, {600, 40}), {1, 40}, 0);  // columns
+    }
+    for (DType t : {DType::f64, DType::i64}) check_reduce_of(op, values(op, t, {1, 64 * 8192 + 1}), {1, 1}, 0);  // joined by a block
+  }
+}
+
 TEST_CASE("NaN wins in max and min") {
   for (Reduce op : {Reduce::max, Reduce::min}) {
     for (int64_t at : {0, 40, 99}) {

@@ -36,6 +36,8 @@ TEST_CASE("running products") {
     check_scan(Scan::prod, uniform(t, {130, 4100}, 1, 0.9, 1.1), 0, true);
   }
   check_scan(Scan::prod, uniform(DType::i64, {3, 60}, 1, -3, 3), 1);
+  check_scan(Scan::prod, uniform(DType::i64, {3, 3000}, 1, -1, 2), 1);
+  check_scan(Scan::prod, uniform(DType::i64, {60, 40}, 1, -1, 2), 0);
 }
 
 TEST_CASE("running sums of strided tensors, the middle dimension and rows of several segments") {
