@@ -13,6 +13,7 @@ namespace halfstep::app {
 using Action = std::function<int()>;
 
 // `chosen` is set when the subcommand was given.
+void add_init(CLI::App& program, Action& chosen);
 void add_train(CLI::App& program, Action& chosen);
 void add_lr_find(CLI::App& program, Action& chosen);
 void add_eval(CLI::App& program, Action& chosen);
@@ -26,6 +27,8 @@ void add_tune(CLI::App& program, Action& chosen);
 void add_verify(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
+void add_explain(CLI::App& program, Action& chosen);
+void add_schema(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);

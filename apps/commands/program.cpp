@@ -106,6 +106,7 @@ int run_command(int argc, const char* const* argv) {
   program.footer(kExitCodes);
   program.require_subcommand(1);
   Action chosen;
+  add_init(program, chosen);
   add_train(program, chosen);
   add_lr_find(program, chosen);
   add_eval(program, chosen);
@@ -119,6 +120,8 @@ int run_command(int argc, const char* const* argv) {
   add_parity(program, chosen);
   add_tune(program, chosen);
   add_verify(program, chosen);
+  add_explain(program, chosen);
+  add_schema(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
   add_op(program, chosen);

@@ -8,6 +8,7 @@
 #include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
+#include "framework/base/check.h"
 #include "framework/base/near_name.h"
 
 namespace halfstep::app {
@@ -95,6 +96,9 @@ class Checker {
   Json wrong(const Json& value, const Field& f, const std::string& path) {
     std::string hint;
     if (value.is_string() && !f.words.empty()) hint = did_you_mean(value.get<std::string>(), f.words);
+    const Field& one = f.item ? *f.item : f;
+    if (value.is_number() && value.get<double>() > one.high && one.is_far(one.high))
+      hint = "; at most " + (one.kind == Kind::integer ? std::to_string(int64_t(one.high)) : joined(one.high));
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
     return nullptr;
   }
