@@ -4,7 +4,8 @@
 
 #include <CLI/App.hpp>
 #include <functional>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/commands/program.h"
 
@@ -29,9 +30,13 @@ void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
 void add_explain(CLI::App& program, Action& chosen);
 void add_schema(CLI::App& program, Action& chosen);
+void add_completion(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);
 void add_ops(CLI::App& program, Action& chosen);
+
+// What may come in place of the last of `words`, the arguments after the program's name: one a line. Nothing: names of files.
+void complete(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace halfstep::app

@@ -40,9 +40,10 @@ int init(const InitArguments& o) {
 void add_init(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<InitArguments>();
   CLI::App* c = program.add_subcommand("init", "Look at data and print a first config for it, with the reason of each choice");
-  c->add_option("data", o->data,
-                "a table, series or text, .npz or .safetensors arrays, a folder of pictures in folders of classes, or a folder with "
-                "MNIST's or CIFAR-10's files")
+  c->add_option(
+       "data", o->data,
+       "a table, series or text, .npz or .safetensors arrays, a folder of pictures in folders of classes, or a folder with "
+       "MNIST's or CIFAR-10's files")
       ->required();
   c->add_option("--out", o->out, "write the config to this file")->type_name("FILE");
   c->add_flag("--replace", o->replace, "replace the file");

@@ -64,8 +64,7 @@ void add_inspect(CLI::App& program, Action& chosen) {
   all->add_flag("--values", stored->values, "also the least, largest and mean value of each tensor, and NaN");
   all->add_flag("--json", stored->json, "one JSON object");
   all->callback([all, stored, &chosen] {
-    if (all->get_subcommands().empty())
-      chosen = [stored] { return inspect_stored(stored->path, stored->values, stored->json); };
+    if (all->get_subcommands().empty()) chosen = [stored] { return inspect_stored(stored->path, stored->values, stored->json); };
   });
   CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
   c->add_option("config", o->file, "a JSON config")->required();

@@ -32,8 +32,10 @@ bool same(const Field& a, const Field& b) { return a.expects() == b.expects() &&
 class Index {
  public:
   Index() { section("", root_schema().fields); }
-  const std::vector<Place>& places() const { return places_; }
-  const std::vector<std::pair<std::string, const Family*>>& families() const { return families_; }
+  const std::vector<Place>& places() const& { return places_; }
+  const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
+  void places() && = delete;  // for (... : Index().places()) would read what is gone
+  void families() && = delete;
 
  private:
   void section(const std::string& path, const std::vector<Field>& fields) {
@@ -41,7 +43,8 @@ class Index {
       if (f.kind != Kind::not_yet) add(path.empty() ? f.key : path + "." + f.key, f, {}, nullptr);
   }
   void add(const std::string& path, const Field& f, const std::string& type, const Family* of) {
-    const auto known = std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.path == path && same(*p.field, f); });
+    const auto known =
+        std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.path == path && same(*p.field, f); });
     if (known != places_.end()) {
       if (!type.empty()) known->types.push_back(type);
       return;
@@ -174,9 +177,55 @@ bool is_at(const Place& p, const std::string& path) {
 
 }  // namespace
 
+std::string setting_named(std::string word) {
+  std::replace(word.begin(), word.end(), '-', '_');
+  const auto key_of = [](const Place& p) { return p.path.substr(p.path.rfind('.') + 1); };
+  const Index index;
+  std::vector<std::string> keys;
+  for (const Place& p : index.places())
+    if (p.family != &module_family()) keys.push_back(key_of(p));
+  const std::string near = suggest(word, keys);
+  // The key with the shortest path, and of those one that every config has.
+  const auto rank = [](const Place& p) { return 2 * std::count(p.path.begin(), p.path.end(), '.') + (p.family ? 1 : 0); };
+  const Place* found = nullptr;
+  for (const Place& p : index.places()) {
+    if (p.family == &module_family() || key_of(p) != near) continue;
+    if (!found || rank(p) < rank(*found)) found = &p;
+  }
+  return found ? found->path : "";
+}
+
+std::vector<std::string> setting_paths() {
+  const Index index;
+  std::vector<std::string> out;
+  for (const Place& p : index.places())
+    if (p.family != &module_family() && p.family != &dataset_family() && !section_of(*p.field)) out.push_back(p.path);
+  return out;
+}
+
+std::vector<std::string> type_names() {
+  const Index index;
+  std::vector<std::string> out;
+  for (const auto& [path, family] : index.families())
+    for (const Component& c : family->components) out.push_back(c.type);
+  return out;
+}
+
+std::vector<std::string> words_of_setting(const std::string& path) {
+  const Index index;
+  for (const Place& p : index.places()) {
+    if (p.path != path) continue;
+    std::vector<std::string> out = p.field->words;
+    if (p.field->kind == Kind::boolean || p.field->switchable) out.insert(out.end(), {"true", "false"});
+    if (const Family* family = family_of(*p.field))
+      for (const Component& c : family->components) out.push_back(c.type);
+    return out;
+  }
+  return {};
+}
+
 std::string explain(const std::string& what) {
-  if (what.empty())
-    return "The keys of a config; `halfstep explain KEY` says more of each:\n" + keys_of({&root_schema().fields});
+  if (what.empty()) return "The keys of a config; `halfstep explain KEY` says more of each:\n" + keys_of({&root_schema().fields});
   const Index index;
   const std::string path = without_numbers(what);
   std::string out;

@@ -69,7 +69,10 @@ class SchemaWriter {
         out["additionalProperties"] = false;
         break;
       case Kind::component: out["allOf"] = Json::array({shape_of(*f.family)}); break;
-      case Kind::not_yet: out["description"] = f.doc + " is not supported yet"; out["enum"] = {f.fallback}; break;
+      case Kind::not_yet:
+        out["description"] = f.doc + " is not supported yet";
+        out["enum"] = {f.fallback};
+        break;
     }
     if (!f.words.empty() && f.kind != Kind::list) {
       if (out.contains("type") && out["type"] == Json{"string"}) {
@@ -105,7 +108,9 @@ class SchemaWriter {
     return out;
   }
 
-  static bool contains(const Json& list, const std::string& word) { return std::find(list.begin(), list.end(), word) != list.end(); }
+  static bool contains(const Json& list, const std::string& word) {
+    return std::find(list.begin(), list.end(), word) != list.end();
+  }
 
   static void bounded(Json& out, const char* type, const Field& f) {
     out["type"] = {type};
@@ -134,10 +139,16 @@ class SchemaWriter {
     const Json reference{{"$ref", "#/definitions/" + name}};
     if (definitions_.contains(name)) return reference;
     definitions_[name] = nullptr;  // its own parts may be of this family
-    Json types = Json::array(), cases = Json::array();
+    Json types = Json::array(), cases = Json::array(), common = Json::object();
+    for (const Field& f : family.common) {  // once, and not in each type
+      definitions_[name + "_" + f.key] = property_of(f);
+      common[f.key] = {{"$ref", "#/definitions/" + name + "_" + f.key}};
+    }
     for (const Component& c : family.components) {
       types.push_back(c.type);
-      Json properties = properties_of({&c.fields, &family.common});
+      Json properties = properties_of({&c.fields});
+      for (const auto& [key, value] : common.items())
+        if (!properties.contains(key)) properties[key] = value;
       properties["type"] = {{"description", c.doc}};
       cases.push_back({{"if", is_type(c)}, {"then", {{"properties", std::move(properties)}, {"additionalProperties", false}}}});
     }

@@ -37,8 +37,12 @@ Json json_of(const TensorMap& tensors, bool values) {
       ChannelSums sums;
       sums.add(t.reshape({t.numel()}));
       const ChannelStatistics s = sums.result().at(0);
-      entry.update(Json{{"min", finite(s.low)}, {"max", finite(s.high)}, {"mean", finite(s.mean)}, {"std", finite(s.std)},
-                        {"nan", s.nan}, {"inf", s.inf}});
+      entry.update(Json{{"min", finite(s.low)},
+                        {"max", finite(s.high)},
+                        {"mean", finite(s.mean)},
+                        {"std", finite(s.std)},
+                        {"nan", s.nan},
+                        {"inf", s.inf}});
     }
     out.push_back(std::move(entry));
   }
@@ -125,13 +129,16 @@ void print_tensors(std::ostream& out, const Json& tensors) {
     broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
   }
   const bool values = !tensors.empty() && tensors[0].contains("mean");
-  out << std::left << std::setw(int(name)) << "tensor" << "  " << std::setw(int(shape)) << "shape" << "  dtype   ";
-  if (values) out << std::right << std::setw(12) << "min" << std::setw(12) << "max" << std::setw(12) << "mean" << std::setw(12) << "std";
+  out << std::left << std::setw(int(name)) << "tensor"
+      << "  " << std::setw(int(shape)) << "shape"
+      << "  dtype   ";
+  if (values)
+    out << std::right << std::setw(12) << "min" << std::setw(12) << "max" << std::setw(12) << "mean" << std::setw(12) << "std";
   out << std::left << '\n';
   const auto number = [](const Json& v) { return v.is_number() ? number_text(v.get<double>(), 4) : std::string("-"); };
   for (const Json& t : tensors) {
-    out << std::left << std::setw(int(name)) << t["name"].get<std::string>() << "  " << std::setw(int(shape)) << shape_text(t["shape"])
-        << "  " << std::setw(8) << t["dtype"].get<std::string>();
+    out << std::left << std::setw(int(name)) << t["name"].get<std::string>() << "  " << std::setw(int(shape))
+        << shape_text(t["shape"]) << "  " << std::setw(8) << t["dtype"].get<std::string>();
     if (t.contains("mean")) {
       out << std::right;
       for (const char* key : {"min", "max", "mean", "std"}) out << std::setw(12) << number(t[key]);
@@ -140,8 +147,9 @@ void print_tensors(std::ostream& out, const Json& tensors) {
     }
     out << '\n';
   }
-  out << tensors.size() << " tensors, " << with_commas(numbers) << " numbers\n";
-  if (broken > 0) out << "warning: " << broken << " tensors hold values that are NaN or infinite\n";
+  out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
+  if (broken > 0)
+    out << "warning: " << broken << (broken == 1 ? " tensor holds" : " tensors hold") << " values that are NaN or infinite\n";
 }
 
 void print_data(std::ostream& out, const Json& data) {
@@ -214,8 +222,10 @@ void print_model_report(std::ostream& out, const Json& r) {
   }
   if (r.contains("checkpoints")) {
     for (const Json& c : r["checkpoints"]) {
-      out << "  step " << std::left << std::setw(10) << c["step"].get<int64_t>() << std::setw(10) << bytes_text(c["bytes"].get<double>());
-      out << (c.contains("best") ? " best" : "") << (c.contains("latest") ? " latest" : "") << (c.contains("fault") ? " damaged: " : "");
+      out << "  step " << std::left << std::setw(10) << c["step"].get<int64_t>() << std::setw(10)
+          << bytes_text(c["bytes"].get<double>());
+      out << (c.contains("best") ? " best" : "") << (c.contains("latest") ? " latest" : "")
+          << (c.contains("fault") ? " damaged: " : "");
       if (c.contains("fault")) out << c["fault"].get<std::string>();
       out << '\n';
     }
@@ -235,7 +245,8 @@ void print_model_report(std::ostream& out, const Json& r) {
   }
   if (r.contains("data")) print_data(out, r["data"]);
   if (r.contains("written_by"))
-    out << "written by halfstep " << r["written_by"].value("halfstep", "?") << " on " << r["written_by"].value("device", "?") << '\n';
+    out << "written by halfstep " << r["written_by"].value("halfstep", "?") << " on " << r["written_by"].value("device", "?")
+        << '\n';
   if (r.contains("metadata"))
     for (const auto& [key, value] : r["metadata"].items()) out << "metadata " << key << ": " << value.get<std::string>() << '\n';
   out << '\n';

@@ -61,7 +61,8 @@ std::string split_folder(const fs::path& root, std::initializer_list<const char*
 }
 
 StarterParts picture_starter(const fs::path& root) {
-  const std::string train = split_folder(root, {"train", "training"}), val = split_folder(root, {"val", "valid", "validation", "test"});
+  const std::string train = split_folder(root, {"train", "training"}),
+                    val = split_folder(root, {"val", "valid", "validation", "test"});
   const bool parts = !train.empty() && !val.empty();
   const fs::path folder = parts ? root / train : root;
   const ImageFolderDataset data(folder, {.size = 32});
@@ -85,8 +86,9 @@ StarterParts picture_starter(const fs::path& root) {
   out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, " classes");
   out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});
   out.data.push_back({joined("\"size\": ", size),
-                      sizes.size() == 1 ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels")
-                                        : joined("pictures have different sizes; half of those looked at have a shorter side up to ", middle)});
+                      sizes.size() == 1
+                          ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels")
+                          : joined("pictures have different sizes; half of those looked at have a shorter side up to ", middle)});
   const std::string flips = R"({"type": "RandomHorizontalFlip"}, )", normal = R"({"type": "Normalize", "from": "data"})";
   const auto split = [&](const char* name, const std::string& path, const std::string& range, bool augments) {
     out.data.push_back({joined('"', name, R"(": {"type": "ImageFolder", "path": )", in_quotes(path), range, R"(, "transforms": [)",
@@ -114,10 +116,11 @@ StarterParts picture_starter(const fs::path& root) {
 StarterParts published_starter(const fs::path& root, const char* type, int64_t samples, int64_t side) {
   StarterParts out;
   out.what = joined(type, "'s files");
-  out.data = {{"\"root\": " + in_quotes(root.string()), ""},
-              {joined(R"("train": {"type": ")", type, R"(", "transforms": [{"type": "Normalize", "from": "data"}]})"), ""},
-              {joined(R"("val": {"type": ")", type, R"(", "split": "test", "transforms": [{"type": "Normalize", "from": "data"}]})"),
-               "the publisher's test images"}};
+  out.data = {
+      {"\"root\": " + in_quotes(root.string()), ""},
+      {joined(R"("train": {"type": ")", type, R"(", "transforms": [{"type": "Normalize", "from": "data"}]})"), ""},
+      {joined(R"("val": {"type": ")", type, R"(", "split": "test", "transforms": [{"type": "Normalize", "from": "data"}]})"),
+       "the publisher's test images"}};
   out.layers = convolutions(side, false);
   out.loss = R"("CrossEntropyLoss")";
   out.batch_size = 128, out.samples = samples, out.steps = 2500;
@@ -137,7 +140,9 @@ StarterParts text_starter(const fs::path& file) {
               {R"("tokenizer": "char")", "or byte, word, or bpe with a tokenizer_file"},
               {joined(R"("seq_len": )", seq_len), "characters that are read together"}};
   for (const auto& [split, range] : {std::pair("train", "[0, 0.9]"), std::pair("val", "[0.9, 1]")})
-    out.data.push_back({joined('"', split, R"(": {"type": "Text", "path": )", in_quotes(file.filename().string()), ", \"range\": ", range, "}"), ""});
+    out.data.push_back(
+        {joined('"', split, R"(": {"type": "Text", "path": )", in_quotes(file.filename().string()), ", \"range\": ", range, "}"),
+         ""});
   out.layers = {{joined(R"({"type": "Embedding", "num_embeddings": "auto", "embedding_dim": )", large ? 128 : 64, "}"),
                  "\"auto\": the tokens of the text"},
                 {joined(R"({"type": "LSTM", "hidden_size": )", large ? 256 : 128, R"(, "num_layers": )", large ? 2 : 1, "}"), ""},
@@ -182,16 +187,17 @@ StarterParts array_starter(const fs::path& file) {
   out.what = joined("arrays: ", x, ' ', inputs.shape(), ", ", y, ' ', targets.shape());
   out.data = {{"\"root\": " + in_quotes(parent_folder(file).string()), ""}};
   for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")})
-    out.data.push_back({joined('"', split, R"(": {"type": ")", npz ? "NPZ" : "Safetensors", R"(", "path": )",
-                               in_quotes(file.filename().string()), R"(, "input": )", in_quotes(x), R"(, "target": )", in_quotes(y),
-                               ", \"range\": ", range, "}"),
-                        ""});
+    out.data.push_back(
+        {joined('"', split, R"(": {"type": ")", npz ? "NPZ" : "Safetensors", R"(", "path": )", in_quotes(file.filename().string()),
+                R"(, "input": )", in_quotes(x), R"(, "target": )", in_quotes(y), ", \"range\": ", range, "}"),
+         ""});
   const int64_t side = inputs.dim() == 4 ? std::min(inputs.size(2), inputs.size(3)) : 0;
   if (side >= 8)
     out.layers = convolutions(side, true);
   else
     out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""},
-                  {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": the target's width"}};
+                  {R"({"type": "Linear", "out_features": "auto"})",
+                   classes ? "\"auto\": one for each class" : "\"auto\": the target's width"}};
   out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
   out.loss_comment = classes ? "targets are whole numbers: classes" : "targets are numbers to predict";
   out.samples = inputs.size(0) * 4 / 5;
@@ -205,20 +211,22 @@ StarterParts parts_of(const fs::path& data) {
   check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
   if (fs::is_directory(data, none)) {
     for (const fs::path& at : {data, data / "mnist", data / "MNIST" / "raw"})
-      if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"})) return published_starter(data, "MNIST", 60000, 28);
+      if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}))
+        return published_starter(data, "MNIST", 60000, 28);
     for (const fs::path& at : {data, data / "cifar10", data / "cifar-10-batches-bin"})
       if (exists_any(at, {"data_batch_1.bin"})) return published_starter(data, "CIFAR10", 50000, 32);
     for (const fs::directory_entry& entry : fs::directory_iterator(data))
       if (entry.is_directory()) return picture_starter(data);
-    fail<DataError>("init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
-                    Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
+    fail<DataError>(
+        "init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
+        Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
   std::string end = data.extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   if (end == ".npz" || end == ".safetensors") return array_starter(data);
   if (end == ".txt" || end == ".md" || end == ".text") return text_starter(data);
   check<DataError>(end != ".npy" && end != ".json" && !is_picture_name(data) && !is_other_picture_name(data), "init", data.string(),
-                   end == ".npy" ? " is one array, where inputs and targets are two"
+                   end == ".npy"    ? " is one array, where inputs and targets are two"
                    : end == ".json" ? " is a config or another JSON file, which is no data"
                                     : " is one picture",
                    Help{"docs/your_data.md has a config for each kind of data"});

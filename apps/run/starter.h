@@ -2,6 +2,7 @@
 // A first config for data that nobody has described yet: the text that `halfstep init` prints.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,9 +15,9 @@ struct Starter {
   std::string text;  // JSON, with a comment for each choice
 };
 
-// data: a delimited table (.csv, .tsv, .data, .txt with columns), a series (a table of a date and a number), a text, an archive of
-// arrays (.npz, .safetensors), a folder of pictures in folders of classes, or a folder of MNIST's or CIFAR-10's files. Reads as much
-// as the choices need: a table whole, of pictures the headers of some hundred.
+// data: a delimited table (any name but those below), a series (a table of a date and a number), a text (.txt, .md), an archive of
+// arrays (.npz, .safetensors), a folder of pictures in folders of classes, or a folder of MNIST's or CIFAR-10's files. Reads as
+// much as the choices need: a table whole, of pictures the headers of some hundred.
 // Throws DataError for what it does not know, with what it looked for, and as the readers do.
 Starter starter_config(const std::filesystem::path& data);
 

@@ -24,7 +24,7 @@ struct Column {
   size_t at = 0;
   std::string name;
   size_t numbers = 0, empty = 0, texts = 0, dates = 0;
-  bool whole = true, counts_up = true;   // of its numbers; counts_up: each is one more than the one before
+  bool whole = true, counts_up = true;    // of its numbers; counts_up: each is one more than the one before
   std::set<std::string> distinct, words;  // distinct: at most kDistinct of its cells; words: those for "missing"
   bool is_number() const { return numbers > 0 && texts == 0; }
   bool is_date(size_t rows) const { return dates > 0 && dates + empty == rows; }
@@ -88,21 +88,29 @@ Reading read(const CsvSheet& sheet) {
 }
 
 // How a config names a column: by its name, or by its number where there is no header.
-std::string reference(const CsvSheet& sheet, const Column& c) { return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at); }
-std::string spoken(const CsvSheet& sheet, const Column& c) { return sheet.has_header() ? c.name : "column " + std::to_string(c.at); }
+std::string reference(const CsvSheet& sheet, const Column& c) {
+  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
+}
+std::string spoken(const CsvSheet& sheet, const Column& c) {
+  return sheet.has_header() ? c.name : "column " + std::to_string(c.at);
+}
 
 void add_format(StarterParts& out, const Reading& r) {
-  if (r.format.decimal != '.') out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
-  if (r.format.thousands) out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
+  if (r.format.decimal != '.')
+    out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
+  if (r.format.thousands)
+    out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
 }
 
 void add_split(StarterParts& out, const char* type, const fs::path& file, bool in_order, bool stratified) {
   const std::string more = stratified ? R"(, "stratified": true)" : "";
   for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")}) {
     const bool first = std::string_view(split) == "train";
-    out.data.push_back({joined('"', split, R"(": {"type": ")", type, R"(", "path": )", in_quotes(file.filename().string()), R"(, "range": )",
-                               range, more, "}"),
-                        first ? (in_order ? "the first rows" : "a random part, which depends on seed") : in_order ? "the rows after them" : "the rest"});
+    out.data.push_back({joined('"', split, R"(": {"type": ")", type, R"(", "path": )", in_quotes(file.filename().string()),
+                               R"(, "range": )", range, more, "}"),
+                        first      ? (in_order ? "the first rows" : "a random part, which depends on seed")
+                        : in_order ? "the rows after them"
+                                   : "the rest"});
   }
 }
 
@@ -120,7 +128,8 @@ StarterParts series(const CsvSheet& sheet, const Reading& r, const fs::path& fil
   out.data.push_back({joined("\"window\": ", window), "values that the model sees"});
   out.data.push_back({"\"horizon\": 1", "values after them, which it predicts"});
   add_split(out, "TimeSeries", file, true, false);
-  out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""}, {R"({"type": "Linear", "out_features": 1})", "as horizon"}};
+  out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
+                {R"({"type": "Linear", "out_features": 1})", "as horizon"}};
   out.loss = R"("MSELoss")", out.metrics = R"(["rmse"])";
   out.samples = std::max<int64_t>(1, rows * 4 / 5 - window);
   return out;
@@ -156,7 +165,10 @@ StarterParts table_starter(const fs::path& file) {
     if (number_of_row || all_differ || c.numbers + c.texts + c.dates == 0 || (sheet.has_header() && name == "id")) {
       excluded += (excluded.empty() ? "" : ", ") + reference(sheet, c);
       why += (why.empty() ? "" : "; ") + spoken(sheet, c) +
-             (number_of_row ? " counts the rows" : all_differ ? " has texts that nearly all differ" : c.empty == rows ? " is empty" : " is no input");
+             (number_of_row     ? " counts the rows"
+              : all_differ      ? " has texts that nearly all differ"
+              : c.empty == rows ? " is empty"
+                                : " is no input");
     } else {
       ++inputs;
       if (c.is_date(rows)) dates += (dates.empty() ? "" : ", ") + reference(sheet, c);
@@ -172,13 +184,18 @@ StarterParts table_starter(const fs::path& file) {
   out.data.push_back({"\"root\": " + in_quotes(file.has_parent_path() ? file.parent_path().string() : "."), ""});
   out.data.push_back({"\"target\": " + reference(sheet, target), named ? "by its name" : "the last column"});
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
-                      joined(values, values == kDistinct ? " or more" : "", " different ", texts ? "texts" : target.whole ? "whole numbers" : "numbers",
+                      joined(values, values == kDistinct ? " or more" : "", " different ",
+                             texts          ? "texts"
+                             : target.whole ? "whole numbers"
+                                            : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
   add_format(out, r);
   if (!excluded.empty()) out.data.push_back({"\"exclude\": [" + excluded + "]", why});
   if (!dates.empty()) {
-    out.data.push_back({"\"dates\": [" + dates + "]", "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
-    if (r.order != CsvDateOrder::ymd) out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'), ""});
+    out.data.push_back(
+        {"\"dates\": [" + dates + "]", "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
+    if (r.order != CsvDateOrder::ymd)
+      out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'), ""});
   }
   size_t gaps = 0;
   std::set<std::string> words;
@@ -196,8 +213,9 @@ StarterParts table_starter(const fs::path& file) {
   out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
   add_split(out, "CSV", file, false, classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  out.layers = {{joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""},
-                {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"}};
+  out.layers = {
+      {joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""},
+      {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"}};
   out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
   if (!classes) out.metrics = R"(["rmse", "r2"])";
   out.samples = int64_t(rows) * 4 / 5;

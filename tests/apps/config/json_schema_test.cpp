@@ -91,18 +91,18 @@ TEST_CASE("the JSON Schema accepts the shipped configs and finds mistakes") {
   const Json good = Json::parse(R"({"model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 10}]},
     "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "data": {"train": "Digits"}, "train": {"epochs": 1}})");
   CHECK(validator.accepts(good, schema));
-  for (const char* patch : {
-           R"({"modle": {}})", R"({"model": null})", R"({"model": {"layers": ["Linear"]}})", R"({"model": {"layers": [null]}})",
-           R"({"model": {"layers": [{"type": "Linear", "out_features": 10, "bais": true}]}})", R"({"loss": "CrossEntropy"})",
-           R"({"optimizer": {"lr": "0.1"}})", R"({"optimizer": {"lr": -1}})", R"({"optimizer": {"type": null}})",
-           R"({"train": {"epochs": 1.5}})", R"({"train": {"eval_every": "5 parsecs"}})", R"({"amp": {"dtype": "f16"}})",
-           R"({"data": {"train": null}})", R"({"checkpoint": 3})"}) {
+  for (const char* patch :
+       {R"({"modle": {}})", R"({"model": null})", R"({"model": {"layers": ["Linear"]}})", R"({"model": {"layers": [null]}})",
+        R"({"model": {"layers": [{"type": "Linear", "out_features": 10, "bais": true}]}})", R"({"loss": "CrossEntropy"})",
+        R"({"optimizer": {"lr": "0.1"}})", R"({"optimizer": {"lr": -1}})", R"({"optimizer": {"type": null}})",
+        R"({"train": {"epochs": 1.5}})", R"({"train": {"eval_every": "5 parsecs"}})", R"({"amp": {"dtype": "f16"}})",
+        R"({"data": {"train": null}})", R"({"checkpoint": 3})"}) {
     CAPTURE(patch);
     Json bad = good;
     bad.merge_patch(Json::parse(patch));
     CHECK_FALSE(validator.accepts(bad, schema));
   }
-  // What a base has need not be repeated; what splits share stands beside them.
+  // What a base has need not be repeated; what splits share is beside them.
   CHECK(validator.accepts(Json{{"extends", "base.json"}, {"optimizer", {{"lr", 0.5}}}}, schema));
   Json shared = good;
   shared["data"] = Json::parse(R"({"type": "CSV", "target": "y", "train": {"path": "a.csv"}, "val": {"path": "b.csv"}})");

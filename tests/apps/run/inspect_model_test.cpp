@@ -16,7 +16,8 @@ TEST_CASE("inspect: a run, a checkpoint and files of weights") {
   REQUIRE(dir.train().code == 0);
   const Ran text = run(dir, "inspect r --values");
   CHECK(text.code == 0);
-  for (const char* part : {"a run of tiny", "step 12", "latest", "all digests hold", "3 classes", "weight", "3 x 4", "2 tensors, 15 numbers"})
+  for (const char* part :
+       {"a run of tiny", "step 12", "latest", "all digests hold", "3 classes", "weight", "3 x 4", "2 tensors, 15 numbers"})
     CHECK_MESSAGE(contains(text.out, part), text.out);
   const Json json = run(dir, "inspect r --values --json").json();
   CHECK(json["kind"] == "run");
@@ -29,7 +30,7 @@ TEST_CASE("inspect: a run, a checkpoint and files of weights") {
   CHECK(run(dir, "inspect m.safetensors --json").json()["kind"] == "exported");
   save_safetensors(dir / "w.safetensors", {{"a", full({2}, NAN)}, {"b", ones({3, 1})}});
   const Ran broken = run(dir, "inspect w.safetensors --values");
-  CHECK_MESSAGE(contains(broken.out, "warning: 1 tensors hold values that are NaN or infinite"), broken.out);
+  CHECK_MESSAGE(contains(broken.out, "warning: 1 tensor holds values that are NaN or infinite"), broken.out);
 
   // A damaged checkpoint is named; the run can still be looked at.
   replace_in(dir / "r/step-00000003/state.json", "\"format\"", "\"farmot\"");
