@@ -134,7 +134,7 @@ Field Field::with_nulls() const {
   return f;
 }
 
-bool Field::is_far(double bound) const { return bound >= kMaxCount && (kind == Kind::integer || kind == Kind::number); }
+bool Field::is_far(double bound) const { return bound >= kMaxCount && kind == Kind::integer; }
 
 std::string Field::expects() const {
   std::string out;

@@ -8,7 +8,6 @@
 #include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
-#include "framework/base/check.h"
 #include "framework/base/near_name.h"
 
 namespace halfstep::app {
@@ -98,7 +97,7 @@ class Checker {
     if (value.is_string() && !f.words.empty()) hint = did_you_mean(value.get<std::string>(), f.words);
     const Field& one = f.item ? *f.item : f;
     if (value.is_number() && value.get<double>() > one.high && one.is_far(one.high))
-      hint = "; at most " + (one.kind == Kind::integer ? std::to_string(int64_t(one.high)) : joined(one.high));
+      hint = "; at most " + std::to_string(int64_t(one.high));
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
     return nullptr;
   }

@@ -93,7 +93,7 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
   write(dir / "bad.json", R"({"extends": "base.json",
   "seed": -1})");
   const auto over = write(dir / "over.json", R"({"extends": "bad.json"})");
-  CHECK(contains(error_of(over), (dir / "bad.json").string() + ":2:11: seed: must be an integer in [0, 9e+15], got -1"));
+  CHECK(contains(error_of(over), (dir / "bad.json").string() + ":2:11: seed: must be an integer >= 0, got -1"));
 }
 
 TEST_CASE("a key of a section that is switched off is an error: it would change nothing") {
