@@ -4,7 +4,8 @@
 
 #include <CLI/App.hpp>
 #include <functional>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/commands/program.h"
 
@@ -13,6 +14,7 @@ namespace halfstep::app {
 using Action = std::function<int()>;
 
 // `chosen` is set when the subcommand was given.
+void add_init(CLI::App& program, Action& chosen);
 void add_train(CLI::App& program, Action& chosen);
 void add_lr_find(CLI::App& program, Action& chosen);
 void add_eval(CLI::App& program, Action& chosen);
@@ -26,9 +28,15 @@ void add_tune(CLI::App& program, Action& chosen);
 void add_verify(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
+void add_explain(CLI::App& program, Action& chosen);
+void add_schema(CLI::App& program, Action& chosen);
+void add_completion(CLI::App& program, Action& chosen);
 void add_devices(CLI::App& program, Action& chosen);
 void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);
 void add_ops(CLI::App& program, Action& chosen);
+
+// What may come in place of the last of `words`, the arguments after the program's name: one a line. Nothing: names of files.
+void complete(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace halfstep::app

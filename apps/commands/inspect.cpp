@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/inspect_data.h"
+#include "apps/run/inspect_model.h"
 
 namespace halfstep::app {
 namespace {
@@ -34,12 +36,36 @@ int inspect(const InspectArguments& o) {
   return kDone;
 }
 
+int inspect_stored(const std::string& path, bool values, bool json) {
+  check<ConfigError>(!path.empty(), "inspect", "needs a run, a checkpoint, a file, or data and a config",
+                     Help{"halfstep inspect runs/digits_mlp, or halfstep inspect data config.json"});
+  check<ConfigError>(std::filesystem::path(path).extension() != ".json", "inspect", path, " is a config",
+                     Help{"halfstep inspect data " + path + " shows its data, halfstep plan its model"});
+  const Json report = inspect_model(path, values);
+  if (json)
+    std::cout << line_of(report) << '\n';
+  else
+    print_model_report(std::cout, report);
+  return kDone;
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<InspectArguments>();
-  CLI::App* all = program.add_subcommand("inspect", "Show the files that a config names");
-  all->require_subcommand(1);
+  CLI::App* all = program.add_subcommand("inspect", "Show what a run, a checkpoint or a file of weights holds, or a config's data");
+  all->require_subcommand(0, 1);
+  struct Stored {
+    std::string path;
+    bool values = false, json = false;
+  };
+  auto stored = std::make_shared<Stored>();
+  all->add_option("path", stored->path, "a run's folder, a checkpoint, a .safetensors file, or one of torch.save (.pt)");
+  all->add_flag("--values", stored->values, "also the least, largest and mean value of each tensor, and NaN");
+  all->add_flag("--json", stored->json, "one JSON object");
+  all->callback([all, stored, &chosen] {
+    if (all->get_subcommands().empty()) chosen = [stored] { return inspect_stored(stored->path, stored->values, stored->json); };
+  });
   CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "apps/commands/commands.h"
+#include "apps/config/explain.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
@@ -25,19 +29,59 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check did not hold;\n"
     "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
+// The first argument that is an option which the command does not have; 0: none.
+int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string name = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
+    if (name.size() > 1 && name[0] == '-' && !std::isdigit(static_cast<unsigned char>(name[1])) &&
+        !command.get_option_no_throw(name))
+      return i;
+  }
+  return 0;
+}
+
+// Another option of the command, or the key of the config that the word is: "--set train.epochs=3" for "--epochs 3".
+std::string help_for_option(const CLI::App& command, int at, int argc, const char* const* argv) {
+  std::string word = argv[at], value;
+  if (const size_t equals = word.find('='); equals != std::string::npos) {
+    value = word.substr(equals + 1);
+    word.resize(equals);
+  } else if (at + 1 < argc && argv[at + 1][0] != '-') {
+    value = argv[at + 1];
+  }
+  std::vector<std::string> options;
+  for (const CLI::Option* o : command.get_options())
+    for (const std::string& name : o->get_lnames()) options.push_back("--" + name);
+  const std::string near = suggest(word, options);
+  if (!near.empty()) return "did you mean " + near + "?";
+  if (command.get_option_no_throw("--set")) {
+    const std::string path = setting_named(word.substr(word.find_first_not_of('-')));
+    if (!path.empty()) return "did you mean --set " + path + "=" + (value.empty() ? "VALUE" : value) + "?";
+  }
+  return "halfstep " + command.get_name() + " --help";
+}
+
 int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, const char* const* argv) {
   std::vector<std::string> commands;
   for (const CLI::App* c : program.get_subcommands({})) commands.push_back(c->get_name());
   const bool known = argc > 1 && std::find(commands.begin(), commands.end(), argv[1]) != commands.end();
   const bool unknown = argc > 1 && !known && argv[1][0] != '-';
-  std::cerr << "[usage] " << (unknown ? "unknown command \"" + std::string(argv[1]) + '"' : e.what()) << '\n';
   if (unknown) {
     const std::string near = suggest(argv[1], commands);
-    std::cerr << "help: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?")
+    std::cerr << "[usage] unknown command \"" << argv[1]
+              << "\"\nhelp: " << (near.empty() ? "the commands are " + one_of(commands) : "did you mean \"halfstep " + near + "\"?")
               << '\n';
-  } else {
-    std::cerr << "help: halfstep" << (known ? std::string(" ") + argv[1] : "") << " --help\n";
+    return kUsage;
   }
+  const CLI::App* const command = known ? program.get_subcommand(argv[1]) : nullptr;
+  const int option = command && command->get_subcommands({}).empty() ? unknown_option(*command, argc, argv) : 0;
+  if (option > 0) {
+    std::cerr << "[usage] halfstep " << argv[1] << " has no option "
+              << std::string(argv[option]).substr(0, std::string(argv[option]).find('='))
+              << "\nhelp: " << help_for_option(*command, option, argc, argv) << '\n';
+    return kUsage;
+  }
+  std::cerr << "[usage] " << e.what() << "\nhelp: halfstep" << (known ? std::string(" ") + argv[1] : "") << " --help\n";
   return kUsage;
 }
 
@@ -106,6 +150,7 @@ int run_command(int argc, const char* const* argv) {
   program.footer(kExitCodes);
   program.require_subcommand(1);
   Action chosen;
+  add_init(program, chosen);
   add_train(program, chosen);
   add_lr_find(program, chosen);
   add_eval(program, chosen);
@@ -119,10 +164,24 @@ int run_command(int argc, const char* const* argv) {
   add_parity(program, chosen);
   add_tune(program, chosen);
   add_verify(program, chosen);
+  add_explain(program, chosen);
+  add_schema(program, chosen);
+  add_completion(program, chosen);
   add_devices(program, chosen);
   add_bench(program, chosen);
   add_op(program, chosen);
   add_ops(program, chosen);
+  if (argc > 1 && argv[1] == std::string_view("__complete")) {
+    complete(program, {argv + 2, argv + argc});
+    return kDone;
+  }
+  // `halfstep help train` is `halfstep train --help`.
+  std::vector<const char*> arguments(argv, argv + argc);
+  if (argc > 1 && argv[1] == std::string_view("help")) {
+    arguments.erase(arguments.begin() + 1);
+    arguments.insert(arguments.begin() + std::min(argc, 3) - 1, "--help");
+  }
+  argc = int(arguments.size()), argv = arguments.data();
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

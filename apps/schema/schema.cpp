@@ -18,7 +18,8 @@ std::string plain(double v) {
 }
 
 std::string range_text(const Field& f) {
-  const bool low = f.low > -std::numeric_limits<double>::infinity(), high = f.high < std::numeric_limits<double>::infinity();
+  const bool low = f.low > -std::numeric_limits<double>::infinity();
+  const bool high = f.high < std::numeric_limits<double>::infinity() && !(low && f.is_far(f.high));
   if (low && high)
     return std::string(" in ") + (f.low_open ? "(" : "[") + plain(f.low) + ", " + plain(f.high) + (f.high_open ? ")" : "]");
   if (low) return (f.low_open ? " > " : " >= ") + plain(f.low);
@@ -132,6 +133,8 @@ Field Field::with_nulls() const {
   f.null_items = true;
   return f;
 }
+
+bool Field::is_far(double bound) const { return bound >= kMaxCount && kind == Kind::integer; }
 
 std::string Field::expects() const {
   std::string out;

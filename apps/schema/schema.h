@@ -68,8 +68,10 @@ struct Field {
   Field or_target_width() const;  // or "auto"
   Field or_vocabulary() const;    // or "auto"
   Field or_streams() const;       // or "auto"
-  // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\""
+  // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\"". An upper bound that is far above all that people write is
+  // left out; the message about a value beyond it names it.
   std::string expects() const;
+  bool is_far(double bound) const;
 };
 
 Field boolean(std::string key, Json fallback, std::string doc);

@@ -86,6 +86,13 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
   return nearest_name(word, candidates);
 }
 
+std::vector<std::string> other_names(std::string_view name) {
+  std::vector<std::string> out;
+  for (const auto& [other, ours] : kSynonyms)
+    if (ours == name) out.emplace_back(other);
+  return out;
+}
+
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string found = suggest(word, candidates);
   return found.empty() ? "" : "; did you mean \"" + found + "\"?";

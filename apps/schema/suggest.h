@@ -14,6 +14,9 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
 // "; did you mean \"lr\"?", or "" when there is nothing to suggest.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
+// What other programs call our key or type `name`: learning_rate, base_lr, ... for lr.
+std::vector<std::string> other_names(std::string_view name);
+
 // "\"a\", \"b\" or \"c\"".
 std::string one_of(const std::vector<std::string>& words);
 

@@ -95,6 +95,9 @@ class Checker {
   Json wrong(const Json& value, const Field& f, const std::string& path) {
     std::string hint;
     if (value.is_string() && !f.words.empty()) hint = did_you_mean(value.get<std::string>(), f.words);
+    const Field& one = f.item ? *f.item : f;
+    if (value.is_number() && value.get<double>() > one.high && one.is_far(one.high))
+      hint = "; at most " + std::to_string(int64_t(one.high));
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
     return nullptr;
   }

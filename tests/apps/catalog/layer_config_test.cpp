@@ -77,10 +77,10 @@ TEST_CASE("wrong layers of a config are named, with the rule") {
     CHECK(contains(got, "model.layers.0" + text));
   };
   says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": -3})",
-       ".kernel_size: must be an integer in [1, 2147483647] or a list of 2 integers in [1, 2147483647], got -3");
+       ".kernel_size: must be an integer >= 1 or a list of 2 integers >= 1, got -3");
   says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": [3, 3, 3]})", ".kernel_size: must be an integer");
   says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "padding": "some"})",
-       ".padding: must be an integer in [0, 2147483647] or a list of 2 integers in [0, 2147483647] or \"same\" or \"valid\", got "
+       ".padding: must be an integer >= 0 or a list of 2 integers >= 0 or \"same\" or \"valid\", got "
        "\"some\"");
   says(R"({"type": "Conv2d", "out_channels": 4, "kernel_size": 3, "groups": 2})",
        ": [Conv2d] in_channels must be divisible by groups, got 3 and 2");

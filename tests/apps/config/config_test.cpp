@@ -25,7 +25,7 @@ TEST_CASE("five mistakes give five messages, with places and suggestions") {
   const std::string at = "\n  " + file.string();
   CHECK(contains(error, "[config] 5 errors in " + file.string()));
   CHECK(count(error, "\n") == 5);
-  CHECK(contains(error, at + ":3:42: model.hidden.1: must be an integer in [1, 2147483647], got 0"));
+  CHECK(contains(error, at + ":3:42: model.hidden.1: must be an integer >= 1, got 0"));
   CHECK(contains(error, at + ":3:84: model.activation: unknown layer \"Relu6\"; did you mean \"ReLU6\"?"));
   CHECK(contains(error, at + ":5:32: optimizer.learning_rate: unknown key of SGD; did you mean \"lr\"?"));
   CHECK(contains(error, at + ":5:66: optimizer.momentum: must be a number in [0, 1), got 1.5"));
@@ -56,7 +56,7 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("optimizer.otype=SGD"), "did you mean \"type\"?"));
   CHECK(contains(with("optimizer={\"otype\":\"SGD\"}"), "\"otype\" should be \"type\""));
   CHECK(contains(with("checkpoint.every=often"), "checkpoint.every: must be a number of steps, \"N steps\""));
-  CHECK(contains(with("train.epochs=1.5"), "train.epochs: must be an integer in [0, 1000000000], got 1.5"));
+  CHECK(contains(with("train.epochs=1.5"), "train.epochs: must be an integer >= 0, got 1.5"));
   CHECK(contains(with("device=tpu"), "device: must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got \"tpu\""));
   CHECK(contains(with("model=null"), "model: is missing: the network"));
   CHECK(contains(with("nonsense"), "must have the form key.key=value"));
@@ -93,7 +93,7 @@ TEST_CASE("extends merges, null deletes, lists are replaced, --set comes last") 
   write(dir / "bad.json", R"({"extends": "base.json",
   "seed": -1})");
   const auto over = write(dir / "over.json", R"({"extends": "bad.json"})");
-  CHECK(contains(error_of(over), (dir / "bad.json").string() + ":2:11: seed: must be an integer in [0, 9e+15], got -1"));
+  CHECK(contains(error_of(over), (dir / "bad.json").string() + ":2:11: seed: must be an integer >= 0, got -1"));
 }
 
 TEST_CASE("a key of a section that is switched off is an error: it would change nothing") {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/config/explain.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/config/json_schema.h"
+#include "apps/exit_codes.h"
+
+namespace halfstep::app {
+
+void add_explain(CLI::App& program, Action& chosen) {
+  auto what = std::make_shared<std::string>();
+  CLI::App* c = program.add_subcommand("explain", "Say what a key of configs, or a type of layer, loss or data, means");
+  c->add_option("key", *what, "as optimizer.momentum, Conv2d, Conv2d.padding or momentum; left out: all sections")
+      ->type_name("KEY");
+  c->callback([what, &chosen] {
+    chosen = [what] {
+      std::cout << explain(*what);
+      return kDone;
+    };
+  });
+}
+
+void add_schema(CLI::App& program, Action& chosen) {
+  CLI::App* c = program.add_subcommand("schema", "Print the JSON Schema of configs, with which editors complete and check them");
+  c->callback([&chosen] {
+    chosen = [] {
+      std::cout << line_of(config_schema()) << '\n';
+      return kDone;
+    };
+  });
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "apps/commands/commands.h"
+#include "apps/exit_codes.h"
+#include "apps/run/starter.h"
+#include "framework/io/atomic_file.h"
+
+namespace halfstep::app {
+namespace {
+
+struct InitArguments {
+  std::string data, out;
+  bool replace = false;
+};
+
+int init(const InitArguments& o) {
+  check<ConfigError>(o.out.empty() || o.replace || !std::filesystem::exists(o.out), "init", o.out, " exists",
+                     Help{"--replace replaces it"});
+  const Starter s = starter_config(o.data);
+  const std::string file = o.out.empty() ? s.name + ".json" : o.out;
+  if (o.out.empty()) {
+    std::cout << s.text;
+    std::cerr << s.what << ". Store the config with --out " << file << ", then:\n";
+  } else {
+    atomic_write(o.out, s.text);
+    std::cerr << s.what << ". Wrote " << file << "; next:\n";
+  }
+  std::cerr << "  halfstep inspect data " << file << "   what the data is like\n"
+            << "  halfstep validate " << file << "       whether all fits\n"
+            << "  halfstep train " << file << '\n';
+  return kDone;
+}
+
+}  // namespace
+
+void add_init(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<InitArguments>();
+  CLI::App* c = program.add_subcommand("init", "Look at data and print a first config for it, with the reason of each choice");
+  c->add_option(
+       "data", o->data,
+       "a table, series or text, .npz or .safetensors arrays, a folder of pictures in folders of classes, or a folder with "
+       "MNIST's or CIFAR-10's files")
+      ->required();
+  c->add_option("--out", o->out, "write the config to this file")->type_name("FILE");
+  c->add_flag("--replace", o->replace, "replace the file");
+  c->callback([o, &chosen] { chosen = [o] { return init(*o); }; });
+}
+
+}  // namespace halfstep::app

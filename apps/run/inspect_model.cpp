@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/inspect_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iomanip>
+#include <ostream>
+
+#include "apps/run/model_file.h"
+#include "apps/run/progress.h"
+#include "framework/data/form.h"
+#include "framework/data/statistics.h"
+#include "framework/io/checkpoint.h"
+#include "framework/io/safetensors.h"
+#include "framework/io/torch_file.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+uint64_t bytes_in(const fs::path& folder) {
+  uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+// null for what JSON has no number for.
+Json finite(double v) { return std::isfinite(v) ? Json(v) : Json(); }
+
+Json json_of(const TensorMap& tensors, bool values) {
+  Json out = Json::array();
+  for (const auto& [name, t] : tensors) {
+    Json entry{{"name", name}, {"shape", t.shape()}, {"dtype", halfstep::name(t.dtype())}, {"numbers", t.numel()}};
+    if (values && t.numel() > 0) {
+      ChannelSums sums;
+      sums.add(t.reshape({t.numel()}));
+      const ChannelStatistics s = sums.result().at(0);
+      entry.update(Json{{"min", finite(s.low)},
+                        {"max", finite(s.high)},
+                        {"mean", finite(s.mean)},
+                        {"std", finite(s.std)},
+                        {"nan", s.nan},
+                        {"inf", s.inf}});
+    }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+Json json_of(const DataForm& form) {
+  Json out{{"kind", kind_of(form)}, {"input", form.input}, {"target", form.target}};
+  if (form.vocabulary > 0) out["vocabulary"] = form.vocabulary;
+  if (form.classes > 0) out["classes"] = form.classes;
+  if (!form.names.empty()) out[form.classes > 0 ? "class_names" : "target_column"] = form.names;
+  if (form.classes == 0 && (form.scale.mean != 0 || form.scale.std != 1))
+    out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
+  return out;
+}
+
+// Of the parts that a checkpoint and an exported file have in common.
+void add_model(Json& out, const StoredModel& model, bool values) {
+  const JsonValue& meta = model.contents.meta;
+  if (const auto config = meta->find("config"); config != meta->end()) {
+    out["name"] = config->value("name", "");
+    const nlohmann::json amp = config->value("amp", nlohmann::json());
+    const bool on = amp.is_object() && amp.value("enabled", false);
+    out["precision"] = on && amp.contains("dtype") ? "mixed " + amp.value("dtype", std::string("auto")) : "float32";
+  }
+  if (model.averaged) out["averaged"] = true;
+  out["metrics"] = model.metrics;
+  if (model.contents.data) out["data"] = json_of(read_form((*model.contents.data)->at("form")));
+  out["tensors"] = json_of(model.contents.model, values);
+}
+
+void add_checkpoint(Json& out, const fs::path& path, bool values) {
+  const StoredModel model = load_model(path);
+  const JsonValue& meta = model.contents.meta;
+  out["checkpoint"] = path.string();
+  out["step"] = checkpoint_step(path);
+  if (const auto loader = meta->find("loader"); loader != meta->end()) out["epoch"] = loader->value("epoch", int64_t(0));
+  if (const auto trainer = meta->find("trainer"); trainer != meta->end()) {
+    out["skipped"] = trainer->value("skipped", int64_t(0));
+    out["samples"] = trainer->value("samples", int64_t(0));
+    out["seconds"] = trainer->value("seconds", 0.0);
+  }
+  if (const auto scaler = meta->find("scaler"); scaler != meta->end() && scaler->is_object() && scaler->contains("scale"))
+    out["scale"] = (*scaler)["scale"];
+  if (const auto by = meta->find("written_by"); by != meta->end()) out["written_by"] = *by;
+  add_model(out, model, values);
+  out["state"] = Json{{"tensors", model.contents.state.size()}};
+}
+
+Json checkpoints_of(const fs::path& run, const fs::path& latest, const fs::path& best) {
+  Json out = Json::array();
+  for (const int64_t step : list_checkpoints(run)) {
+    const fs::path path = run / checkpoint_name(step);
+    Json entry{{"step", step}, {"bytes", bytes_in(path)}};
+    if (path == latest) entry["latest"] = true;
+    if (path == best) entry["best"] = true;
+    try {
+      verify_checkpoint(path);
+    } catch (const IoError& e) { entry["fault"] = e.what(); }
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+std::string shape_text(const Json& shape) {
+  std::string out;
+  for (const Json& d : shape) out += (out.empty() ? "" : " x ") + d.dump();
+  return out.empty() ? "one number" : out;
+}
+
+std::string with_commas(int64_t n) {
+  std::string out = std::to_string(n);
+  for (auto at = int64_t(out.size()) - 3; at > 0; at -= 3) out.insert(size_t(at), ",");
+  return out;
+}
+
+void print_tensors(std::ostream& out, const Json& tensors) {
+  size_t name = 6, shape = 5;
+  int64_t numbers = 0, broken = 0;
+  for (const Json& t : tensors) {
+    name = std::max(name, t["name"].get<std::string>().size());
+    shape = std::max(shape, shape_text(t["shape"]).size());
+    numbers += t["numbers"].get<int64_t>();
+    broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
+  }
+  const bool values = !tensors.empty() && tensors[0].contains("mean");
+  out << std::left << std::setw(int(name)) << "tensor"
+      << "  " << std::setw(int(shape)) << "shape"
+      << "  dtype   ";
+  if (values)
+    out << std::right << std::setw(12) << "min" << std::setw(12) << "max" << std::setw(12) << "mean" << std::setw(12) << "std";
+  out << std::left << '\n';
+  const auto number = [](const Json& v) { return v.is_number() ? number_text(v.get<double>(), 4) : std::string("-"); };
+  for (const Json& t : tensors) {
+    out << std::left << std::setw(int(name)) << t["name"].get<std::string>() << "  " << std::setw(int(shape))
+        << shape_text(t["shape"]) << "  " << std::setw(8) << t["dtype"].get<std::string>();
+    if (t.contains("mean")) {
+      out << std::right;
+      for (const char* key : {"min", "max", "mean", "std"}) out << std::setw(12) << number(t[key]);
+      if (t["nan"] != 0) out << "  " << t["nan"] << " NaN";
+      if (t["inf"] != 0) out << "  " << t["inf"] << " infinite";
+    }
+    out << '\n';
+  }
+  out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
+  if (broken > 0)
+    out << "warning: " << broken << (broken == 1 ? " tensor holds" : " tensors hold") << " values that are NaN or infinite\n";
+}
+
+void print_data(std::ostream& out, const Json& data) {
+  out << "data: " << data["kind"].get<std::string>() << ", input " << data["input"].dump();
+  if (data.contains("vocabulary")) out << ", " << data["vocabulary"] << " tokens";
+  if (!data.contains("classes")) {
+    out << ", target " << data["target"].dump();
+    if (data.contains("target_column")) out << " (" << data["target_column"][0].get<std::string>() << ')';
+  } else if (!data.contains("vocabulary")) {
+    out << ", " << data["classes"] << " classes";
+    if (data.contains("class_names")) {
+      constexpr size_t kShown = 10;
+      const Json& names = data["class_names"];
+      for (size_t i = 0; i < names.size() && i < kShown; ++i) out << (i ? ", " : ": ") << names[i].get<std::string>();
+      if (names.size() > kShown) out << ", ... (--json has all)";
+    }
+  }
+  out << '\n';
+}
+
+}  // namespace
+
+Json inspect_model(const fs::path& path, bool values) {
+  std::error_code none;
+  Json out{{"path", path.string()}};
+  if (fs::is_directory(path, none) && checkpoint_step(path) < 0 && !list_checkpoints(path).empty()) {
+    out["kind"] = "run";
+    const auto best = best_checkpoint(path);
+    const fs::path latest = resolve_checkpoint(path), used = best.value_or(latest);
+    out["checkpoints"] = checkpoints_of(path, latest, best.value_or(fs::path()));
+    add_checkpoint(out, used, values);
+    return out;
+  }
+  if (fs::is_regular_file(path, none) && is_torch_file(path)) {
+    out["kind"] = "tensors";
+    out["bytes"] = fs::file_size(path);
+    out["tensors"] = json_of(load_torch_file(path).tensors, values);
+    return out;
+  }
+  const fs::path used = model_in_use(path);
+  if (!fs::is_regular_file(used, none)) {
+    out["kind"] = "checkpoint";
+    add_checkpoint(out, used, values);
+    return out;
+  }
+  const auto metadata = read_safetensors_header(used).metadata;
+  out["bytes"] = fs::file_size(used);
+  if (metadata.contains("halfstep.config")) {
+    out["kind"] = "exported";
+    if (metadata.contains("halfstep.step")) out["step"] = std::stoll(metadata.at("halfstep.step"));
+    add_model(out, load_model(used), values);
+  } else {
+    out["kind"] = "tensors";
+    out["tensors"] = json_of(load_safetensors(used).tensors, values);
+  }
+  out["metadata"] = Json::object();
+  for (const auto& [key, value] : metadata)
+    if (!key.starts_with("halfstep.")) out["metadata"][key] = value;
+  return out;
+}
+
+void print_model_report(std::ostream& out, const Json& r) {
+  out << r["path"].get<std::string>() << ": ";
+  if (r["kind"] == "tensors") {
+    out << "a file of tensors, " << bytes_text(r["bytes"].get<double>()) << '\n';
+  } else {
+    out << (r["kind"] == "exported" ? "an exported model" : "a " + r["kind"].get<std::string>());
+    if (r.contains("name")) out << " of " << r["name"].get<std::string>() << ", " << r["precision"].get<std::string>();
+    out << '\n';
+  }
+  if (r.contains("checkpoints")) {
+    for (const Json& c : r["checkpoints"]) {
+      out << "  step " << std::left << std::setw(10) << c["step"].get<int64_t>() << std::setw(10)
+          << bytes_text(c["bytes"].get<double>());
+      out << (c.contains("best") ? " best" : "") << (c.contains("latest") ? " latest" : "")
+          << (c.contains("fault") ? " damaged: " : "");
+      if (c.contains("fault")) out << c["fault"].get<std::string>();
+      out << '\n';
+    }
+  }
+  if (r.contains("checkpoint")) {
+    out << "model of step " << r["step"] << ": ";
+    if (r.contains("epoch")) out << "epoch " << r["epoch"] << ", ";
+    out << r.value("samples", int64_t(0)) << " samples in " << number_text(r.value("seconds", 0.0), 3) << " s, "
+        << r.value("skipped", int64_t(0)) << " steps skipped";
+    if (r.contains("scale")) out << ", loss scale " << number_text(r["scale"].get<double>(), 6);
+    out << "; all digests hold\n";
+  }
+  if (r.contains("metrics") && !r["metrics"].empty()) {
+    out << "metrics:";
+    for (const auto& [key, value] : r["metrics"].items()) out << ' ' << key << ' ' << number_text(value.get<double>(), 4);
+    out << '\n';
+  }
+  if (r.contains("data")) print_data(out, r["data"]);
+  if (r.contains("written_by"))
+    out << "written by halfstep " << r["written_by"].value("halfstep", "?") << " on " << r["written_by"].value("device", "?")
+        << '\n';
+  if (r.contains("metadata"))
+    for (const auto& [key, value] : r["metadata"].items()) out << "metadata " << key << ": " << value.get<std::string>() << '\n';
+  out << '\n';
+  print_tensors(out, r["tensors"]);
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run, a checkpoint or a file of weights holds.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+
+#include "apps/schema/json.h"
+
+namespace halfstep::app {
+
+// path: a run's folder, of which the model in use is shown (model_in_use in model_file.h), a checkpoint, a .safetensors file, or a
+// file of torch.save. values: also the range of each tensor's numbers.
+//
+//   kind        "run", "checkpoint", "exported" (by `halfstep export`) or "tensors"
+//   checkpoints of a run: step, bytes, latest and best, and "fault" for one that cannot be read
+//   checkpoint  whose digests were compared, with step, epoch, applied and skipped steps, metrics, written_by, optimizer, data
+//   tensors     name, shape, dtype, numbers; with `values` min, max, mean, std, nan and inf
+//
+// What is not known is left out. Throws IoError or DataError for a file that cannot be read, CheckpointError for a run without a
+// checkpoint that can.
+Json inspect_model(const std::filesystem::path& path, bool values);
+
+void print_model_report(std::ostream& out, const Json& report);
+
+}  // namespace halfstep::app
