@@ -46,6 +46,7 @@ FOLDERS = [  # subfolders of one level: a file includes only headers of its own 
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
     "consumer": "a program outside the tree that uses the installed package", "cuda_emu": "the emulator of CUDA, and its own tests",
+    "cuda_ptx": "the PTX of the kernels, run on the CPU",
     "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch",
     "ranks": "what several processes do together", "support": "what every test program links",
 }

@@ -38,9 +38,10 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 
-# Machine code for the GPUs that are here, or else for Hopper (CMake's own `native` is an error where its probe finds no GPU), and the
-# PTX that it is made from, which costs no time; tests/cuda_ptx runs it. Besides, PTX of Turing, from which the driver compiles for
-# every other GPU at the program's first start. That costs a third more time of the compiler: HALFSTEP_CUDA_PTX=OFF leaves it out.
+# Machine code for the GPUs that are here, or else for Hopper (CMake's own `native` is an error where its probe finds no GPU), and
+# the PTX that it is made from, which costs no time; tests/cuda_ptx runs it. Besides, PTX of Turing, from which the driver compiles
+# for every other GPU at the program's first start. That costs a third more time of the compiler: HALFSTEP_CUDA_PTX=OFF leaves it
+# out.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   set(CMAKE_CUDA_ARCHITECTURES)
   foreach(capability IN LISTS gpus)

@@ -7,13 +7,15 @@ namespace {
 
 template <class H>
 Handler half_operation(const std::string& op) {
-#define HALF2(NAME, EXPRESSION)                                                          \
-  if (op == NAME)                                                                        \
-    return of2<H, H, H>([](const I& i, H ha, H hb) {                                     \
-      (void)i;                                                                           \
-      const double a = to_float(ha), b = to_float(hb);                                   \
-      if constexpr (std::is_same_v<H, f16>) return to_f16(EXPRESSION);                   \
-      else return to_bf16(EXPRESSION);                                                   \
+#define HALF2(NAME, EXPRESSION)                        \
+  if (op == NAME)                                      \
+    return of2<H, H, H>([](const I& i, H ha, H hb) {   \
+      (void)i;                                         \
+      const double a = to_float(ha), b = to_float(hb); \
+      if constexpr (std::is_same_v<H, f16>)            \
+        return to_f16(EXPRESSION);                     \
+      else                                             \
+        return to_bf16(EXPRESSION);                    \
     });
   HALF2("add", a + b)
   HALF2("sub", a - b)
@@ -24,8 +26,10 @@ Handler half_operation(const std::string& op) {
   if (op == "fma")
     return of3<H, H, H, H>([](const I&, H ha, H hb, H hc) {
       const double r = double(to_float(ha)) * double(to_float(hb)) + double(to_float(hc));
-      if constexpr (std::is_same_v<H, f16>) return to_f16(r);
-      else return to_bf16(r);
+      if constexpr (std::is_same_v<H, f16>)
+        return to_f16(r);
+      else
+        return to_bf16(r);
     });
   if (op == "neg") return of1<uint16_t, uint16_t>([](const I&, uint16_t a) { return uint16_t(a ^ 0x8000); });
   if (op == "abs") return of1<uint16_t, uint16_t>([](const I&, uint16_t a) { return uint16_t(a & 0x7fff); });
@@ -44,19 +48,27 @@ Handler choose_arithmetic(I& i, const std::string& op, const std::string& t, con
       if (op == "add")
         return for_floating(t, [](auto z) {
           using T = decltype(z);
-          return of2<T, T, T>([](const I& i, T a, T b) { return arithmetic<T>(i, [](T u, T v) { return u + v; }, a, b); });
+          return of2<T, T, T>([](const I& i, T a, T b) {
+            return arithmetic<T>(
+                i, [](T u, T v) { return u + v; }, a, b);
+          });
         });
       return for_floating(t, [](auto z) {
         using T = decltype(z);
-        return of2<T, T, T>([](const I& i, T a, T b) { return arithmetic<T>(i, [](T u, T v) { return u - v; }, a, b); });
+        return of2<T, T, T>([](const I& i, T a, T b) {
+          return arithmetic<T>(
+              i, [](T u, T v) { return u - v; }, a, b);
+        });
       });
     }
     if (has("cc")) return nullptr;
     if (has("sat") && t == "s32") {
       i.saturate = false;
       if (op == "add")
-        return of2<int32_t, int32_t, int32_t>([](const I&, int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) + b, INT32_MIN, INT32_MAX)); });
-      return of2<int32_t, int32_t, int32_t>([](const I&, int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) - b, INT32_MIN, INT32_MAX)); });
+        return of2<int32_t, int32_t, int32_t>(
+            [](const I&, int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) + b, INT32_MIN, INT32_MAX)); });
+      return of2<int32_t, int32_t, int32_t>(
+          [](const I&, int32_t a, int32_t b) { return int32_t(std::clamp<int64_t>(int64_t(a) - b, INT32_MIN, INT32_MAX)); });
     }
     if (op == "add")
       return for_integer(t, [](auto z) {
@@ -72,7 +84,10 @@ Handler choose_arithmetic(I& i, const std::string& op, const std::string& t, con
     if (floating)
       return for_floating(t, [](auto z) {
         using T = decltype(z);
-        return of2<T, T, T>([](const I& i, T a, T b) { return arithmetic<T>(i, [](T u, T v) { return u * v; }, a, b); });
+        return of2<T, T, T>([](const I& i, T a, T b) {
+          return arithmetic<T>(
+              i, [](T u, T v) { return u * v; }, a, b);
+        });
       });
     if (has("wide"))
       return for_integer(t, [](auto z) -> Handler {
@@ -98,7 +113,8 @@ Handler choose_arithmetic(I& i, const std::string& op, const std::string& t, con
       return for_floating(t, [](auto z) {
         using T = decltype(z);
         return of3<T, T, T, T>([](const I& i, T a, T b, T c) {
-          return arithmetic<T>(i, [](T u, T v, T w) { return std::fma(u, v, w); }, a, b, c);
+          return arithmetic<T>(
+              i, [](T u, T v, T w) { return std::fma(u, v, w); }, a, b, c);
         });
       });
     if (has("cc")) return nullptr;
@@ -127,13 +143,17 @@ Handler choose_arithmetic(I& i, const std::string& op, const std::string& t, con
     if (t == "f64" || (t == "f32" && (has("rn") || has("rz") || has("rm") || has("rp"))))
       return for_floating(t, [](auto z) {
         using T = decltype(z);
-        return of2<T, T, T>([](const I& i, T a, T b) { return arithmetic<T>(i, [](T u, T v) { return u / v; }, a, b); });
+        return of2<T, T, T>([](const I& i, T a, T b) {
+          return arithmetic<T>(
+              i, [](T u, T v) { return u / v; }, a, b);
+        });
       });
     if (t == "f32")  // .full, .approx: two units in the last place
       return of2<float, float, float>([](const I& i, float a, float b) {
         float r = with_error(i, float(double(read(i, a)) / double(read(i, b))));
         const float size = std::fabs(b);
-        if (i.mode == 1 && size > 0x1p126f && std::isfinite(size)) r = std::isinf(a) ? std::numeric_limits<float>::quiet_NaN() : std::copysign(0.0f, r);
+        if (i.mode == 1 && size > 0x1p126f && std::isfinite(size))
+          r = std::isinf(a) ? std::numeric_limits<float>::quiet_NaN() : std::copysign(0.0f, r);
         return canonical(i.flush ? flushed(r) : r);
       });
     return for_integer(t, [](auto z) {
@@ -208,14 +228,22 @@ Handler choose_function(const I&, const std::string& op, const std::string& t, c
   const auto has = [&](const char* w) { return std::find(words.begin(), words.end(), w) != words.end(); };
   const bool approximate = has("approx");
   if (t == "f32" && approximate) {
-    if (op == "ex2") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::exp2(x); }); });
-    if (op == "lg2") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::log2(x); }); });
-    if (op == "sin") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::sin(x); }); });
-    if (op == "cos") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::cos(x); }); });
-    if (op == "tanh") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::tanh(x); }); });
-    if (op == "rcp") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return 1 / x; }); });
-    if (op == "sqrt") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::sqrt(x); }); });
-    if (op == "rsqrt") return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return 1 / std::sqrt(x); }); });
+    if (op == "ex2")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::exp2(x); }); });
+    if (op == "lg2")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::log2(x); }); });
+    if (op == "sin")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::sin(x); }); });
+    if (op == "cos")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::cos(x); }); });
+    if (op == "tanh")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::tanh(x); }); });
+    if (op == "rcp")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return 1 / x; }); });
+    if (op == "sqrt")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return std::sqrt(x); }); });
+    if (op == "rsqrt")
+      return of1<float, float>([](const I& i, float a) { return approximately(i, a, [](double x) { return 1 / std::sqrt(x); }); });
     return nullptr;
   }
   if (t == "f64" && approximate) {
@@ -238,12 +266,18 @@ Handler choose_function(const I&, const std::string& op, const std::string& t, c
   if (op == "rcp")
     return for_floating(t, [](auto z) {
       using T = decltype(z);
-      return of1<T, T>([](const I& i, T a) { return arithmetic<T>(i, [](T u) { return T(1) / u; }, a); });
+      return of1<T, T>([](const I& i, T a) {
+        return arithmetic<T>(
+            i, [](T u) { return T(1) / u; }, a);
+      });
     });
   if (op == "sqrt")
     return for_floating(t, [](auto z) {
       using T = decltype(z);
-      return of1<T, T>([](const I& i, T a) { return arithmetic<T>(i, [](T u) { return std::sqrt(u); }, a); });
+      return of1<T, T>([](const I& i, T a) {
+        return arithmetic<T>(
+            i, [](T u) { return std::sqrt(u); }, a);
+      });
     });
   return nullptr;
 }

@@ -38,12 +38,12 @@ Handler compared(const std::string& how) {
     struct Local {
       static auto value(const I& i, T v) { return V{}(i, v); }
     };
-#define COMPARE(NAME, EXPRESSION)                                        \
-  if (how == NAME)                                                       \
-    return comparison<T>([](const I& i, T u, T v) {                      \
-      const auto a = Local::value(i, u), b = Local::value(i, v);         \
-      (void)a, (void)b;                                                  \
-      return EXPRESSION;                                                 \
+#define COMPARE(NAME, EXPRESSION)                                \
+  if (how == NAME)                                               \
+    return comparison<T>([](const I& i, T u, T v) {              \
+      const auto a = Local::value(i, u), b = Local::value(i, v); \
+      (void)a, (void)b;                                          \
+      return EXPRESSION;                                         \
     });
     COMPARE("eq", a == b)
     COMPARE("ne", a == a && b == b && a != b)
@@ -85,7 +85,9 @@ constexpr Handler test(const std::string& what) {
 
 }  // namespace
 
-Handler choose_test(const std::string& what, const std::string& type) { return type == "f32" ? test<float>(what) : test<double>(what); }
+Handler choose_test(const std::string& what, const std::string& type) {
+  return type == "f32" ? test<float>(what) : test<double>(what);
+}
 
 Handler choose_comparison(I& i, const std::vector<std::string>& op) {
   // setp.lt.and.f32
@@ -100,12 +102,12 @@ Handler choose_comparison(I& i, const std::vector<std::string>& op) {
 
 Handler choose_logic(const std::string& op, const std::string& t) {
   if (t == "pred") {
-#define LOGIC(NAME, EXPRESSION)                                                                \
-  if (op == NAME)                                                                              \
-    return [](Context& x, const Instruction& i, uint32_t lanes) {                              \
-      const uint32_t a = x.predicate(i.p, i.p_negated), b = i.r >= 0 ? x.predicates[i.r] : 0;  \
-      (void)b;                                                                                 \
-      x.set_predicate(i.q, lanes, EXPRESSION);                                                 \
+#define LOGIC(NAME, EXPRESSION)                                                               \
+  if (op == NAME)                                                                             \
+    return [](Context& x, const Instruction& i, uint32_t lanes) {                             \
+      const uint32_t a = x.predicate(i.p, i.p_negated), b = i.r >= 0 ? x.predicates[i.r] : 0; \
+      (void)b;                                                                                \
+      x.set_predicate(i.q, lanes, EXPRESSION);                                                \
     };
     LOGIC("and", a & (i.mode ? ~b : b))
     LOGIC("or", a | (i.mode ? ~b : b))

@@ -81,7 +81,7 @@ class Builder : Operands {
       s_ = &s;
       code_.instructions.push_back(instruction(s));
     }
-    // Whoever runs past the end returns.
+    // A thread that runs past the end returns.
     Instruction end;
     end.flow = Flow::ret;
     code_.instructions.push_back(end);

@@ -5,8 +5,8 @@
 #include <bit>
 #include <unordered_map>
 
-#include "tests/cuda_ptx/program.h"
 #include "tests/cuda_ptx/numbers.h"
+#include "tests/cuda_ptx/program.h"
 
 namespace halfstep::ptx {
 
@@ -53,7 +53,7 @@ struct Call {
 struct Kernel::Code {
   const Program* program = nullptr;
   std::vector<Instruction> instructions;
-  mutable std::vector<char> ran;  // each of them, ever
+  mutable std::vector<char> ran;    // each of them, ever
   std::vector<uint64_t> constants;  // 32 lanes each
   std::vector<int> lists;
   std::vector<std::vector<int>> tables;
@@ -108,7 +108,9 @@ struct Context {
   uint32_t* predicates;
   const uint64_t* constants;
 
-  const uint64_t* in(int slot) const { return slot >= 0 ? registers + size_t(slot) * kLanes : constants + size_t(-2 - slot) * kLanes; }
+  const uint64_t* in(int slot) const {
+    return slot >= 0 ? registers + size_t(slot) * kLanes : constants + size_t(-2 - slot) * kLanes;
+  }
   uint64_t* out(int slot) const { return registers + size_t(slot) * kLanes; }
   uint32_t predicate(int p, bool negated) const { return negated ? ~predicates[p] : predicates[p]; }
   void set_predicate(int p, uint32_t lanes, uint32_t value) {

@@ -58,10 +58,9 @@ Handler for_floating(const std::string& t, const F& f) {
   return nullptr;
 }
 template <class T>
-using Wide = std::conditional_t<
-    sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
-    std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
-                       std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
+using Wide = std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
+                                std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
+                                                   std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
 template <class T>
 T high(T a, T b) {
   return T((Wide<T>(a) * Wide<T>(b)) >> (8 * sizeof(T)));
@@ -113,7 +112,8 @@ inline float approximately(const I& i, float x, const F& f) {
 
 // What does an instruction of these kinds; null where it is not known.
 Handler choose_arithmetic(Instruction& i, const std::string& op, const std::string& type, const std::vector<std::string>& words);
-Handler choose_function(const Instruction& i, const std::string& op, const std::string& type, const std::vector<std::string>& words);
+Handler choose_function(const Instruction& i, const std::string& op, const std::string& type,
+                        const std::vector<std::string>& words);
 Handler choose_comparison(Instruction& i, const std::vector<std::string>& op);
 Handler choose_test(const std::string& what, const std::string& type);
 Handler choose_logic(const std::string& op, const std::string& type);

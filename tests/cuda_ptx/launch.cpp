@@ -136,7 +136,8 @@ class Runner {
     for (Warp& w : b.warps) {
       const int first = std::countr_zero(w.alive);
       for (int l = 0; l < kLanes; ++l) {
-        if ((w.alive >> l & 1) && w.pc[l] != w.pc[first]) throw Fault(*launch_.name + ": lanes of a warp wait at different barriers");
+        if ((w.alive >> l & 1) && w.pc[l] != w.pc[first])
+          throw Fault(*launch_.name + ": lanes of a warp wait at different barriers");
       }
       const Instruction& i = code_.instructions[size_t(w.pc[first]) - 1];
       Context x{launch_, b, w, w.registers.data(), w.predicates.data(), code_.constants.data()};
@@ -281,7 +282,8 @@ class Runner {
   }
   bool meets(Context& x, const Instruction& i, uint32_t active) {
     const uint32_t mask = members(x, i, active);
-    if (mask & ~x.warp.alive) fault(x, i, std::countr_zero(active), "members that are no more: " + number_text(mask & ~x.warp.alive));
+    if (mask & ~x.warp.alive)
+      fault(x, i, std::countr_zero(active), "members that are no more: " + number_text(mask & ~x.warp.alive));
     if (mask != active) return false;
     exchange(x, i, active);
     return true;

@@ -2,8 +2,7 @@
 // Arithmetic as PTX defines it, on the host's.
 #pragma once
 
-#include <immintrin.h>
-
+#include <algorithm>
 #include <bit>
 #include <cfenv>
 #include <cmath>

@@ -48,7 +48,8 @@ class Operands {
     return it != f_->registers.end() && end < name.size() ? &it->second : nullptr;
   }
   static bool is_special(const std::string& name) {
-    for (const char* prefix : {"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "%clock", "%globaltimer"}) {
+    for (const char* prefix :
+         {"%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%warpid", "%nwarpid", "%lanemask", "%clock", "%globaltimer"}) {
       if (name.starts_with(prefix)) return true;
     }
     return false;
@@ -87,7 +88,8 @@ class Operands {
   // Of an immediate, in the type of the instruction.
   uint64_t bits_of(const Operand& o, const std::string& type) const {
     if (type == "f32" && o.number == Operand::Number::f64) return std::bit_cast<uint32_t>(float(std::bit_cast<double>(o.bits)));
-    if (type == "f64" && o.number == Operand::Number::f32) return std::bit_cast<uint64_t>(double(std::bit_cast<float>(uint32_t(o.bits))));
+    if (type == "f64" && o.number == Operand::Number::f32)
+      return std::bit_cast<uint64_t>(double(std::bit_cast<float>(uint32_t(o.bits))));
     const size_t bytes = bytes_of(type);
     return bytes && bytes < 8 ? o.bits & ((1ull << (8 * bytes)) - 1) : o.bits;
   }

@@ -5,11 +5,11 @@
 usage: plant.py FOLDER --launched OBJECT...              every kernel must be launched by some test
        plant.py FOLDER --planted COUNT [--seed N] OBJECT...   faults in the PTX, one at a time
 
-FOLDER has test_cuda_ptx_kernels and test_cuda_ptx_framework, OBJECT are the objects of cuda/kernels with PTX that is not compressed.
-A fault is one instruction that is changed, at a line that a test runs. It is found when a test or the machine fails. Of those that
-are not, the bytes that the host copied from the device are compared with a run without the fault: equal bytes mean that nothing could
-be seen, such as a comparison whose border cannot matter; other bytes are within the tolerance of the test, and are listed. A
-fault that changed a byte and that no tolerance explains would be one that the tests miss: the listed ones are for people to read.
+FOLDER has test_cuda_ptx_kernels and test_cuda_ptx_framework. OBJECT are the objects of cuda/kernels, whose PTX is not compressed.
+A fault is one changed instruction, at a line that a test runs. It is found when a test or the machine fails. For the others, the
+bytes that the host copied from the device are compared with those of a run without the fault. Equal bytes mean that there was
+nothing to see, as with a comparison whose border cannot matter. Other bytes are within the tolerance of the test; these faults are
+listed, so that a person can judge the tolerance.
 """
 import argparse
 import collections

@@ -59,7 +59,8 @@ uint64_t address_of(const Context& x, const Instruction& i, int lane) {
 }
 
 unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, size_t bytes) {
-  if (address % bytes != 0) fault(x, i, lane, "an address that is not aligned to " + std::to_string(bytes) + ": " + number_text(address));
+  if (address % bytes != 0)
+    fault(x, i, lane, "an address that is not aligned to " + std::to_string(bytes) + ": " + number_text(address));
   const auto inside = [&](const void* begin, size_t size) {
     const uint64_t b = reinterpret_cast<uint64_t>(begin);
     return address >= b && address + bytes <= b + size;
@@ -69,7 +70,9 @@ unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, 
   if (i.space == Space::shared) {
     const uint64_t offset = address - kSharedBegin;
     if (address < kSharedBegin || offset + bytes > launch.shared_bytes)
-      fault(x, i, lane, std::to_string(bytes) + " bytes at " + std::to_string(int64_t(offset)) + " of " + std::to_string(launch.shared_bytes) + " bytes of shared memory");
+      fault(x, i, lane,
+            std::to_string(bytes) + " bytes at " + std::to_string(int64_t(offset)) + " of " + std::to_string(launch.shared_bytes) +
+                " bytes of shared memory");
     return x.block.shared + offset;
   }
   const bool any = i.space == Space::generic;
@@ -79,12 +82,17 @@ unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, 
     }
     uint64_t begin = 0, end = 0;
     if (launch.memory->range_of(address, begin, end)) {
-      if (address + bytes > end) fault(x, i, lane, std::to_string(bytes) + " bytes at " + number_text(address) + " overrun an allocation of " + std::to_string(end - begin) + " bytes");
+      if (address + bytes > end)
+        fault(x, i, lane,
+              std::to_string(bytes) + " bytes at " + number_text(address) + " overrun an allocation of " +
+                  std::to_string(end - begin) + " bytes");
       launch.ranges[launch.next_range++ % 4] = {begin, end};
       return p;
     }
   }
-  if ((any || i.space == Space::local || i.space == Space::param) && inside(x.warp.memory.data() + size_t(lane) * launch.code->lane_bytes, launch.code->lane_bytes)) return p;
+  if ((any || i.space == Space::local || i.space == Space::param) &&
+      inside(x.warp.memory.data() + size_t(lane) * launch.code->lane_bytes, launch.code->lane_bytes))
+    return p;
   if ((any || i.space == Space::param) && inside(launch.arguments->data(), launch.code->argument_bytes)) return p;
   if (any && inside(x.block.shared, launch.shared_bytes)) return p;
   if (any || i.space == Space::global || i.space == Space::constant) {
@@ -94,7 +102,8 @@ unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, 
     }
   }
   static constexpr const char* spaces[] = {"generic", "global", "shared", "local", "param", "const"};
-  fault(x, i, lane, std::to_string(bytes) + " bytes at " + number_text(address) + ", which is nowhere (" + spaces[int(i.space)] + ")");
+  fault(x, i, lane,
+        std::to_string(bytes) + " bytes at " + number_text(address) + ", which is nowhere (" + spaces[int(i.space)] + ")");
 }
 
 Program::Program(std::string_view text) : module_(parse(text)) {

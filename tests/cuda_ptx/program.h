@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel's PTX made ready to run, and its runs. Threads of a warp go together where they are at the same place: of those that can
-// go on, the ones furthest back go first. Everything happens on the calling thread of the host.
+// A kernel's PTX made ready to run, and its runs. The threads of a warp run together where they are at the same place; of those
+// that can run, the ones furthest back are first. Everything happens on the calling thread of the host.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class Program {
  public:
   explicit Program(std::string_view text);
   ~Program();
-  Kernel* kernel(const std::string& name);              // null when there is none
-  unsigned char* variable(const std::string& name);     // a .global's or .const's memory; null when there is none
+  Kernel* kernel(const std::string& name);           // null when there is none
+  unsigned char* variable(const std::string& name);  // a .global's or .const's memory; null when there is none
   size_t variable_bytes(const std::string& name) const;
   const Module& module() const { return module_; }
 

@@ -3,8 +3,9 @@
 // by the machine of this folder. Memory, streams, events and graphs are those of tests/cuda_emu.
 //   HALFSTEP_PTX_STATS=FILE   at the program's end: each kernel's launches, instructions, largest block, dynamic shared memory,
 //                    name, and the lines of its PTX that ran and that did not
-//   HALFSTEP_PTX_EDIT=FILE    a planted fault: a kernel's name, the number of a line of the PTX that has it, what that line is to be
-#include <cuda_runtime.h>
+//   HALFSTEP_PTX_EDIT=FILE    a planted fault: a kernel's name, the number of a line of the PTX that has it, what that line is to
+//   be
+#include "tests/cuda_emu/runtime.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -18,7 +19,6 @@
 #include "cuda/gpu.cuh"
 #include "tests/cuda_emu/hooks.h"
 #include "tests/cuda_ptx/program.h"
-#include "tests/cuda_emu/runtime.h"
 
 namespace emu {
 thread_local Where where;
@@ -59,7 +59,7 @@ struct Configuration {
 };
 thread_local std::vector<Configuration> configurations;
 
-// The fat binary's first PTX: nvcc was told not to compress it.
+// The fat binary's first PTX, which nvcc must not have compressed.
 std::string_view ptx_of(const void* wrapper) {
   struct Wrapper {
     uint32_t magic, version;
@@ -113,9 +113,7 @@ Registered& of(const void* function) {
       if (!r.image->program) plant_fault(r.image->text);
       if (!r.image->program) r.image->program = std::make_unique<ptx::Program>(r.image->text);
       r.kernel = r.image->program->kernel(r.name);
-    } catch (const std::exception& e) {
-      emu::fail("%s", e.what());
-    }
+    } catch (const std::exception& e) { emu::fail("%s", e.what()); }
     if (!r.kernel) emu::fail("the PTX has no kernel %s", r.name.c_str());
   }
   return r;
@@ -147,9 +145,11 @@ emu::Task task_of(const void* function, dim3 grid, dim3 block, size_t shared, st
   if (!grid.x || !grid.y || !grid.z || grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535)
     emu::fail("illegal grid (%u,%u,%u) of %s", grid.x, grid.y, grid.z, name);
   if (r.kernel->max_threads() && threads > r.kernel->max_threads())
-    emu::fail("%llu threads a block, but %s was compiled for %u", static_cast<unsigned long long>(threads), name, r.kernel->max_threads());
+    emu::fail("%llu threads a block, but %s was compiled for %u", static_cast<unsigned long long>(threads), name,
+              r.kernel->max_threads());
   if (r.kernel->static_shared() + shared > size_t(ptx::settings().static_and_dynamic_shared))
-    emu::fail("%zu + %zu bytes of shared memory, more than a launch has without asking for more: %s", r.kernel->static_shared(), shared, name);
+    emu::fail("%zu + %zu bytes of shared memory, more than a launch has without asking for more: %s", r.kernel->static_shared(),
+              shared, name);
   emu::Task task;
   task.kernel = function;
   task.work = [=, &r, arguments = std::move(arguments)] {
@@ -157,9 +157,7 @@ emu::Task task_of(const void* function, dim3 grid, dim3 block, size_t shared, st
     const uint64_t before = ptx::counts().thread_instructions;
     try {
       r.kernel->run({grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared, arguments, device_memory);
-    } catch (const ptx::Fault& fault) {
-      emu::fail("%s", fault.what());
-    }
+    } catch (const ptx::Fault& fault) { emu::fail("%s", fault.what()); }
     ++r.launches;
     r.instructions += ptx::counts().thread_instructions - before;
     r.threads = std::max(r.threads, unsigned(threads));

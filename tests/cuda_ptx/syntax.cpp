@@ -87,7 +87,7 @@ class Parser {
   template <class F>
   void variables(const std::string& space, bool external, const F& add) {
     size_t align = 0, element = 0, vector = 1;
-    for (; peek().starts_with("."); ) {
+    for (; peek().starts_with(".");) {
       const std::string word(next().substr(1));
       if (word == "align")
         align = integer();
@@ -377,9 +377,9 @@ class Parser {
 
 size_t bytes_of(std::string_view type) {
   static const std::unordered_map<std::string_view, size_t> sizes = {
-      {"pred", 1}, {"b8", 1},  {"u8", 1},  {"s8", 1},  {"b16", 2},   {"u16", 2},    {"s16", 2}, {"f16", 2}, {"bf16", 2},
-      {"b32", 4},  {"u32", 4}, {"s32", 4}, {"f32", 4}, {"f16x2", 4}, {"bf16x2", 4}, {"b64", 8}, {"u64", 8}, {"s64", 8},
-      {"f64", 8},  {"b128", 16}};
+      {"pred", 1},   {"b8", 1},   {"u8", 1},  {"s8", 1},  {"b16", 2}, {"u16", 2},  {"s16", 2},
+      {"f16", 2},    {"bf16", 2}, {"b32", 4}, {"u32", 4}, {"s32", 4}, {"f32", 4},  {"f16x2", 4},
+      {"bf16x2", 4}, {"b64", 8},  {"u64", 8}, {"s64", 8}, {"f64", 8}, {"b128", 16}};
   const auto it = sizes.find(type);
   return it == sizes.end() ? 0 : it->second;
 }

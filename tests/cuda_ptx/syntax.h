@@ -13,8 +13,8 @@ namespace halfstep::ptx {
 struct Operand {
   enum class Kind { reg, immediate, symbol, memory, list, pair, sink };
   Kind kind = Kind::sink;
-  std::string name;            // of a register or symbol; of what a memory operand's address begins with
-  bool negated = false;        // !%p
+  std::string name;      // of a register or symbol; of what a memory operand's address begins with
+  bool negated = false;  // !%p
   enum class Number { integer, f32, f64 } number = Number::integer;
   uint64_t bits = 0;           // of an immediate
   int64_t offset = 0;          // [name + offset]
@@ -32,7 +32,7 @@ struct Statement {
 struct Variable {
   std::string space, name;  // "shared"
   size_t bytes = 0, align = 1;
-  bool external = false;    // of the launch's size
+  bool external = false;  // of the launch's size
   std::vector<unsigned char> value;
   std::vector<std::pair<size_t, std::string>> addresses;  // of other variables, in the value
 };
@@ -44,7 +44,7 @@ struct Function {
   std::vector<Variable> parameters, results, variables;
   std::map<std::string, std::string> registers;  // "%r" -> "b32"; a name without number where it was declared alone
   std::vector<Statement> body;
-  std::map<std::string, size_t> labels;  // the statement that follows
+  std::map<std::string, size_t> labels;                    // the statement that follows
   std::map<std::string, std::vector<std::string>> tables;  // .branchtargets
 };
 

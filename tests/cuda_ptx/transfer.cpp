@@ -166,8 +166,10 @@ Handler choose_atomic(const std::vector<std::string>& op) {
   if (has("and")) return integers([](auto a, auto b, auto) { return decltype(a)(a & b); });
   if (has("or")) return integers([](auto a, auto b, auto) { return decltype(a)(a | b); });
   if (has("xor")) return integers([](auto a, auto b, auto) { return decltype(a)(a ^ b); });
-  if (has("inc") && t == "u32") return atomic<uint32_t>([](const I&, uint32_t a, uint32_t b, uint32_t) { return a >= b ? 0u : a + 1; });
-  if (has("dec") && t == "u32") return atomic<uint32_t>([](const I&, uint32_t a, uint32_t b, uint32_t) { return a == 0 || a > b ? b : a - 1; });
+  if (has("inc") && t == "u32")
+    return atomic<uint32_t>([](const I&, uint32_t a, uint32_t b, uint32_t) { return a >= b ? 0u : a + 1; });
+  if (has("dec") && t == "u32")
+    return atomic<uint32_t>([](const I&, uint32_t a, uint32_t b, uint32_t) { return a == 0 || a > b ? b : a - 1; });
   return nullptr;
 }
 
@@ -266,7 +268,10 @@ bool choose(Instruction& i, const std::vector<std::string>& op) {
   i.flush = has("ftz");
   i.saturate = has("sat");
   i.nan_wins = has("NaN");
-  i.round = has("rz") || has("rzi") ? Round::zero : has("rm") || has("rmi") ? Round::down : has("rp") || has("rpi") ? Round::up : Round::nearest;
+  i.round = has("rz") || has("rzi")   ? Round::zero
+            : has("rm") || has("rmi") ? Round::down
+            : has("rp") || has("rpi") ? Round::up
+                                      : Round::nearest;
   if (name == "setp") return (i.run = choose_comparison(i, op));
   if (name == "testp") return (i.run = choose_test(op[1], t));
   if (name == "selp") return (i.run = t == "f16x2" ? nullptr : select);
@@ -308,7 +313,8 @@ bool choose(Instruction& i, const std::vector<std::string>& op) {
     return (i.run = i.base != Base::reg ? address : i.target == 1 ? split : i.target == 2 ? join : move);
   }
   if (name == "cvta") return (i.run = has("to") ? from_generic : to_generic);
-  if (name == "membar" || name == "fence" || name == "prefetch" || name == "prefetchu" || name == "pmevent") return (i.run = nothing);
+  if (name == "membar" || name == "fence" || name == "prefetch" || name == "prefetchu" || name == "pmevent")
+    return (i.run = nothing);
   if (name == "and" || name == "or" || name == "xor" || name == "not" || name == "cnot" || name == "shl" || name == "shr")
     return (i.run = choose_logic(name, t));
   if (Handler h = choose_arithmetic(i, name, t, words)) return (i.run = h);

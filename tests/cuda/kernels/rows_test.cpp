@@ -106,7 +106,8 @@ TEST_CASE("reductions of every kind take every kernel there is for their type") 
     if (op == Reduce::prod) return uniform(t, shape, 3, t == DType::i64 ? -1 : 0.999, t == DType::i64 ? 2 : 1.001, layout);
     return uniform(t, shape, 3, -2, 3, layout);
   };
-  for (Reduce op : {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::any, Reduce::all, Reduce::sum_abs, Reduce::sum_squares}) {
+  for (Reduce op :
+       {Reduce::sum, Reduce::prod, Reduce::max, Reduce::min, Reduce::any, Reduce::all, Reduce::sum_abs, Reduce::sum_squares}) {
     for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i64}) {
       for (int64_t columns : {40, 9000}) {  // a warp or a block a row, of one segment or two
         check_reduce_of(op, values(op, t, {3, columns}), {3, 1}, 0);
@@ -114,7 +115,8 @@ TEST_CASE("reductions of every kind take every kernel there is for their type") 
       }
       check_reduce_of(op, values(op, t, {600, 40}), {1, 40}, 0);  // columns
     }
-    for (DType t : {DType::f64, DType::i64}) check_reduce_of(op, values(op, t, {1, 64 * 8192 + 1}), {1, 1}, 0);  // joined by a block
+    for (DType t : {DType::f64, DType::i64})
+      check_reduce_of(op, values(op, t, {1, 64 * 8192 + 1}), {1, 1}, 0);  // joined by a block
   }
 }
 
