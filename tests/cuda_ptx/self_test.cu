@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#undef HALFSTEP_CUDA_EMU  // which the library of the host's side brings: this is compiled by nvcc
 #include "cuda/gpu.cuh"
 
 static int faults = 0, checks = 0;
