@@ -28,7 +28,7 @@ KERNELS = {
                                 ("15backward_stripsINS0_7RunRows", 2 * 2 * 2 * FORMS, 2 * FORMS)],
     "batch_norm": [("14forward_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 2, 2)],
 }
-ENTRY = re.compile(r"\.entry\s+(\w+)\s*\(.*?\n\{(.*?)\n\}", re.S)
+ENTRY = re.compile(r"\.entry\s+(\w+)\s*\((.*?)(?=\.entry\s|\.func\s|\Z)", re.S)  # with scopes inside it
 WIDE = {kind: re.compile(rf"\b{kind}\.(?:\w+\.)*(?:v4\.[ubf]32|v2\.[ubf]64)\b") for kind in ("ld.global", "st.global")}
 
 
@@ -59,6 +59,9 @@ def self_test():
     assert not list(faults_of(wide, [("copy", 1, 1)]))
     assert len(list(faults_of(wide, [("copy", 2, 1)]))) == 1
     assert len(list(faults_of(wide, [("other", 0, 0)]))) == 1
+    scopes = body % "{\n.reg .b32 %t;\n}\nld.global.v4.u32 {%r1}, [%rd1];\nst.global.v4.u32 [%rd2], {%r1};"
+    assert not list(faults_of(scopes, [("copy", 1, 1)]))
+    assert list(faults_of(body % "" + wide.replace("copy", "other"), [("copyv", 1, 0)]))  # not the next kernel's
     narrow = body % "ld.global.v2.u32 {%r1}, [%rd1];\nld.param.v4.u32 {%r1}, [%rd1];\nst.global.u64 [%rd2], %r1;"
     assert len(list(faults_of(narrow, [("copy", 1, 1)]))) == 2
 
