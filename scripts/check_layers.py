@@ -41,7 +41,7 @@ LEVELS = {
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
     [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
     ["amp/diagnosis/", "amp/step/"],
-    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/export/", "apps/capi/", "apps/commands/"],
+    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/report/", "apps/export/", "apps/capi/", "apps/commands/"],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
@@ -60,8 +60,8 @@ CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
 # Written by CMake.
-GENERATED = {"generated/halfstep_version.h", "generated/halfstep_release.h", "generated/elementwise_names.def",
-             "generated/pointwise_names.def"}
+GENERATED = {"generated/halfstep_version.h", "generated/halfstep_release.h", "generated/report_page.h",
+             "generated/elementwise_names.def", "generated/pointwise_names.def"}
 
 MAX_LINES = 400  # without the line of the license
 MAX_COLUMNS = 132  # of code, but for the tables of rows

@@ -28,6 +28,8 @@ void add_tune(CLI::App& program, Action& chosen);
 void add_verify(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
+void add_report(CLI::App& program, Action& chosen);
+void add_compare(CLI::App& program, Action& chosen);
 void add_explain(CLI::App& program, Action& chosen);
 void add_schema(CLI::App& program, Action& chosen);
 void add_completion(CLI::App& program, Action& chosen);

@@ -164,6 +164,8 @@ int run_command(int argc, const char* const* argv) {
   add_parity(program, chosen);
   add_tune(program, chosen);
   add_verify(program, chosen);
+  add_report(program, chosen);
+  add_compare(program, chosen);
   add_explain(program, chosen);
   add_schema(program, chosen);
   add_completion(program, chosen);

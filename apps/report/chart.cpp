@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/chart.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "apps/run/progress.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kWidth = 560, kHeight = 236, kLeft = 62, kRight = kWidth - 14, kTop = 8, kBottom = kHeight - 26;
+constexpr size_t kColors = 8;
+
+// The part of the plane that is drawn.
+struct Frame {
+  double x0 = INFINITY, x1 = -INFINITY, low = INFINITY, high = -INFINITY;  // low, high: logarithms on a logarithmic axis
+  bool log = false;
+
+  bool shows(const Point& p) const { return std::isfinite(p.y) && std::isfinite(p.x) && (!log || p.y > 0); }
+  double scaled(double y) const { return log ? std::log10(y) : y; }
+  double x(double v) const { return kLeft + (v - x0) / (x1 - x0) * (kRight - kLeft); }
+  double y(double v) const { return kBottom - (scaled(v) - low) / (high - low) * (kBottom - kTop); }
+};
+
+Frame frame_of(const std::vector<Curve>& curves, bool log) {
+  Frame f;
+  f.log = log;
+  for (const Curve& c : curves) {
+    for (const Point& p : c.points) {
+      if (!f.shows(p)) continue;
+      f.x0 = std::min(f.x0, p.x), f.x1 = std::max(f.x1, p.x);
+      f.low = std::min(f.low, f.scaled(p.y)), f.high = std::max(f.high, f.scaled(p.y));
+    }
+  }
+  if (!(f.x1 > f.x0)) f.x0 -= 1, f.x1 += 1;
+  const double size = 1e-9 * (1 + std::abs(f.high));
+  if (f.high - f.low < size) f.low -= log ? 0.3 : 0.5 + 0.1 * std::abs(f.low), f.high += log ? 0.3 : 0.5 + 0.1 * std::abs(f.high);
+  const double margin = 0.05 * (f.high - f.low);
+  const bool from_zero = !log && f.low >= 0 && f.low < 0.3 * f.high;
+  f.low = from_zero ? 0 : f.low - margin;
+  f.high += margin;
+  return f;
+}
+
+std::string rounded(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", v);
+  return text;
+}
+
+std::string step_text(double v) { return v >= 10000 ? number_text(v / 1000, 5) + "k" : number_text(v, 6); }
+
+std::vector<double> power_ticks(const Frame& f) {
+  const double two = std::log10(2.0);
+  const int from = int(std::ceil(f.low / two)), to = int(std::floor(f.high / two)), by = std::max(1, (to - from + 5) / 6);
+  std::vector<double> out;
+  for (int k = from; k <= to; k += by) out.push_back(std::ldexp(1, k));
+  return out;
+}
+
+// Powers of ten, or round numbers where less than one of them is in sight.
+std::vector<double> log_ticks(const Frame& f) {
+  const int from = int(std::ceil(f.low)), to = int(std::floor(f.high)), by = std::max(1, (to - from + 5) / 6);
+  std::vector<double> out;
+  if (to - from < 1) {
+    for (const double v : ticks(std::pow(10, f.low), std::pow(10, f.high), 4))
+      if (v > 0) out.push_back(v);
+    return out;
+  }
+  for (int k = from; k <= to; k += by) out.push_back(std::pow(10, k));
+  if (to - from < 3)  // 2 and 5 between them
+    for (int k = from - 1; k <= to; ++k)
+      for (const double m : {2.0, 5.0})
+        if (const double v = m * std::pow(10, k); std::log10(v) >= f.low && std::log10(v) <= f.high) out.push_back(v);
+  return out;
+}
+
+void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
+  for (const double v : unit == Unit::power ? power_ticks(f) : f.log ? log_ticks(f) : ticks(f.low, f.high, 5)) {
+    svg << "<line class=\"axis\" x1=\"" << kLeft << "\" x2=\"" << kRight << "\" y1=\"" << rounded(f.y(v)) << "\" y2=\""
+        << rounded(f.y(v)) << "\"/><text x=\"" << kLeft - 7 << "\" y=\"" << rounded(f.y(v) + 4) << "\" text-anchor=\"end\">"
+        << value_text(v, unit) << "</text>";
+  }
+  for (const double v : ticks(f.x0, f.x1, 6))
+    svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v) << "</text>";
+}
+
+// behind: how many curves are drawn after it. It is wider than they are, so that it shows where they have the same values.
+void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points& points, size_t behind) {
+  const std::string color = color_of(c.color);
+  svg << "<path class=\"line" << (c.faint ? " faint" : "") << "\" fill=\"none\" stroke=\"" << color << '"';
+  if (!c.faint) svg << " stroke-width=\"" << rounded(1.7 + 1.6 * double(std::min<size_t>(behind, 3))) << '"';
+  svg << " d=\"";
+  bool pen = false;
+  for (const Point& p : points) {
+    if (!f.shows(p)) {
+      pen = false;  // a gap where the value is not finite
+      continue;
+    }
+    svg << (pen ? 'L' : 'M') << rounded(f.x(p.x)) << ' ' << rounded(f.y(p.y));
+    pen = true;
+  }
+  svg << "\"/>";
+  if (!c.dots) return;
+  for (const Point& p : points)
+    if (f.shows(p))
+      svg << "<circle r=\"2.6\" cx=\"" << rounded(f.x(p.x)) << "\" cy=\"" << rounded(f.y(p.y)) << "\" fill=\"" << color << "\"/>";
+}
+
+}  // namespace
+
+std::string value_text(double v, Unit unit) {
+  if (!std::isfinite(v)) return "-";
+  if (unit == Unit::share) return number_text(100 * v, 4) + " %";
+  if (unit == Unit::bytes) return bytes_text(v);
+  if (const double exponent = std::log2(v); unit == Unit::power && exponent == std::floor(exponent))
+    return "2^" + number_text(exponent, 4);
+  if (std::abs(v) >= 1e5 && std::abs(v) < 1e7) return number_text(v / 1000, 5) + "k";
+  return number_text(v, v == std::floor(v) && std::abs(v) < 1e5 ? 5 : 4);
+}
+
+std::vector<double> ticks(double low, double high, int about) {
+  std::vector<double> out;
+  const double raw = (high - low) / about;
+  if (!(raw > 0) || !std::isfinite(raw)) return out;
+  const double ten = std::pow(10, std::floor(std::log10(raw))), part = raw / ten;
+  const double step = part < 1.5 ? ten : part < 3.5 ? 2 * ten : part < 7.5 ? 5 * ten : 10 * ten;
+  for (int64_t k = int64_t(std::ceil(low / step - 1e-9)); double(k) * step <= high + 1e-9 * step; ++k)
+    out.push_back(double(k) * step);
+  return out;
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string color_of(size_t color) { return "var(--c" + std::to_string(color % kColors) + ")"; }
+
+std::string chart(const std::string& title, std::vector<Curve> curves, const std::string& id, const ChartOptions& o) {
+  const Frame f = frame_of(curves, o.log || o.unit == Unit::power);
+  std::erase_if(curves, [&](const Curve& c) {
+    return std::none_of(c.points.begin(), c.points.end(), [&](const Point& p) { return f.shows(p); });
+  });
+  if (curves.empty()) return "";
+  std::ostringstream out;
+  out << "<figure class=\"card\"><figcaption><b>" << escaped(title) << "</b>";
+  for (const Curve& c : curves)
+    if (!c.faint && !c.name.empty())
+      out << "<span class=\"name\"><i class=\"key" << (c.dots ? " dot" : "") << "\" style=\"background:" << color_of(c.color)
+          << "\"></i>" << escaped(c.name) << "</span>";
+  if (!o.marks.empty()) out << "<span class=\"name\"><i class=\"mark\"></i>" << escaped(o.marks_are) << "</span>";
+  out << "</figcaption><svg viewBox=\"0 0 " << kWidth << ' ' << kHeight << "\" role=\"img\" aria-label=\"" << escaped(title)
+      << "\" data-points=\"" << id << "\">";
+  draw_axes(out, f, o.unit);
+  for (const Point& m : o.marks)
+    out << "<line class=\"skip\" stroke=\"" << (m.y < 0 ? "var(--bad)" : color_of(size_t(m.y))) << "\" x1=\"" << rounded(f.x(m.x))
+        << "\" x2=\"" << rounded(f.x(m.x)) << "\" y1=\"" << kBottom - 10 << "\" y2=\"" << kBottom << "\"/>";
+  Json data{{"width", kWidth}, {"left", kLeft}, {"right", kRight}, {"x0", f.x0}, {"x1", f.x1}, {"share", o.unit == Unit::share}};
+  data["curves"] = Json::array();
+  auto behind = size_t(std::count_if(curves.begin(), curves.end(), [](const Curve& c) { return !c.faint; }));
+  for (const Curve& c : curves) {
+    if (!c.faint) --behind;
+    const Points shown = thinned(c.points, f.x0, f.x1, int(kRight - kLeft));
+    draw_curve(out, f, c, shown, behind);
+    if (c.faint) continue;
+    Json xs = Json::array(), ys = Json::array();
+    for (const Point& p : shown)
+      if (f.shows(p)) xs.push_back(p.x), ys.push_back(std::stod(number_text(p.y, 6)));
+    data["curves"].push_back({{"name", c.name.empty() ? title : c.name}, {"color", color_of(c.color)}, {"x", xs}, {"y", ys}});
+  }
+  std::string json = line_of(data);
+  for (size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3) json.replace(at, 2, "<\\/");  // ends no script
+  out << "<line class=\"cross\" x1=\"0\" x2=\"0\" y1=\"" << kTop << "\" y2=\"" << kBottom
+      << "\"/></svg><script type=\"application/json\" id=\"" << id << "\">" << json << "</script></figure>\n";
+  return out.str();
+}
+
+}  // namespace halfstep::app

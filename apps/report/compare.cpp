@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <ostream>
+#include <set>
+
+#include "apps/run/progress.h"
+
+namespace halfstep::app {
+namespace {
+
+// The value at the last line up to `step`.
+double value_at(const Points& points, double step) {
+  double out = NAN;
+  for (const Point& p : points)
+    if (p.x <= step) out = p.y;
+  return out;
+}
+
+double chosen_step(const RunRecord& run) {
+  const auto best = run.best();
+  return best ? best->at.x : INFINITY;
+}
+
+// Of the runs' numbers, those that people compare.
+std::vector<std::string> compared_keys(const std::vector<RunRecord>& runs) {
+  std::set<std::string> keys;
+  for (const RunRecord& r : runs)
+    for (const auto& [key, points] : r.values)
+      if (key.starts_with("val/") || key == "train/loss" || key == "samples_per_second" || key == "peak_bytes" || key == "skipped")
+        keys.insert(key);
+  return {keys.begin(), keys.end()};
+}
+
+using Cells = std::vector<std::vector<std::string>>;
+
+// Columns of equal width, but for the last; a cell of letters outside ASCII counts its characters.
+void print_cells(std::ostream& out, const Cells& rows) {
+  const auto length = [](const std::string& s) {
+    return size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  };
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], length(row[c]));
+  }
+  for (const auto& row : rows) {
+    std::string line = "  ";
+    for (size_t c = 0; c < row.size(); ++c)
+      line += row[c] + (c + 1 < row.size() ? std::string(widths[c] - length(row[c]) + 2, ' ') : "");
+    out << line << '\n';
+  }
+}
+
+std::string shown(const std::string& key, double v) {
+  if (!std::isfinite(v)) return "-";
+  return key == "peak_bytes" ? bytes_text(v) : key == "samples_per_second" ? count_text(v) : number_text(v, 5);
+}
+
+}  // namespace
+
+std::string small_curve(const Points& points, int width) {
+  static constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  Points finite;
+  std::copy_if(points.begin(), points.end(), std::back_inserter(finite), [](const Point& p) { return std::isfinite(p.y); });
+  if (finite.empty()) return "";
+  const auto [low, high] =
+      std::minmax_element(finite.begin(), finite.end(), [](const Point& a, const Point& b) { return a.y < b.y; });
+  const double from = low->y, size = high->y - low->y;
+  const int n = std::min(width, int(finite.size()));
+  std::string out;
+  for (int i = 0; i < n; ++i) {  // the mean of its part
+    const size_t begin = finite.size() * size_t(i) / size_t(n), end = finite.size() * size_t(i + 1) / size_t(n);
+    double sum = 0;
+    for (size_t k = begin; k < end; ++k) sum += finite[k].y;
+    const double part = size > 0 ? (sum / double(end - begin) - from) / size : 0.5;
+    out += kHeights[std::clamp(int(part * 8), 0, 7)];
+  }
+  return out;
+}
+
+void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs) {
+  Cells cells{{""}};
+  for (const RunRecord& r : runs) cells[0].push_back(r.name);
+  const std::vector<Difference> all = differences(runs);
+  if (all.empty()) {
+    out << "the configs are the same\n";
+  } else {
+    out << "configs differ in\n";
+    for (const Difference& d : all) {
+      cells.push_back({d.key});
+      for (const Json& v : d.values) {
+        std::string text = v.is_null() ? "-" : v.dump();
+        cells.back().push_back(text.size() > 40 ? text.substr(0, 37) + "..." : text);
+      }
+    }
+    print_cells(out, cells);
+  }
+  out << "\nvalues\n";
+  cells = {{""}};
+  for (const RunRecord& r : runs) cells[0].push_back(r.name);
+  cells.push_back({"precision"});
+  for (const RunRecord& r : runs) cells.back().push_back(r.precision());
+  cells.push_back({"at step"});
+  for (const RunRecord& r : runs)
+    cells.back().push_back(std::isfinite(chosen_step(r)) ? number_text(chosen_step(r), 9) + " (best)" : "the last");
+  for (const std::string& key : compared_keys(runs)) {
+    cells.push_back({key});
+    for (const RunRecord& r : runs) {
+      const auto it = r.values.find(key);
+      cells.back().push_back(it == r.values.end() ? "-" : shown(key, value_at(it->second, chosen_step(r))));
+    }
+  }
+  print_cells(out, cells);
+  for (const char* key : {"train/loss", "val/loss"}) {
+    cells.clear();
+    for (const RunRecord& r : runs)
+      if (const auto it = r.values.find(key); it != r.values.end() && it->second.size() > 1)
+        cells.push_back({r.name, small_curve(it->second, 48),
+                         number_text(it->second.front().y, 4) + " to " + number_text(it->second.back().y, 4)});
+    if (cells.empty()) continue;
+    out << '\n' << key << '\n';
+    print_cells(out, cells);
+  }
+}
+
+Json comparison_json(const std::vector<RunRecord>& runs) {
+  Json out{{"runs", Json::array()}, {"differences", Json::object()}};
+  for (const RunRecord& r : runs) {
+    Json one{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
+    if (std::isfinite(chosen_step(r))) one["best_step"] = chosen_step(r);
+    for (const std::string& key : compared_keys(runs)) {
+      const auto it = r.values.find(key);
+      const double v = it == r.values.end() ? NAN : value_at(it->second, chosen_step(r));
+      one["values"][key] = std::isfinite(v) ? Json(v) : Json();
+    }
+    out["runs"].push_back(std::move(one));
+  }
+  for (const Difference& d : differences(runs)) out["differences"][d.key] = d.values;
+  return out;
+}
+
+}  // namespace halfstep::app

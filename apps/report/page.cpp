@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "apps/report/chart.h"
+#include "apps/run/progress.h"
+#include "generated/report_page.h"
+
+namespace halfstep::app {
+namespace {
+
+// Keys of metrics.jsonl in the order of the page; others follow. "": not drawn.
+struct KnownCurve {
+  const char* key;
+  const char* title;
+  bool log = false;
+  Unit unit = Unit::number;
+};
+constexpr KnownCurve kCurves[] = {{"lr", "Learning rate"},
+                                  {"grad_norm", "Norm of the gradients", true},
+                                  {"scale", "Loss scale", true, Unit::power},
+                                  {"samples_per_second", "Samples a second"},
+                                  {"data_wait", "Time spent waiting for data", false, Unit::share},
+                                  {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
+                                  {"peak_bytes", "Peak memory", false, Unit::bytes},
+                                  {"train/loss", ""},
+                                  {"val/loss", ""},
+                                  {"attempted", ""},
+                                  {"epoch", ""},
+                                  {"seconds", ""},
+                                  {"samples", ""},
+                                  {"skipped", ""}};
+
+bool is_share(const std::string& key) {
+  return key.ends_with("/accuracy") || key.ends_with("/precision") || key.ends_with("/recall") || key.ends_with("/f1") ||
+         key.find("/top_") != std::string::npos || key.ends_with("/label_error_rate");
+}
+
+class Page {
+ public:
+  Page(const std::vector<RunRecord>& runs, const std::vector<PlannedStep>& plans) : runs_(runs), plans_(plans) {}
+
+  std::string text() {
+    const RunRecord& first = runs_[0];
+    const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
+    out_ << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         << "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+            "dark\">\n"
+         << "<title>" << escaped(title) << "</title>\n<style>\n"
+         << kPageStyle << "</style>\n</head>\n<body>\n<main>\n";
+    out_ << "<h1>" << escaped(title) << "</h1>\n<p class=\"soft\">" << escaped(about(first)) << "</p>\n";
+    summary();
+    if (runs_.size() > 1) difference_table();
+    curves();
+    answers();
+    plan();
+    configs();
+    out_ << "</main>\n<div id=\"tip\"></div>\n<script>\n" << kPageScript << "</script>\n</body>\n</html>\n";
+    return out_.str();
+  }
+
+ private:
+  static std::string about(const RunRecord& r) {
+    std::string out;
+    const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+    if (const auto o = r.config.find("optimizer"); o != r.config.end() && o->is_object())
+      add(o->value("type", "") + (o->contains("lr") && (*o)["lr"].is_number() ? ", lr " + (*o)["lr"].dump() : ""));
+    if (const Json batch = r.config.value("/data/loader/batch_size"_json_pointer, Json()); batch.is_number())
+      add("batch " + batch.dump());
+    if (r.written_by.is_object())
+      add("halfstep " + r.written_by.value("halfstep", std::string("?")) + " on " + r.written_by.value("device", std::string("?")));
+    return out;
+  }
+
+  std::string key_of(size_t run) const {
+    return "<i class=\"key\" style=\"background:" + color_of(run) + "\"></i>" + escaped(runs_[run].name);
+  }
+  static std::string last_of(const RunRecord& r, const char* key, const std::function<std::string(double)>& show) {
+    const auto it = r.last.find(key);
+    return it == r.last.end() ? "" : show(it->second);
+  }
+
+  void summary() {
+    const auto plain = [](double v) { return number_text(v, 5); };
+    out_ << "<h2>Result</h2>\n<div class=\"card\"><table><tr><th>run</th><th>precision</th><th>best</th><th class=\"n\">val "
+            "loss</th>"
+            "<th class=\"n\">train loss</th><th class=\"n\">steps</th><th class=\"n\">skipped</th><th class=\"n\">time</th>"
+            "<th class=\"n\">samples/s</th><th class=\"n\">peak memory</th></tr>\n";
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const RunRecord& r = runs_[i];
+      out_ << "<tr><td>" << key_of(i) << "</td><td>" << escaped(r.precision()) << "</td><td>";
+      if (const auto best = r.best())
+        out_ << escaped(best->key) << " <b>" << value_text(best->at.y, is_share(best->key) ? Unit::share : Unit::number)
+             << "</b> <span class=\"soft\">at step " << number_text(best->at.x, 9) << "</span>";
+      const auto cell = [&](const std::string& text) { out_ << "<td class=\"n\">" << text << "</td>"; };
+      out_ << "</td>";
+      cell(last_of(r, "val/loss", plain));
+      cell(last_of(r, "train/loss", plain));
+      cell(steps_of(r));
+      cell(last_of(r, "skipped", [](double v) { return number_text(v, 9); }));
+      cell(last_of(r, "seconds", duration_text));
+      cell(last_of(r, "samples_per_second", count_text));
+      cell(last_of(r, "peak_bytes", bytes_text));
+      out_ << "</tr>\n";
+    }
+    out_ << "</table></div>\n";
+    for (const RunRecord& r : runs_)
+      if (r.lines_left_out > 0)
+        out_ << "<p class=\"bad\">" << escaped(r.name) << ": " << r.lines_left_out
+             << " lines of metrics.jsonl are no metrics and were left out</p>\n";
+  }
+  static std::string steps_of(const RunRecord& r) {
+    double steps = 0;
+    for (const auto& [key, points] : r.values)
+      if (!points.empty()) steps = std::max(steps, points.back().x);
+    return number_text(steps, 9);
+  }
+
+  void difference_table() {
+    const std::vector<Difference> all = differences(runs_);
+    out_ << "<h2>What differs</h2>\n";
+    if (all.empty()) {
+      out_ << "<p class=\"soft\">The configs are the same.</p>\n";
+      return;
+    }
+    out_ << "<div class=\"card\"><table><tr><th>key</th>";
+    for (size_t i = 0; i < runs_.size(); ++i) out_ << "<th>" << key_of(i) << "</th>";
+    out_ << "</tr>\n";
+    for (const Difference& d : all) {
+      out_ << "<tr><td>" << escaped(d.key) << "</td>";
+      for (const Json& v : d.values) {
+        std::string text = v.is_null() ? "" : v.dump();
+        if (text.size() > 200) text = text.substr(0, 200) + "...";
+        out_ << "<td class=\"long\">" << escaped(text) << "</td>";
+      }
+      out_ << "</tr>\n";
+    }
+    out_ << "</table></div>\n";
+  }
+
+  std::vector<Curve> each(const std::string& key, const std::string& name) const {
+    std::vector<Curve> out;
+    for (size_t i = 0; i < runs_.size(); ++i)
+      if (const auto it = runs_[i].values.find(key); it != runs_[i].values.end())
+        out.push_back({runs_.size() > 1 ? runs_[i].name : name, it->second, i, key.starts_with("val/")});
+    return out;
+  }
+  // One value throughout, the same in all runs.
+  static bool is_constant(const std::vector<Curve>& curves) {
+    for (const Curve& c : curves)
+      for (const Point& p : c.points)
+        if (p.y != curves[0].points[0].y) return false;
+    return true;
+  }
+  void draw(const std::string& title, const std::vector<Curve>& curves, const ChartOptions& o) {
+    if (curves.empty()) return;
+    if (o.marks.empty() && is_constant(curves)) {
+      constant_ += (constant_.empty() ? "" : ", ") + title + " " + value_text(curves[0].points[0].y, o.unit);
+      return;
+    }
+    out_ << chart(title, curves, "d" + std::to_string(charts_++), o);
+  }
+
+  // Longer curves are smoothed more: about forty values of them count at a time.
+  static double fade(size_t n) { return std::clamp(1 - 40.0 / double(n), 0.3, 0.95); }
+
+  void curves() {
+    out_ << "<h2>Curves over the steps</h2>\n<div class=\"grid\">\n";
+    std::vector<Curve> loss;
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const auto it = runs_[i].values.find("train/loss");
+      if (it == runs_[i].values.end()) continue;
+      const bool many = it->second.size() > 20;
+      if (many) loss.push_back({"", it->second, i, false, true});
+      loss.push_back({runs_.size() > 1 ? runs_[i].name
+                      : many           ? "smoothed"
+                                       : "",
+                      many ? smoothed(it->second, fade(it->second.size())) : it->second, i});
+    }
+    const auto positive = [](const std::vector<Curve>& all) {
+      return std::all_of(all.begin(), all.end(), [](const Curve& c) {
+        return std::all_of(c.points.begin(), c.points.end(), [](const Point& p) { return !(p.y <= 0); });
+      });
+    };
+    draw("Training loss", loss, {.log = positive(loss)});
+    const std::vector<Curve> val = each("val/loss", "");
+    draw("Validation loss", val, {.log = positive(val)});
+    std::set<std::string> known, others;
+    for (const KnownCurve& k : kCurves) known.insert(k.key);
+    for (const RunRecord& r : runs_)
+      for (const auto& [key, points] : r.values)  // the number that comes with a table is in another curve
+        if (!known.contains(key) && !r.tables.contains(key + "/table")) others.insert(key);
+    for (const std::string& key : others)
+      draw(key.starts_with("val/") ? "Validation: " + key.substr(4) : key, each(key, ""),
+           {.unit = is_share(key) ? Unit::share : Unit::number});
+    for (const KnownCurve& k : kCurves) {
+      if (!*k.title) continue;
+      ChartOptions o{.log = k.log, .unit = k.unit};
+      if (std::string(k.key) == "scale") {
+        o.marks_are = "a step was skipped";
+        for (size_t i = 0; i < runs_.size(); ++i)
+          for (const double step : runs_[i].skips) o.marks.push_back({step, runs_.size() > 1 ? double(i) : -1});
+      }
+      draw(k.title, each(k.key, ""), o);
+    }
+    out_ << "</div>\n";
+    if (!constant_.empty()) out_ << "<p class=\"soft\">The same throughout: " << escaped(constant_) << ".</p>\n";
+  }
+
+  void answers() {
+    bool any = false;
+    for (const RunRecord& r : runs_) {
+      for (const auto& [key, table] : r.tables) {
+        const Json& rows = table.is_object() && table.contains("matrix") ? table["matrix"] : table;
+        if (!rows.is_array() || rows.empty() || !rows[0].is_array() || rows.size() > 50) continue;
+        if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
+        any = true;
+        confusion(r, rows);
+      }
+    }
+    if (any) out_ << "</div>\n";
+  }
+  void confusion(const RunRecord& r, const Json& rows) {
+    const auto name = [&](size_t c) { return c < r.classes.size() ? r.classes[c] : std::to_string(c); };
+    double most = 1;
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (size_t c = 0; c < rows[i].size(); ++c)
+        if (i != c) most = std::max(most, rows[i][c].get<double>());
+    out_ << "<figure class=\"card\"><figcaption><b>Confusion matrix" << (runs_.size() > 1 ? ": " + escaped(r.name) : "")
+         << "</b><span class=\"name\">rows: the class, columns: what the model predicts</span></figcaption><table "
+            "class=\"heat\"><tr><th></th>";
+    for (size_t c = 0; c < rows.size(); ++c) out_ << "<th>" << escaped(name(c)) << "</th>";
+    out_ << "</tr>\n";
+    for (size_t i = 0; i < rows.size(); ++i) {
+      out_ << "<tr><th>" << escaped(name(i)) << "</th>";
+      for (size_t c = 0; c < rows[i].size(); ++c) {
+        const double n = rows[i][c].get<double>(), share = i == c ? 18 : 80 * n / most;
+        out_ << "<td style=\"background:color-mix(in srgb, " << (i == c ? "var(--c2)" : "var(--c1)") << ' ' << number_text(share, 3)
+             << "%, var(--card))\">" << (n > 0 ? number_text(n, 7) : "") << "</td>";
+      }
+      out_ << "</tr>\n";
+    }
+    out_ << "</table></figure>\n";
+  }
+
+  void plan() {
+    if (plans_.empty()) return;
+    out_ << "<h2>Memory and precision of a step, as planned</h2>\n";
+    double most = 0;
+    const auto memory_of = [](const PlannedStep& p) { return p.plan.value("/memory/later_steps"_json_pointer, Json()); };
+    for (const PlannedStep& p : plans_)
+      if (const Json m = memory_of(p); m.is_object()) most = std::max(most, m["peak_bytes"].get<double>());
+    std::map<std::string, size_t> colors;
+    out_ << "<div class=\"card\">";
+    for (size_t i = 0; i < plans_.size(); ++i) {
+      const Json m = memory_of(plans_[i]);
+      if (!m.is_object()) {
+        out_ << "<p class=\"soft\">" << escaped(runs_[i].name) << ": no plan: " << escaped(plans_[i].fault) << "</p>";
+        continue;
+      }
+      const double peak = m["peak_bytes"].get<double>();
+      out_ << "<div>" << (runs_.size() > 1 ? key_of(i) + " " : "") << "<b>" << bytes_text(peak) << "</b> <span class=\"soft\">"
+           << number_text(100 * plans_[i].plan.value("flops_in_16_bits", 0.0), 4) << " % of the operations in 16 bits, "
+           << plans_[i].plan.value("casts", int64_t(0))
+           << " casts of values</span></div><div class=\"bar\" style=\"width:" << number_text(100 * peak / most, 5) << "%\">";
+      for (const auto& [what, bytes] : m["by_purpose"].items()) {
+        if (bytes.get<double>() <= 0) continue;
+        const size_t color = colors.emplace(what, colors.size()).first->second;
+        out_ << "<div title=\"" << escaped(what) << ' ' << bytes_text(bytes.get<double>())
+             << "\" style=\"background:" << color_of(color) << ";flex:" << bytes << "\"></div>";
+      }
+      out_ << "</div>";
+    }
+    for (const auto& [what, color] : colors)
+      out_ << "<span class=\"name\"><i class=\"key\" style=\"background:" << color_of(color) << "\"></i>" << escaped(what)
+           << "</span>";
+    out_ << "</div>\n";
+    for (size_t i = 0; i < plans_.size(); ++i)
+      if (plans_[i].plan.contains("calls")) calls(i);
+  }
+  void calls(size_t i) {
+    out_ << "<details><summary>Every op of a step" << (runs_.size() > 1 ? ": " + escaped(runs_[i].name) : "")
+         << "</summary><div class=\"card\"><table><tr><th>pass</th><th>layer</th><th>op</th><th>dtype</th><th "
+            "class=\"n\">operations</th><th>why</th></tr>\n";
+    for (const Json& c : plans_[i].plan["calls"]) {
+      double flops = 0;
+      if (const auto by_dtype = c.find("flops"); by_dtype != c.end())
+        for (const Json& n : *by_dtype) flops += n.get<double>();
+      out_ << "<tr><td>" << escaped(c.value("pass", "")) << "</td><td>" << escaped(c.value("layer", "")) << "</td><td>"
+           << escaped(c.value("op", "")) << "</td><td>" << escaped(c.value("compute", "")) << "</td><td class=\"n\">"
+           << (flops > 0 ? count_text(flops) : "") << "</td><td class=\"long\">" << escaped(c.value("reason", ""))
+           << "</td></tr>\n";
+    }
+    out_ << "</table></div></details>\n";
+  }
+
+  void configs() {
+    out_ << "<h2>Configs</h2>\n";
+    for (const RunRecord& r : runs_)
+      out_ << "<details><summary>" << escaped(r.name) << "</summary><div class=\"card\"><pre>" << escaped(r.config.dump(2))
+           << "</pre></div></details>\n";
+  }
+
+  const std::vector<RunRecord>& runs_;
+  const std::vector<PlannedStep>& plans_;
+  std::ostringstream out_;
+  std::string constant_;
+  int charts_ = 0;
+};
+
+}  // namespace
+
+std::string report_page(const std::vector<RunRecord>& runs, const std::vector<PlannedStep>& plans) {
+  return Page(runs, plans).text();
+}
+
+}  // namespace halfstep::app

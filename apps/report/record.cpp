@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include "framework/data/form.h"
+#include "framework/io/checkpoint.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+void flatten(const Json& value, const std::string& path, std::map<std::string, Json>& out) {
+  if (!value.is_object() || value.empty()) {
+    out[path] = value;
+    return;
+  }
+  for (const auto& [key, inner] : value.items()) flatten(inner, path.empty() ? key : path + "." + key, out);
+}
+
+// The newest checkpoint may be damaged: the curves are there without it.
+void add_checkpoint(RunRecord& run, const fs::path& folder) {
+  try {
+    const auto newest = latest_checkpoint(folder);
+    if (!newest) return;
+    const CheckpointContents contents = load_checkpoint(*newest);
+    if (const auto by = contents.meta->find("written_by"); by != contents.meta->end()) run.written_by = *by;
+    if (contents.data) run.classes = read_form((*contents.data)->at("form")).names;
+  } catch (const IoError&) {}
+}
+
+void add_line(RunRecord& run, const Json& entry, double& skipped) {
+  const double step = entry["step"].get<double>();
+  for (const auto& [key, value] : entry.items()) {
+    if (value.is_number() && key != "step") {
+      run.values[key].push_back({step, value.get<double>()});
+      run.last[key] = value.get<double>();
+    } else if (value.is_array() || (value.is_object() && key.ends_with("/table"))) {
+      run.tables[key] = value;
+    }
+  }
+  if (const auto it = entry.find("skipped"); it != entry.end() && it->is_number()) {
+    if (it->get<double>() > skipped) run.skips.push_back(step);
+    skipped = it->get<double>();
+  }
+}
+
+}  // namespace
+
+std::string RunRecord::precision() const {
+  const auto amp = config.find("amp");
+  if (amp == config.end() || !amp->is_object() || amp->value("enabled", false) == false) return "float32";
+  return amp->value("dtype", std::string("auto"));
+}
+
+std::optional<RunRecord::Best> RunRecord::best() const {
+  const auto checkpoint = config.find("checkpoint");
+  if (checkpoint == config.end() || !checkpoint->is_object() || !checkpoint->value("monitor", Json()).is_string()) return {};
+  Best out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
+  const auto found = values.find(out.key);
+  if (found == values.end() || found->second.empty()) return {};
+  out.at = found->second[0];
+  for (const Point& p : found->second)
+    if (out.larger_is_better ? p.y > out.at.y : p.y < out.at.y) out.at = p;
+  return out;
+}
+
+RunRecord read_run(const fs::path& folder) {
+  std::ifstream config(folder / "config.resolved.json");
+  check<CheckpointError>(config.good(), "report", folder.string(), " is no run's folder: it has no config.resolved.json",
+                         Help{"give the folder that `halfstep train` names"});
+  RunRecord out;
+  out.config = Json::parse(config, nullptr, /*allow_exceptions=*/false);
+  check<CheckpointError>(out.config.is_object(), "report", (folder / "config.resolved.json").string(), " is no JSON object");
+  const fs::path named = folder.lexically_normal();
+  out.name = (named.has_filename() ? named : named.parent_path()).filename().string();
+  add_checkpoint(out, folder);
+  std::ifstream lines(folder / "metrics.jsonl");
+  double skipped = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (entry.is_object() && entry.contains("step") && entry["step"].is_number())
+      add_line(out, entry, skipped);
+    else
+      ++out.lines_left_out;
+  }
+  return out;
+}
+
+Points thinned(const Points& points, double low, double high, int pixels) {
+  if (int64_t(points.size()) <= 2 * int64_t(pixels)) return points;
+  const auto pixel = [&](const Point& p) { return int((p.x - low) / (high - low) * pixels); };
+  Points out;
+  for (size_t i = 0; i < points.size();) {
+    size_t least = i, largest = i, end = i;
+    for (; end < points.size() && pixel(points[end]) == pixel(points[i]); ++end) {
+      if (points[end].y < points[least].y) least = end;
+      if (points[end].y > points[largest].y) largest = end;
+    }
+    out.push_back(points[std::min(least, largest)]);
+    if (least != largest) out.push_back(points[std::max(least, largest)]);
+    i = end;
+  }
+  return out;
+}
+
+Points smoothed(const Points& points, double fade) {
+  Points out;
+  double sum = 0, weight = 0;
+  for (const Point& p : points) {
+    if (!std::isfinite(p.y)) continue;
+    sum = fade * sum + p.y, weight = fade * weight + 1;
+    out.push_back({p.x, sum / weight});
+  }
+  return out;
+}
+
+std::vector<Difference> differences(const std::vector<RunRecord>& runs) {
+  std::vector<std::map<std::string, Json>> flat(runs.size());
+  std::set<std::string> keys;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    flatten(runs[i].config, "", flat[i]);
+    for (const auto& [key, value] : flat[i]) keys.insert(key);
+  }
+  std::vector<Difference> out;
+  for (const std::string& key : keys) {
+    if (key == "name" || key == "output_dir" || key == "$schema") continue;
+    Difference d{key, {}};
+    for (const auto& one : flat) d.values.push_back(one.contains(key) ? one.at(key) : Json());
+    if (std::any_of(d.values.begin(), d.values.end(), [&](const Json& v) { return v != d.values[0]; })) out.push_back(std::move(d));
+  }
+  return out;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "apps/report/chart.h"
+#include "apps/report/compare.h"
+#include "apps/report/page.h"
+#include "tests/apps/tiny_run.h"
+
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+int count_of(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+// A run's folder with these lines of metrics.jsonl.
+fs::path written_run(const TempDir& dir, const std::string& name, const std::string& lines) {
+  fs::create_directories(dir / name);
+  write(dir / name / "config.resolved.json",
+        R"({"name": "x", "amp": {"enabled": true, "dtype": "float16"}, "optimizer": {"type": "SGD", "lr": 0.1},
+    "checkpoint": {"monitor": "val/loss", "mode": "min"}})");
+  write(dir / name / "metrics.jsonl", lines);
+  return dir / name;
+}
+
+}  // namespace
+
+TEST_CASE("report: one run and several, without an address, a number that is none, or a curve that says nothing") {
+  const Folder dir;
+  REQUIRE(
+      dir.train("--set train.grad_norm=true --set amp.dtype=float16 --set amp.enabled=true --set 'metrics=[\"confusion_matrix\"]'")
+          .code == 0);
+  REQUIRE(dir.train("--set output_dir=s --set optimizer.lr=0.2").code == 0);
+  const Ran one = run(dir, "report r --out one.html");
+  CHECK_MESSAGE(one.code == 0, one.err);
+  CHECK(contains(one.out, "one.html: 1 run, "));
+  const std::string page = read(dir / "one.html");
+  for (const char* part :
+       {"<title>r</title>", "float16", "Training loss", "Validation loss", "Norm of the gradients", "Confusion matrix",
+        "parameters", "The same throughout: Learning rate 0.1", "Every op of a step", "&quot;type&quot;: &quot;Linear&quot;"})
+    CHECK_MESSAGE(contains(page, part), part);
+  for (const char* never : {"http:", "https:", "nan", "inf<", "src=", "@import", "url("})
+    CHECK_MESSAGE(!contains(page, never), never);
+  for (const char* tag : {"figure", "table", "div", "svg", "details", "main", "body", "html", "script", "style", "tr", "td", "th"})
+    CHECK_MESSAGE(count_of(page, std::string("<") + tag) >= count_of(page, std::string("</") + tag + ">"), tag);
+
+  REQUIRE(run(dir, "report r s --no-plan --out two.html").code == 0);
+  const std::string two = read(dir / "two.html");
+  for (const char* part : {"<title>2 runs</title>", "What differs", "optimizer.lr", "amp.enabled"})
+    CHECK_MESSAGE(contains(two, part), part);
+  CHECK(run(dir, "report nothing").code == 3);
+  CHECK(run(dir, "report").code == 2);
+
+  const Ran text = run(dir, "compare r s");
+  for (const char* part : {"configs differ in", "optimizer.lr", "0.2", "(best)", "val/loss", "▁"})
+    CHECK_MESSAGE(contains(text.out, part), text.out);
+  const Json json = run(dir, "compare r s --json").json();
+  CHECK(json["runs"][1]["values"]["val/loss"].is_number());
+  CHECK(json["differences"]["optimizer.lr"] == Json({0.1, 0.2}));
+  CHECK(run(dir, "compare r").code == 2);
+}
+
+TEST_CASE("report: skipped steps are marked, what is no line of metrics is counted") {
+  const TempDir dir;
+  const fs::path folder = written_run(dir, "r", R"({"step": 1, "skipped": 0, "train/loss": 3, "scale": 1024, "val/loss": 2}
+{"step": 2, "skipped": 2, "train/loss": null, "scale": 256}
+no line of metrics
+{"step": 3, "skipped": 2, "train/loss": 1, "scale": 256, "val/loss": 1}
+{"step": 4, "skipped": 2, "train/loss": 2, "val/loss": 4}
+)");
+  const RunRecord r = read_run(folder);
+  CHECK(r.precision() == "float16");
+  CHECK(r.skips == std::vector<double>{2});
+  CHECK(r.lines_left_out == 1);
+  CHECK(r.values.at("train/loss").size() == 3);
+  REQUIRE(r.best().has_value());
+  CHECK(r.best()->at.x == 3);
+  const std::string page = report_page({r}, {});
+  CHECK(count_of(page, "class=\"skip\"") == 1);
+  CHECK(contains(page, "2^10"));
+  CHECK(contains(page, "1 lines of metrics.jsonl are no metrics"));
+  CHECK(contains(page, R"("x":[1.0,3.0,4.0],"y":[3.0,1.0,2.0])"));  // what the pointer shows
+}
+
+TEST_CASE("report: a run of a million lines is small, quick to write, and keeps its peaks") {
+  Points points;
+  for (int i = 0; i < 1000000; ++i) points.push_back({double(i), i == 123456 ? 50 : 2 + std::sin(i * 0.001)});
+  const Points few = thinned(points, 0, 1e6, 500);
+  CHECK(few.size() <= 1002);
+  CHECK(std::any_of(few.begin(), few.end(), [](const Point& p) { return p.y == 50; }));
+  RunRecord r{.name = "long", .config = Json::object()};
+  for (const char* key : {"train/loss", "grad_norm", "samples_per_second"}) r.values[key] = points;
+  const auto began = std::chrono::steady_clock::now();
+  const std::string page = report_page({r}, {});
+  CHECK(page.size() < 2000000);
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));  // a tenth of a second on an idle machine
+}
+
+TEST_CASE("charts: round ticks, and text that cannot leave its place") {
+  CHECK(ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
+  CHECK(ticks(0.93, 0.98, 5).size() == 6);
+  CHECK(ticks(1, 1, 5).empty());
+  CHECK(chart("t", {{"a", {{1, NAN}}}}, "d").empty());
+  const std::string hostile = chart("</figure><b>", {{"</script><script>alert(1)", {{1, 2}, {2, 3}}}}, "d");
+  CHECK(!contains(hostile, "</script><script>"));
+  CHECK(!contains(hostile, "</figure><b>"));
+  CHECK(small_curve({{0, 0}, {1, 1}, {2, NAN}, {3, 2}}, 10) == "▁▅█");
+  CHECK(small_curve({}, 10).empty());
+}
