@@ -1,54 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/report/report.h"
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 
-#include "apps/catalog/infer.h"
 #include "apps/commands/commands.h"
-#include "apps/config/config.h"
 #include "apps/exit_codes.h"
 #include "apps/report/compare.h"
-#include "apps/report/page.h"
-#include "apps/run/plan.h"
 #include "framework/io/atomic_file.h"
 
 namespace halfstep::app {
 namespace {
 
 struct ReportArguments {
-  std::vector<std::string> runs;
+  std::vector<std::filesystem::path> runs;
   std::string out = "report.html";
   bool no_plan = false, json = false;
 };
 
-std::vector<RunRecord> read_runs(const std::vector<std::string>& folders) {
-  std::vector<RunRecord> out;
-  for (const std::string& folder : folders) out.push_back(read_run(folder));
-  for (size_t i = 0; i < out.size(); ++i)  // the same name in two places
-    for (size_t k = 0; k < i; ++k)
-      if (out[k].name == out[i].name) out[i].name = folders[i];
-  return out;
-}
-
-PlannedStep planned(const std::string& folder) {
-  PlannedStep out;
-  try {
-    const StepPlan plan = plan_step(load_config(std::filesystem::path(folder) / "config.resolved.json"));
-    out.plan = plan_json(plan);
-    out.plan["calls"] = calls_json(plan);
-  } catch (const Error& e) { out.fault = one_line(e); }
-  return out;
-}
-
 int report(const ReportArguments& o) {
-  const std::vector<RunRecord> runs = read_runs(o.runs);
-  std::vector<PlannedStep> plans;
-  if (!o.no_plan)
-    for (const std::string& folder : o.runs) plans.push_back(planned(folder));
-  const std::string page = report_page(runs, plans);
+  const std::string page = report_of(o.runs, !o.no_plan);
   atomic_write(o.out, page);
-  std::cout << o.out << ": " << runs.size() << (runs.size() == 1 ? " run, " : " runs, ") << page.size() / 1024
+  std::cout << o.out << ": " << o.runs.size() << (o.runs.size() == 1 ? " run, " : " runs, ") << page.size() / 1024
             << " KiB, for a browser\n";
   return kDone;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/report/report.h"
 #include "apps/run/plan.h"
 #include "apps/run/ranks.h"
 #include "apps/run/rates.h"
@@ -15,6 +18,7 @@
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
+#include "framework/io/atomic_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -33,6 +37,14 @@ void report_amp(const Json& summary, Progress& progress) {
                 summary["steps_skipped"].dump() + " of " +
                 std::to_string(summary["steps_applied"].get<int64_t>() + summary["steps_skipped"].get<int64_t>()) +
                 " steps skipped, last loss scale " + summary["scale"].dump());
+}
+
+// A run is not lost because its report is.
+void write_report(const std::filesystem::path& folder, Progress& progress) {
+  try {
+    atomic_write(folder / "report.html", report_of({folder}));
+    progress.line("report: " + (folder / "report.html").string());
+  } catch (const Error& e) { progress.warn("no report: " + one_line(e)); }
 }
 
 // The folder of the run: rank 0 opens it and sends its findings to the others.
@@ -88,6 +100,7 @@ int train(const TrainArguments& o) {
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, progress);
+  if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
   if (o.json && first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();
   if (o.until) return kDone;

@@ -253,12 +253,13 @@ struct LoggingSection {
   std::string level;
   Interval every;
   std::vector<std::string> sinks;
+  std::optional<std::string> report;
 
   void keys(auto& key) {
     key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "of the library's messages"));
     key(every, interval("every", "50 steps", "when the loss is read and metrics.jsonl gets a line"));
     key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl"}, "a sink"), "where metrics go").items(0, 1));
-    key.unread(not_yet("report", nullptr, "report"));
+    key(report, choice("report", nullptr, {"html"}, "at the end of a run write report.html into its folder, as `halfstep report`"));
   }
 };
 

@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kMetrics = "metrics.jsonl";
+constexpr const char* kReport = "report.html";  // of logging.report
 constexpr const char* kObserved = "observed.jsonl";
 constexpr const char* kConfig = "config.resolved.json";
 constexpr const char* kCapsules = "capsules";
@@ -35,7 +36,9 @@ void check_folder(const fs::path& dir, bool ok, const std::string& why) {
 }
 
 bool is_of_run(const std::string& name) {
-  return name == kMetrics || name == kObserved || name == kConfig || name == kCapsules || is_checkpoint_name(name);
+  for (const char* own : {kMetrics, kObserved, kConfig, kReport, kCapsules})
+    if (name == own) return true;
+  return is_checkpoint_name(name);
 }
 
 std::vector<fs::path> entries(const fs::path& dir) {

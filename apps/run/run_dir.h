@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl, the checkpoints and capsules. One run at a time writes
-// there.
+// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl, report.html, the checkpoints and capsules. One run at a
+// time writes there.
 //
 // A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
 // the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at

@@ -68,6 +68,19 @@ TEST_CASE("report: one run and several, without an address, a number that is non
   CHECK(run(dir, "compare r").code == 2);
 }
 
+TEST_CASE("logging.report writes the page at the end of a run, and a new run takes it away") {
+  const Folder dir;
+  const Ran trained = run(dir, "train tiny.json --threads 1 --set logging.report=html");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(contains(trained.out, "report: r/report.html"), trained.out);
+  CHECK(contains(read(dir / "r/report.html"), "Training loss"));
+  CHECK(dir.train("--overwrite").code == 0);
+  CHECK(!fs::exists(dir / "r/report.html"));
+  const Ran wrong = run(dir, "train tiny.json --overwrite --set logging.report=pdf");
+  CHECK(wrong.code == 2);
+  CHECK_MESSAGE(contains(wrong.err, "logging.report: must be \"html\", got \"pdf\""), wrong.err);
+}
+
 TEST_CASE("report: skipped steps are marked, what is no line of metrics is counted") {
   const TempDir dir;
   const fs::path folder = written_run(dir, "r", R"({"step": 1, "skipped": 0, "train/loss": 3, "scale": 1024, "val/loss": 2}
