@@ -12,8 +12,8 @@ for run in "float16 amp.dtype=float16 amp.scaler.init_scale=1e8" "bfloat16 amp.d
   read -r name settings <<<"$run"
   sets=()
   for set in $settings; do sets+=(--set "$set"); done
-  "$program" train configs/digits_mlp.json --quiet --set "output_dir=$folder/$name" --set logging.every=5 --set train.grad_norm=true \
-    "${sets[@]}"
+  "$program" train configs/digits_mlp.json --quiet --set "output_dir=$folder/$name" --set logging.every=5 \
+    --set train.grad_norm=true "${sets[@]}"
 done
 (cd "$folder" && "$program" report float16 bfloat16 float32 --no-plan --out page.html >/dev/null)
 chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1200,905 --screenshot="$PWD/docs/report.png" \
