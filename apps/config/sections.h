@@ -253,11 +253,15 @@ struct LoggingSection {
   std::string level;
   Interval every;
   std::vector<std::string> sinks;
+  bool machine = true;
 
   void keys(auto& key) {
     key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "of the library's messages"));
     key(every, interval("every", "50 steps", "when the loss is read and metrics.jsonl gets a line"));
-    key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl"}, "a sink"), "where metrics go").items(0, 1));
+    key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl", "csv", "tensorboard"}, "a sink"),
+                    "where metrics go: metrics.jsonl, metrics.csv, event files of TensorBoard")
+                   .items(0, 3));
+    key(machine, boolean("machine", true, "host and command line are kept in run.json"));
     key.unread(not_yet("report", nullptr, "report"));
   }
 };
