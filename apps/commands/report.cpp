@@ -29,7 +29,7 @@ int report(const ReportArguments& o) {
 }
 
 int compare(const ReportArguments& o) {
-  const std::vector<RunRecord> runs = read_runs(o.runs);
+  const std::vector<RecordedRun> runs = read_runs(o.runs);
   if (o.json)
     std::cout << line_of(comparison_json(runs)) << '\n';
   else

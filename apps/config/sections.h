@@ -254,11 +254,15 @@ struct LoggingSection {
   Interval every;
   std::vector<std::string> sinks;
   std::optional<std::string> report;
+  bool machine = true;
 
   void keys(auto& key) {
     key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "of the library's messages"));
     key(every, interval("every", "50 steps", "when the loss is read and metrics.jsonl gets a line"));
-    key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl"}, "a sink"), "where metrics go").items(0, 1));
+    key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl", "csv", "tensorboard"}, "a sink"),
+                    "where metrics go: metrics.jsonl, metrics.csv, event files of TensorBoard")
+                   .items(0, 3));
+    key(machine, boolean("machine", true, "host and command line are kept in run.json"));
     key(report, choice("report", nullptr, {"html"}, "at the end of a run write report.html into its folder, as `halfstep report`"));
   }
 };

@@ -20,15 +20,15 @@ double value_at(const Points& points, double step) {
   return out;
 }
 
-double chosen_step(const RunRecord& run) {
+double chosen_step(const RecordedRun& run) {
   const auto best = run.best();
   return best ? best->at.x : INFINITY;
 }
 
 // Of the runs' numbers, those that people compare.
-std::vector<std::string> compared_keys(const std::vector<RunRecord>& runs) {
+std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   std::set<std::string> keys;
-  for (const RunRecord& r : runs)
+  for (const RecordedRun& r : runs)
     for (const auto& [key, points] : r.values)
       if (key.starts_with("val/") || key == "train/loss" || key == "samples_per_second" || key == "peak_bytes" || key == "skipped")
         keys.insert(key);
@@ -82,9 +82,9 @@ std::string small_curve(const Points& points, int width) {
   return out;
 }
 
-void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs) {
+void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs) {
   Cells cells{{""}};
-  for (const RunRecord& r : runs) cells[0].push_back(r.name);
+  for (const RecordedRun& r : runs) cells[0].push_back(r.name);
   const std::vector<Difference> all = differences(runs);
   if (all.empty()) {
     out << "the configs are the same\n";
@@ -101,15 +101,15 @@ void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs) {
   }
   out << "\nvalues\n";
   cells = {{""}};
-  for (const RunRecord& r : runs) cells[0].push_back(r.name);
+  for (const RecordedRun& r : runs) cells[0].push_back(r.name);
   cells.push_back({"precision"});
-  for (const RunRecord& r : runs) cells.back().push_back(r.precision());
+  for (const RecordedRun& r : runs) cells.back().push_back(r.precision());
   cells.push_back({"at step"});
-  for (const RunRecord& r : runs)
+  for (const RecordedRun& r : runs)
     cells.back().push_back(std::isfinite(chosen_step(r)) ? number_text(chosen_step(r), 9) + " (best)" : "the last");
   for (const std::string& key : compared_keys(runs)) {
     cells.push_back({key});
-    for (const RunRecord& r : runs) {
+    for (const RecordedRun& r : runs) {
       const auto it = r.values.find(key);
       cells.back().push_back(it == r.values.end() ? "-" : shown(key, value_at(it->second, chosen_step(r))));
     }
@@ -117,7 +117,7 @@ void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs) {
   print_cells(out, cells);
   for (const char* key : {"train/loss", "val/loss"}) {
     cells.clear();
-    for (const RunRecord& r : runs)
+    for (const RecordedRun& r : runs)
       if (const auto it = r.values.find(key); it != r.values.end() && it->second.size() > 1)
         cells.push_back({r.name, small_curve(it->second, 48),
                          number_text(it->second.front().y, 4) + " to " + number_text(it->second.back().y, 4)});
@@ -127,9 +127,9 @@ void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs) {
   }
 }
 
-Json comparison_json(const std::vector<RunRecord>& runs) {
+Json comparison_json(const std::vector<RecordedRun>& runs) {
   Json out{{"runs", Json::array()}, {"differences", Json::object()}};
-  for (const RunRecord& r : runs) {
+  for (const RecordedRun& r : runs) {
     Json one{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
     if (std::isfinite(chosen_step(r))) one["best_step"] = chosen_step(r);
     for (const std::string& key : compared_keys(runs)) {

@@ -11,8 +11,8 @@
 namespace halfstep::app {
 
 // The keys in which the configs differ, and each run's values: at its best step where checkpoint.monitor names one, else the last.
-void print_comparison(std::ostream& out, const std::vector<RunRecord>& runs);
-Json comparison_json(const std::vector<RunRecord>& runs);
+void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs);
+Json comparison_json(const std::vector<RecordedRun>& runs);
 
 // A curve in so many characters: " .:-=" as blocks of eight heights; values that are not finite are left out.
 std::string small_curve(const Points& points, int width);

@@ -30,6 +30,7 @@ constexpr KnownCurve kCurves[] = {{"lr", "Learning rate"},
                                   {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
                                   {"peak_bytes", "Peak memory", false, Unit::bytes},
                                   {"train/loss", ""},
+                                  {"train/epoch_loss", ""},
                                   {"val/loss", ""},
                                   {"attempted", ""},
                                   {"epoch", ""},
@@ -44,10 +45,10 @@ bool is_share(const std::string& key) {
 
 class Page {
  public:
-  Page(const std::vector<RunRecord>& runs, const std::vector<PlannedStep>& plans) : runs_(runs), plans_(plans) {}
+  Page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans) : runs_(runs), plans_(plans) {}
 
   std::string text() {
-    const RunRecord& first = runs_[0];
+    const RecordedRun& first = runs_[0];
     const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
     out_ << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          << "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
@@ -66,22 +67,22 @@ class Page {
   }
 
  private:
-  static std::string about(const RunRecord& r) {
+  static std::string about(const RecordedRun& r) {
     std::string out;
     const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
     if (const auto o = r.config.find("optimizer"); o != r.config.end() && o->is_object())
       add(o->value("type", "") + (o->contains("lr") && (*o)["lr"].is_number() ? ", lr " + (*o)["lr"].dump() : ""));
     if (const Json batch = r.config.value("/data/loader/batch_size"_json_pointer, Json()); batch.is_number())
       add("batch " + batch.dump());
-    if (r.written_by.is_object())
-      add("halfstep " + r.written_by.value("halfstep", std::string("?")) + " on " + r.written_by.value("device", std::string("?")));
+    if (r.made_by.is_object())
+      add("halfstep " + r.made_by.value("halfstep", std::string("?")) + " on " + r.made_by.value("device", std::string("?")));
     return out;
   }
 
   std::string key_of(size_t run) const {
     return "<i class=\"key\" style=\"background:" + color_of(run) + "\"></i>" + escaped(runs_[run].name);
   }
-  static std::string last_of(const RunRecord& r, const char* key, const std::function<std::string(double)>& show) {
+  static std::string last_of(const RecordedRun& r, const char* key, const std::function<std::string(double)>& show) {
     const auto it = r.last.find(key);
     return it == r.last.end() ? "" : show(it->second);
   }
@@ -93,7 +94,7 @@ class Page {
             "<th class=\"n\">train loss</th><th class=\"n\">steps</th><th class=\"n\">skipped</th><th class=\"n\">time</th>"
             "<th class=\"n\">samples/s</th><th class=\"n\">peak memory</th></tr>\n";
     for (size_t i = 0; i < runs_.size(); ++i) {
-      const RunRecord& r = runs_[i];
+      const RecordedRun& r = runs_[i];
       out_ << "<tr><td>" << key_of(i) << "</td><td>" << escaped(r.precision()) << "</td><td>";
       if (const auto best = r.best())
         out_ << escaped(best->key) << " <b>" << value_text(best->at.y, is_share(best->key) ? Unit::share : Unit::number)
@@ -110,12 +111,16 @@ class Page {
       out_ << "</tr>\n";
     }
     out_ << "</table></div>\n";
-    for (const RunRecord& r : runs_)
+    for (const RecordedRun& r : runs_)
+      if (!r.ending.empty() && r.ending != "finished")
+        out_ << "<p class=\"bad\">" << escaped(r.name) << ": "
+             << (r.ending == "running" ? "still running, or killed" : escaped("ended as " + r.ending)) << "</p>\n";
+    for (const RecordedRun& r : runs_)
       if (r.lines_left_out > 0)
         out_ << "<p class=\"bad\">" << escaped(r.name) << ": " << r.lines_left_out
              << " lines of metrics.jsonl are no metrics and were left out</p>\n";
   }
-  static std::string steps_of(const RunRecord& r) {
+  static std::string steps_of(const RecordedRun& r) {
     double steps = 0;
     for (const auto& [key, points] : r.values)
       if (!points.empty()) steps = std::max(steps, points.back().x);
@@ -174,8 +179,9 @@ class Page {
     out_ << "<h2>Curves over the steps</h2>\n<div class=\"grid\">\n";
     std::vector<Curve> loss;
     for (size_t i = 0; i < runs_.size(); ++i) {
-      const auto it = runs_[i].values.find("train/loss");
-      if (it == runs_[i].values.end()) continue;
+      const auto& values = runs_[i].values;
+      const auto it = values.contains("train/loss") ? values.find("train/loss") : values.find("train/epoch_loss");
+      if (it == values.end()) continue;
       const bool many = it->second.size() > 20;
       if (many) loss.push_back({"", it->second, i, false, true});
       loss.push_back({runs_.size() > 1 ? runs_[i].name
@@ -193,7 +199,7 @@ class Page {
     draw("Validation loss", val, {.log = positive(val)});
     std::set<std::string> known, others;
     for (const KnownCurve& k : kCurves) known.insert(k.key);
-    for (const RunRecord& r : runs_)
+    for (const RecordedRun& r : runs_)
       for (const auto& [key, points] : r.values)  // the number that comes with a table is in another curve
         if (!known.contains(key) && !r.tables.contains(key + "/table")) others.insert(key);
     for (const std::string& key : others)
@@ -215,7 +221,7 @@ class Page {
 
   void answers() {
     bool any = false;
-    for (const RunRecord& r : runs_) {
+    for (const RecordedRun& r : runs_) {
       for (const auto& [key, table] : r.tables) {
         const Json& rows = table.is_object() && table.contains("matrix") ? table["matrix"] : table;
         if (!rows.is_array() || rows.empty() || !rows[0].is_array() || rows.size() > 50) continue;
@@ -226,7 +232,7 @@ class Page {
     }
     if (any) out_ << "</div>\n";
   }
-  void confusion(const RunRecord& r, const Json& rows) {
+  void confusion(const RecordedRun& r, const Json& rows) {
     const auto name = [&](size_t c) { return c < r.classes.size() ? r.classes[c] : std::to_string(c); };
     double most = 1;
     for (size_t i = 0; i < rows.size(); ++i)
@@ -302,12 +308,12 @@ class Page {
 
   void configs() {
     out_ << "<h2>Configs</h2>\n";
-    for (const RunRecord& r : runs_)
+    for (const RecordedRun& r : runs_)
       out_ << "<details><summary>" << escaped(r.name) << "</summary><div class=\"card\"><pre>" << escaped(r.config.dump(2))
            << "</pre></div></details>\n";
   }
 
-  const std::vector<RunRecord>& runs_;
+  const std::vector<RecordedRun>& runs_;
   const std::vector<PlannedStep>& plans_;
   std::ostringstream out_;
   std::string constant_;
@@ -316,7 +322,7 @@ class Page {
 
 }  // namespace
 
-std::string report_page(const std::vector<RunRecord>& runs, const std::vector<PlannedStep>& plans) {
+std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans) {
   return Page(runs, plans).text();
 }
 

@@ -17,6 +17,6 @@ struct PlannedStep {
 };
 
 // At least one run; plans: one for each run, or none at all.
-std::string report_page(const std::vector<RunRecord>& runs, const std::vector<PlannedStep>& plans);
+std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans);
 
 }  // namespace halfstep::app

@@ -23,17 +23,26 @@ void flatten(const Json& value, const std::string& path, std::map<std::string, J
 }
 
 // The newest checkpoint may be damaged: the curves are there without it.
-void add_checkpoint(RunRecord& run, const fs::path& folder) {
+void add_checkpoint(RecordedRun& run, const fs::path& folder) {
   try {
     const auto newest = latest_checkpoint(folder);
     if (!newest) return;
     const CheckpointContents contents = load_checkpoint(*newest);
-    if (const auto by = contents.meta->find("written_by"); by != contents.meta->end()) run.written_by = *by;
+    if (const auto by = contents.meta->find("written_by"); by != contents.meta->end()) run.made_by = *by;
     if (contents.data) run.classes = read_form((*contents.data)->at("form")).names;
   } catch (const IoError&) {}
 }
 
-void add_line(RunRecord& run, const Json& entry, double& skipped) {
+void add_run_json(RecordedRun& run, const fs::path& file) {
+  std::ifstream in(file);
+  const Json json = in.good() ? Json::parse(in, nullptr, /*allow_exceptions=*/false) : Json();
+  if (!json.is_object()) return;
+  run.ending = json.value("ending", "");
+  if (const auto starts = json.find("starts"); starts != json.end() && starts->is_array() && !starts->empty())
+    run.made_by = starts->back();
+}
+
+void add_line(RecordedRun& run, const Json& entry, double& skipped) {
   const double step = entry["step"].get<double>();
   for (const auto& [key, value] : entry.items()) {
     if (value.is_number() && key != "step") {
@@ -51,13 +60,13 @@ void add_line(RunRecord& run, const Json& entry, double& skipped) {
 
 }  // namespace
 
-std::string RunRecord::precision() const {
+std::string RecordedRun::precision() const {
   const auto amp = config.find("amp");
   if (amp == config.end() || !amp->is_object() || amp->value("enabled", false) == false) return "float32";
   return amp->value("dtype", std::string("auto"));
 }
 
-std::optional<RunRecord::Best> RunRecord::best() const {
+std::optional<RecordedRun::Best> RecordedRun::best() const {
   const auto checkpoint = config.find("checkpoint");
   if (checkpoint == config.end() || !checkpoint->is_object() || !checkpoint->value("monitor", Json()).is_string()) return {};
   Best out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
@@ -69,16 +78,17 @@ std::optional<RunRecord::Best> RunRecord::best() const {
   return out;
 }
 
-RunRecord read_run(const fs::path& folder) {
+RecordedRun read_run(const fs::path& folder) {
   std::ifstream config(folder / "config.resolved.json");
   check<CheckpointError>(config.good(), "report", folder.string(), " is no run's folder: it has no config.resolved.json",
                          Help{"give the folder that `halfstep train` names"});
-  RunRecord out;
+  RecordedRun out;
   out.config = Json::parse(config, nullptr, /*allow_exceptions=*/false);
   check<CheckpointError>(out.config.is_object(), "report", (folder / "config.resolved.json").string(), " is no JSON object");
   const fs::path named = folder.lexically_normal();
   out.name = (named.has_filename() ? named : named.parent_path()).filename().string();
   add_checkpoint(out, folder);
+  add_run_json(out, folder / "run.json");
   std::ifstream lines(folder / "metrics.jsonl");
   double skipped = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -119,7 +129,7 @@ Points smoothed(const Points& points, double fade) {
   return out;
 }
 
-std::vector<Difference> differences(const std::vector<RunRecord>& runs) {
+std::vector<Difference> differences(const std::vector<RecordedRun>& runs) {
   std::vector<std::map<std::string, Json>> flat(runs.size());
   std::set<std::string> keys;
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -18,10 +18,12 @@ struct Point {
 };
 using Points = std::vector<Point>;
 
-struct RunRecord {
+struct RecordedRun {
   std::string name;                      // of its folder
   Json config;                           // config.resolved.json
-  Json written_by;                       // of its newest checkpoint: version, device, threads; null if there is none
+  // Version, commit, device, threads: of run.json's last start, else of the newest checkpoint; null if unknown.
+  Json made_by;
+  std::string ending;  // of run.json: "finished", "running" also of a run that was killed; "" if unknown
   std::map<std::string, Points> values;  // each number of metrics.jsonl over the applied steps; what is no number is left out
   std::map<std::string, double> last;    // the last of each
   std::map<std::string, Json> tables;    // the last of each table, such as a confusion matrix
@@ -40,7 +42,7 @@ struct RunRecord {
 };
 
 // Throws CheckpointError for a folder that is no run's, IoError for files that cannot be read.
-RunRecord read_run(const std::filesystem::path& folder);
+RecordedRun read_run(const std::filesystem::path& folder);
 
 // At most the least and the largest value of each pixel, so that no peak is lost: for x from `low` to `high`, `pixels` wide.
 Points thinned(const Points& points, double low, double high, int pixels);
@@ -52,6 +54,6 @@ struct Difference {
   std::string key;
   std::vector<Json> values;
 };
-std::vector<Difference> differences(const std::vector<RunRecord>& runs);
+std::vector<Difference> differences(const std::vector<RecordedRun>& runs);
 
 }  // namespace halfstep::app

@@ -21,8 +21,8 @@ PlannedStep planned(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::vector<RunRecord> read_runs(const std::vector<std::filesystem::path>& folders) {
-  std::vector<RunRecord> out;
+std::vector<RecordedRun> read_runs(const std::vector<std::filesystem::path>& folders) {
+  std::vector<RecordedRun> out;
   for (const std::filesystem::path& folder : folders) out.push_back(read_run(folder));
   for (size_t i = 0; i < out.size(); ++i)
     for (size_t k = 0; k < i; ++k)
@@ -31,7 +31,7 @@ std::vector<RunRecord> read_runs(const std::vector<std::filesystem::path>& folde
 }
 
 std::string report_of(const std::vector<std::filesystem::path>& folders, bool with_plan) {
-  const std::vector<RunRecord> runs = read_runs(folders);
+  const std::vector<RecordedRun> runs = read_runs(folders);
   std::vector<PlannedStep> plans;
   if (with_plan)
     for (const std::filesystem::path& folder : folders) plans.push_back(planned(folder));

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 
 // Two runs of one name are called by their folders. Throws as read_run.
-std::vector<RunRecord> read_runs(const std::vector<std::filesystem::path>& folders);
+std::vector<RecordedRun> read_runs(const std::vector<std::filesystem::path>& folders);
 
 // The page about these runs. with_plan: also the memory and the precision of a step, which are planned anew from each config; where
 // that fails, as without data that shapes depend on, the page has the reason. Throws as read_run.

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/metrics_file.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string_view>
-#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -19,16 +14,11 @@
 namespace halfstep::app {
 namespace {
 
-// After how many steps a line was written, skipped ones included; -1 when it is not one of a run: cut off by a crash, or somebody
-// else's.
-int64_t step_of(std::string_view line, bool& evaluation) {
+// Cut off by a crash, or somebody else's, a line is foreign.
+Place place_of_line(std::string_view line, const ResumePoint& from) {
   try {
-    const Json entry = read_json<Json>(line);
-    if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return -1;
-    evaluation = entry.contains("val/loss");
-    const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files have none
-    return tried.is_number_integer() ? tried.get<int64_t>() : -1;
-  } catch (const JsonError&) { return -1; }
+    return place_of(read_json<Json>(line), from);
+  } catch (const JsonError&) { return Place::foreign; }
 }
 
 // The lines of steps up to `from` that have been written and will not be written again.
@@ -38,18 +28,30 @@ std::string lines_until(const ResumePoint& from, const std::string& text, int64_
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
     begin = end + 1;
-    bool evaluation = false;
-    const int64_t step = step_of(line, evaluation);
-    if (step < 0 && !line.empty()) ++foreign;
-    const bool written = step < from.step || (step == from.step && (evaluation ? from.last_eval_step : from.last_log_step) == step);
-    if (step >= 0 && written) kept.append(line).push_back('\n');
+    const Place place = place_of_line(line, from);
+    if (place == Place::foreign && !line.empty()) ++foreign;
+    if (place == Place::before) kept.append(line).push_back('\n');
   }
   return kept;
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& from) : path_(path) {
+// The steps that were tried decide, skipped ones included. Of the step itself, each kind of entry has its own mark.
+Place place_of(const Json& entry, const ResumePoint& from) {
+  if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return Place::foreign;
+  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files have none
+  const int64_t step = tried.is_number_integer() ? tried.get<int64_t>() : -1;
+  if (step < 0) return Place::foreign;
+  if (step != from.step) return step < from.step ? Place::before : Place::again;
+  if (entry.contains("train/epoch_loss")) {
+    const Json epoch = entry.value("epoch", Json());
+    return epoch.is_number_integer() && epoch.get<int64_t>() <= from.epoch ? Place::before : Place::again;
+  }
+  return (entry.contains("val/loss") ? from.last_eval_step : from.last_log_step) == step ? Place::before : Place::again;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& from) {
   std::string kept;
   struct stat there = {};
   if (::stat(path.c_str(), &there) == 0) {
@@ -59,51 +61,11 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& f
     if (foreign > 0)
       logging::warn(path.string() + ": left out lines that are not metrics of a run, " + std::to_string(foreign) + " in all");
   }
-  atomic_write(path, kept);
-  fd_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (fd_ < 0) fail<IoError>("metrics", "cannot write ", path.string(), ": ", std::strerror(errno));
-}
-
-MetricsFile::~MetricsFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-MetricsFile::MetricsFile(MetricsFile&& other) noexcept { *this = std::move(other); }
-
-MetricsFile& MetricsFile::operator=(MetricsFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(torn_, other.torn_);
-  std::swap(lost_, other.lost_);
-  return *this;
+  file_ = AppendedFile(path, kept);
 }
 
 void MetricsFile::write(const Json& entry) {
-  if (fd_ < 0) return;
-  const std::string line = (torn_ ? "\n" : "") + entry.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
-  const off_t size = ::lseek(fd_, 0, SEEK_END);
-  size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t n = ::write(fd_, line.data() + done, line.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int error = n == 0 ? ENOSPC : errno;
-      torn_ = torn_ || (done > 0 && ::ftruncate(fd_, size) != 0);
-      return lose(error);
-    }
-    done += size_t(n);
-  }
-  torn_ = false;
-}
-
-void MetricsFile::sync() {
-  // EINVAL: a file system without anything to wait for.
-  if (fd_ >= 0 && ::fsync(fd_) != 0 && errno != EINVAL) lose(errno);
-}
-
-void MetricsFile::lose(int error) {
-  if (lost_++ == 0)
-    logging::warn("cannot write " + path_.string() + ": " + std::strerror(error) + "; training continues without these lines");
+  file_.append((file_.torn() ? "\n" : "") + entry.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace halfstep::app

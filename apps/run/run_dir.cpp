@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kReport = "report.html";  // of logging.report
 constexpr const char* kObserved = "observed.jsonl";
+constexpr const char* kRecord = "run.json";
 constexpr const char* kConfig = "config.resolved.json";
 constexpr const char* kCapsules = "capsules";
 constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kReplacedToGo = "replaced-run.old";
@@ -36,9 +37,9 @@ void check_folder(const fs::path& dir, bool ok, const std::string& why) {
 }
 
 bool is_of_run(const std::string& name) {
-  for (const char* own : {kMetrics, kObserved, kConfig, kReport, kCapsules})
+  for (const char* own : {kMetrics, kMetricsCsv, kObserved, kConfig, kRecord, kReport, kCapsules})
     if (name == own) return true;
-  return is_checkpoint_name(name);
+  return name.starts_with(kEventsPrefix) || is_checkpoint_name(name);
 }
 
 std::vector<fs::path> entries(const fs::path& dir) {
@@ -91,13 +92,13 @@ void RunDir::lock() {
   recover();
   if (!lock_->held()) return;
   clean_up_checkpoints(path_);
-  for (const char* file : {kMetrics, kObserved, kConfig}) remove_abandoned(path_ / file);
+  for (const char* file : {kMetrics, kMetricsCsv, kObserved, kConfig, kRecord}) remove_abandoned(path_ / file);
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(path_ / kCapsules, none))
     if (entry.path().string().find(".safetensors.tmp-") != std::string::npos) fs::remove(entry.path(), none);
 }
 
-int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) {
+int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vector<std::string>& sinks) {
   if (reads_only_) return from.best_step;
   std::error_code error;
   fs::create_directories(path_, error);
@@ -111,10 +112,12 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
     fs::remove_all(path_ / kCapsules, error);  // a run left nothing else
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, config.dump(2) + "\n");
-  if (metrics) metrics_ = MetricsFile(path_ / kMetrics, from);
+  metrics_ = MetricSinks(sinks, path_, from);
   // The line of an observed step is written before the checkpoint of that step.
+  const bool metrics = !sinks.empty();
   if (metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
   if (metrics && fs::exists(path_ / kObserved, error)) observed();
+  open_ = true;
   if (!continues_) return from.best_step;
 
   mark_latest(path_, checkpoint_step(*checkpoint_));
@@ -128,6 +131,14 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, bool metrics) 
     const auto best = best_checkpoint(path_);
     return best && is_there(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
   } catch (const CheckpointError&) { return -1; }
+}
+
+void RunDir::record_start(const Json& facts, int64_t step) {
+  if (open_) record_.emplace(path_ / kRecord, facts, step, continues_);
+}
+
+void RunDir::record_end(const std::string& ending, const Json& summary) {
+  if (record_) record_->end(ending, summary);
 }
 
 MetricsFile& RunDir::observed() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: config.resolved.json, metrics.jsonl, observed.jsonl, report.html, the checkpoints and capsules. One run at a
-// time writes there.
+// The folder of a run: config.resolved.json, run.json, metrics.jsonl and its other forms, observed.jsonl, report.html, the
+// checkpoints and capsules. One run at a time writes there.
 //
 // A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
 // the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at
@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/run/metric_sinks.h"
 #include "apps/run/metrics_file.h"
 #include "apps/run/run_lock.h"
+#include "apps/run/run_record.h"
 #include "apps/schema/json.h"
 
 namespace halfstep::app {
@@ -43,10 +45,13 @@ class RunDir {
   bool continues() const { return continues_; }
 
   // From here on the folder is this run's: moves a run that is overwritten and checkpoints that cannot be read out of the way,
-  // points `latest` and `best` where the resumed run says, writes config.resolved.json and opens metrics.jsonl. Returns the step of
-  // the checkpoint that is the best now, -1 for none.
-  int64_t open(const Json& config, const ResumePoint& from, bool metrics);
-  MetricsFile& metrics() { return metrics_; }
+  // points `latest` and `best` where the resumed run says, writes config.resolved.json and opens the sinks of metrics. Returns the
+  // step of the checkpoint that is the best now, -1 for none.
+  int64_t open(const Json& config, const ResumePoint& from, const std::vector<std::string>& sinks);
+  // run.json, of a folder that is open; without open() and on ranks that write nothing these do nothing.
+  void record_start(const Json& facts, int64_t step);
+  void record_end(const std::string& ending, const Json& summary);
+  MetricSinks& metrics() { return metrics_; }
   // observed.jsonl, which is made when it is first asked for; where metrics are not written, it takes lines and writes none.
   MetricsFile& observed();
   void sync();  // both, to the disk
@@ -65,7 +70,9 @@ class RunDir {
   std::optional<std::filesystem::path> checkpoint_;
   std::vector<std::filesystem::path> unreadable_;  // newer than checkpoint_
   bool continues_ = false, overwrites_ = false, replacing_ = false, reads_only_ = false;
-  MetricsFile metrics_;
+  MetricSinks metrics_;
+  std::optional<RunRecord> record_;
+  bool open_ = false;
   std::optional<MetricsFile> observed_;
   std::optional<ResumePoint> observed_from_;  // where metrics are written
 };

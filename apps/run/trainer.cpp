@@ -48,6 +48,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       dir_(dir),
       progress_(progress),
       group_(group),
+      recorded_(!watch),
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
       explainer_(config_, s_, step_, progress, dir, group, watch),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
@@ -77,7 +78,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
   first_samples_ = n_.samples;
 }
 
-TrainSummary Trainer::run() {
+TrainSummary Trainer::run_steps() {
   start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
   const auto stopped = [&](const std::string& when) {
     const bool interrupt = stop_requested() == SIGINT;
@@ -86,8 +87,9 @@ TrainSummary Trainer::run() {
   };
   if (group_) agree_on_start();
   if (stop_requested()) return stopped("before training began; nothing was changed");
-  const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step()};
-  const int64_t best = dir_.open(config_.json, from, !config_.logging.sinks.empty());
+  const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step(), n_.applied(), epoch()};
+  const int64_t best = dir_.open(config_.json, from, config_.logging.sinks);
+  if (recorded_) dir_.record_start(run_facts(), n_.applied());
   if (dir_.continues()) {  // of the best, those whose checkpoint is gone are forgotten: the next evaluation marks one
     const std::vector<int64_t> there = list_checkpoints(dir_.path());
     if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
@@ -203,7 +205,10 @@ void Trainer::end_epoch() {
     return due(every, true, before) || (last.stepped && due(every, false, before));
   };
   // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
-  if (due_now(config_.logging.every, last_log_)) log();
+  if (due_now(config_.logging.every, last_log_))
+    log(true);
+  else
+    log_epoch();
   const bool evaluated = s_.val && due_now(config_.train.eval_every, last_eval_);
   if (evaluated) evaluate_now();
   consider_stopping("train/loss", n_.train_loss);
@@ -255,7 +260,17 @@ void Trainer::drain() {
                     ", cannot fall below amp.scaler.min_scale"));
 }
 
-void Trainer::log() {
+// The line of an epoch at whose end no other is due. It leaves the window of the next training line open.
+void Trainer::log_epoch() {
+  dir_.metrics().write({{"step", n_.applied()},
+                        {"attempted", n_.steps},
+                        {"epoch", epoch()},
+                        {"train/epoch_loss", or_null(n_.train_loss)},
+                        {"samples", n_.samples},
+                        {"seconds", seconds()}});
+}
+
+void Trainer::log(bool epoch_end) {
   drain();
   const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   const double spent = std::max(1e-9, training_seconds() - logged_.seconds), wait = s_.train->wait_seconds() - logged_.wait;
@@ -270,6 +285,7 @@ void Trainer::log() {
                 {"samples_per_second", double(n_.samples - logged_.samples) / spent},
                 {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
                 {"peak_bytes", allocator(s_.device).stats().peak}};
+  if (epoch_end) entry["train/epoch_loss"] = or_null(n_.train_loss);
   if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
   if (last_skip_) {

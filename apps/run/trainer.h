@@ -55,6 +55,8 @@ class Trainer {
     int64_t samples;
   };
 
+  TrainSummary run_steps();
+  Json run_facts() const;  // what run.json says of program and machine
   void introduce() const;
   int stop_requested() const;       // the signal, once all ranks know of it; 0: none
   uint32_t notices() const;         // sent to the other ranks: signals, and on rank 0 the clock
@@ -69,7 +71,8 @@ class Trainer {
   void note_first_skip(int64_t step, bool loss_finite);
   void check_weights();  // throws DivergedError where one is not finite
   [[noreturn]] void diverged(const std::string& what);
-  void log();
+  void log(bool epoch_end = false);
+  void log_epoch();
   void show();
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value);
@@ -90,6 +93,7 @@ class Trainer {
   RunDir& dir_;
   Progress& progress_;
   ProcessGroup* group_;  // null: one process
+  bool recorded_;        // in run.json
   Session s_;
   Explainer explainer_;
   TrainStep step_;

@@ -6,7 +6,9 @@
 #include <variant>
 
 #include "apps/exit_codes.h"
+#include "apps/run/ranks.h"
 #include "apps/run/trainer.h"
+#include "framework/backend/backend.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
@@ -78,6 +80,27 @@ void Trainer::diverged(const std::string& what) {
                       ", ", n_.skipped, " steps skipped", Help{advice});
 }
 
+TrainSummary Trainer::run() {
+  try {
+    TrainSummary out = run_steps();
+    if (recorded_)
+      dir_.record_end(out.ending == Ending::finished      ? "finished"
+                      : out.ending == Ending::interrupted ? "interrupted"
+                                                          : "requeue",
+                      out.json);
+    return out;
+  } catch (const std::exception& e) {
+    if (recorded_) dir_.record_end("failed", {{"error", e.what()}});
+    throw;
+  }
+}
+
+Json Trainer::run_facts() const {
+  Json out = {{"device", backend_for(s_.device).describe()}, {"threads", num_threads()}, {"ranks", group_ ? group_->size() : 1}};
+  if (config_.logging.machine) out["host"] = host_name(), out["command"] = command_line();
+  return out;
+}
+
 TrainSummary Trainer::summary(Ending ending) {
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
@@ -119,7 +142,7 @@ void Trainer::report_end(const Json& summary) {
   std::string line = joined("done: ", n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
-  if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics.jsonl lost");
+  if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics lost");
   progress_.line(line);
   if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol buffers, written: the few kinds of fields that ONNX files have. Nothing reads them here. Linking libprotobuf for this
-// would put a second copy of it into programs that have one, and two copies of different versions in one process clash.
-// Format: https://protobuf.dev/programming-guides/encoding
+// Protocol buffers, written: the few kinds of fields that ONNX files and TensorBoard's events have. Nothing reads them here.
+// Linking libprotobuf for this would put a second copy of it into programs that have one, and two copies of different versions in
+// one process clash. Format: https://protobuf.dev/programming-guides/encoding
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,11 @@ class ProtoWriter {
     out_.append(reinterpret_cast<const char*>(&value), sizeof value);  // the host is little-endian, as the format is
     return *this;
   }
+  ProtoWriter& real64(int field, double value) {
+    key(field, kFixed64);
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
   ProtoWriter& bytes(int field, std::string_view value) {  // strings, too
     length(field, value.size());
     out_.append(value);
@@ -38,7 +43,7 @@ class ProtoWriter {
   const std::string& str() const { return out_; }
 
  private:
-  enum Wire : unsigned { kVarint = 0, kLength = 2, kFixed32 = 5 };
+  enum Wire : unsigned { kVarint = 0, kFixed64 = 1, kLength = 2, kFixed32 = 5 };
   void key(int field, Wire wire) { varint(uint64_t(field) << 3 | wire); }
   void varint(uint64_t value) {
     for (; value >= 0x80; value >>= 7) out_ += char(value | 0x80);

@@ -116,7 +116,7 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
       CHECK(ranks.json()["val.accuracy"] == alone.json()["val.accuracy"]);
       CHECK(std::abs(ranks.json()["val.loss"].get<double>() - alone.json()["val.loss"].get<double>()) < 1e-6);
       CHECK(std::abs(ranks.json()["train.loss"].get<double>() - alone.json()["train.loss"].get<double>()) < 1e-5);
-      CHECK(lines_of(dir / many / "metrics.jsonl").size() == 18 + 3);
+      CHECK(lines_of(dir / many / "metrics.jsonl").size() == 18 + 3 + 3);
       CHECK(lines_of(dir / many / "metrics.jsonl")[3].contains("rank_wait"));
     }
   }

@@ -89,7 +89,7 @@ no line of metrics
 {"step": 3, "skipped": 2, "train/loss": 1, "scale": 256, "val/loss": 1}
 {"step": 4, "skipped": 2, "train/loss": 2, "val/loss": 4}
 )");
-  const RunRecord r = read_run(folder);
+  const RecordedRun r = read_run(folder);
   CHECK(r.precision() == "float16");
   CHECK(r.skips == std::vector<double>{2});
   CHECK(r.lines_left_out == 1);
@@ -109,7 +109,7 @@ TEST_CASE("report: a run of a million lines is small, quick to write, and keeps 
   const Points few = thinned(points, 0, 1e6, 500);
   CHECK(few.size() <= 1002);
   CHECK(std::any_of(few.begin(), few.end(), [](const Point& p) { return p.y == 50; }));
-  RunRecord r{.name = "long", .config = Json::object()};
+  RecordedRun r{.name = "long", .config = Json::object()};
   for (const char* key : {"train/loss", "grad_norm", "samples_per_second"}) r.values[key] = points;
   const auto began = std::chrono::steady_clock::now();
   const std::string page = report_page({r}, {});

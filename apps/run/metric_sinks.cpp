@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/metric_sinks.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "apps/run/metrics_file.h"
+#include "framework/base/check.h"
+#include "framework/interchange/protobuf.h"
+#include "framework/io/atomic_file.h"
+
+namespace halfstep::app {
+namespace fs = std::filesystem;
+namespace {
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
+std::vector<std::string> csv_cells(std::string_view line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"')
+      out.back() += line[i++];
+    else if (line[i] == '"')
+      quoted = !quoted;
+    else if (line[i] == ',' && !quoted)
+      out.emplace_back();
+    else
+      out.back() += line[i];
+  }
+  return out;
+}
+
+std::string csv_head(const std::vector<std::string>& columns) {
+  std::string out;
+  for (const std::string& c : columns) out += (out.empty() ? "" : ",") + csv_cell(c);
+  return out + '\n';
+}
+
+bool is_cell(const Json& value) { return value.is_number() || value.is_null(); }
+
+// The entry that a row was made of; nothing where a cell is no number.
+std::optional<Json> entry_of(const std::vector<std::string>& columns, std::string_view line) {
+  const std::vector<std::string> cells = csv_cells(line);
+  if (cells.size() > columns.size()) return {};
+  Json out = Json::object();
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i].empty()) continue;
+    Json value = cells[i] == "nan" ? Json() : Json::parse(cells[i], nullptr, false);
+    if (!is_cell(value)) return {};
+    out[columns[i]] = std::move(value);
+  }
+  return out;
+}
+
+double now_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+uint32_t crc32c(std::string_view bytes) {  // Castagnoli's polynomial, reflected
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> t{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      t[i] = i;
+      for (int k = 0; k < 8; ++k) t[i] = t[i] >> 1 ^ (t[i] & 1 ? 0x82f63b78u : 0);
+    }
+    return t;
+  }();
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = table[(crc ^ uint8_t(c)) & 255] ^ crc >> 8;
+  return ~crc;
+}
+
+// An event as a record: its size and its bytes, each followed by a checksum. A plain checksum of bytes that contain checksums is
+// weak, so that the format rotates it and adds a constant.
+std::string event_record(const ProtoWriter& event) {
+  const uint64_t size = event.str().size();
+  std::string out;
+  for (const std::string_view part :
+       {std::string_view(reinterpret_cast<const char*>(&size), sizeof size), std::string_view(event.str())}) {
+    const uint32_t crc = crc32c(part), masked = (crc >> 15 | crc << 17) + 0xa282ead8u;
+    out.append(part).append(reinterpret_cast<const char*>(&masked), sizeof masked);
+  }
+  return out;
+}
+
+}  // namespace
+
+MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& folder, const ResumePoint& from) {
+  for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
+    if (name == "jsonl") sinks_.push_back(std::make_unique<MetricsFile>(folder / "metrics.jsonl", from));
+    if (name == "csv") sinks_.push_back(std::make_unique<CsvSink>(folder / kMetricsCsv, from));
+    if (name == "tensorboard") sinks_.push_back(std::make_unique<EventSink>(folder, from));
+  }
+}
+
+void MetricSinks::write(const Json& entry) {
+  for (const auto& sink : sinks_) sink->write(entry);
+}
+
+void MetricSinks::sync() {
+  for (const auto& sink : sinks_) sink->sync();
+}
+
+int64_t MetricSinks::lost() const {
+  int64_t out = 0;
+  for (const auto& sink : sinks_) out += sink->lost();
+  return out;
+}
+
+CsvSink::CsvSink(const fs::path& path, const ResumePoint& from) : path_(path) {
+  std::string kept;
+  std::error_code none;
+  if (from.step > 0 && fs::exists(path, none)) {
+    check<IoError>(fs::is_regular_file(path, none), "metrics", path.string(), " must be a regular file");
+    const std::string text = read_file(path);
+    for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+      end = std::min(text.find('\n', begin), text.size());
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      if (begin == 0) {
+        columns_ = csv_cells(line);
+        kept = csv_head(columns_);
+      } else if (const auto entry = entry_of(columns_, line); entry && place_of(*entry, from) == Place::before) {
+        kept.append(line).push_back('\n');
+      }
+    }
+  }
+  file_ = AppendedFile(path, kept);
+}
+
+void CsvSink::write(const Json& entry) {
+  const size_t before = columns_.size();
+  for (const auto& [name, value] : entry.items())
+    if (is_cell(value) && std::find(columns_.begin(), columns_.end(), name) == columns_.end()) columns_.push_back(name);
+  if (columns_.size() > before) {
+    try {
+      const std::string text = read_file(path_);
+      const size_t head = text.find('\n');
+      const std::string rows = head == std::string::npos ? "" : text.substr(head + 1);
+      AppendedFile wider(path_, csv_head(columns_) + rows);
+      lost_ += file_.lost();
+      file_ = std::move(wider);
+    } catch (const IoError&) {
+      columns_.resize(before);
+      return file_.lose(EIO);
+    }
+  }
+  std::string line = file_.torn() ? "\n" : "";
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    const auto cell = entry.find(columns_[i]);
+    if (i > 0) line += ',';
+    if (cell != entry.end() && is_cell(*cell)) line += cell->is_null() ? "nan" : cell->dump();
+  }
+  file_.append(line + '\n');
+}
+
+EventSink::EventSink(const fs::path& folder, const ResumePoint& from) {
+  const double time = now_seconds();
+  fs::path path;
+  for (int64_t second = int64_t(time); path.empty() || fs::exists(path);
+       ++second) {  // TensorBoard reads files in the order of their names
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "%010lld", static_cast<long long>(second));
+    path = folder / (std::string(kEventsPrefix) + digits + ".halfstep");
+  }
+  const int64_t forgotten = from.step > 0 ? from.applied + 1 : 0;  // the first step that does not count
+  const ProtoWriter start = ProtoWriter().integer(1, 1);           // SessionLog.status: START
+  file_ = AppendedFile(path, event_record(ProtoWriter().real64(1, time).bytes(3, "brain.Event:2")) +
+                                 event_record(ProtoWriter().real64(1, time).integer(2, forgotten).message(7, start)));
+}
+
+void EventSink::write(const Json& entry) {
+  if (file_.torn()) return file_.lose(EIO);  // no reader comes past half a record
+  ProtoWriter values;
+  for (const auto& [name, value] : entry.items()) {
+    if (!value.is_number() || name == "step" || name == "attempted" || name == "epoch" || name == "seconds") continue;
+    values.message(1, ProtoWriter().bytes(1, name).real(2, value.get<float>()));
+  }
+  if (values.str().empty()) return;
+  file_.append(event_record(ProtoWriter().real64(1, now_seconds()).integer(2, entry["step"].get<int64_t>()).message(5, values)));
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics in the readers that they are written for, TensorBoard's and pandas': sinks_check.py HALFSTEP"""
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import pandas
+    from tensorboard.backend.event_processing import event_accumulator
+except ImportError as missing:
+    sys.exit(f"SKIPPED: {missing} in this Python (pip install tensorboard pandas)")
+
+CONFIG = {
+    "name": "r", "device": "cpu", "seed": 3,
+    "model": {"type": "MLP", "hidden": [8], "out_features": "auto"},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1},
+    "data": {"train": {"type": "Digits", "size": 64}, "val": {"type": "Digits", "size": 32}, "loader": {"batch_size": 16}},
+    "train": {"epochs": 4}, "checkpoint": {"every": "1 epoch", "keep_last": 9},
+    "logging": {"every": "1 steps", "sinks": ["jsonl", "csv", "tensorboard"]},
+    "output_dir": "r",
+}
+NO_SCALARS = ("step", "attempted", "epoch", "seconds")
+
+
+def main():
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "c.json").write_text(json.dumps(CONFIG))
+
+        def train(*options):
+            subprocess.run([program, "train", "c.json", "--quiet", *options], cwd=folder, check=True)
+
+        # A run that is resumed from its middle at another rate: what it did beyond that step before does not count.
+        train()
+        last = {}
+        for line in (folder / "r/metrics.jsonl").read_text().splitlines():
+            last.update(json.loads(line))
+        train("--resume", "r/step-00000008", "--set", "optimizer.lr=0.01")
+        lines = [json.loads(line) for line in (folder / "r/metrics.jsonl").read_text().splitlines()]
+        assert last["train/loss"] != lines[-3]["train/loss"], "both runs took the same steps"
+
+        want = {}
+        for line in lines:
+            for key, value in line.items():
+                if key not in NO_SCALARS and isinstance(value, (int, float)):
+                    want.setdefault(key, []).append((line["step"], value))
+        events = event_accumulator.EventAccumulator(str(folder / "r"), size_guidance={"scalars": 0, "tensors": 0})
+        events.Reload()
+        assert sorted(events.Tags()["scalars"]) == sorted(want), (events.Tags()["scalars"], sorted(want))
+        for key, points in want.items():
+            got = [(s.step, s.value) for s in events.Scalars(key)]
+            assert [s for s, _ in got] == [s for s, _ in points], (key, got, points)
+            for (_, g), (_, w) in zip(got, points):
+                assert math.isclose(g, w, rel_tol=1e-6), (key, g, w)
+
+        table = pandas.read_csv(folder / "r/metrics.csv")
+        same = pandas.read_json(folder / "r/metrics.jsonl", lines=True)
+        assert len(table) == len(same) == len(lines)
+        for key in want:
+            pandas.testing.assert_series_equal(table[key], same[key], check_dtype=False)
+        print(f"{sum(map(len, want.values()))} scalars in TensorBoard, {len(table)} rows in pandas")
+
+
+if __name__ == "__main__":
+    main()
