@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/dnn/attention.h"
 
+#include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "cuda/dnn/library.h"
 #include "cuda/runtime.h"
 #include "cuda/staged.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/base/log.h"
 
 namespace halfstep::cuda::dnn {
 namespace {
@@ -60,36 +63,114 @@ struct Call {
   }
 };
 
-// What the library may be asked at all. One query makes its kernels crash (cudnn-frontend 1071, 1072).
+// What the library may be asked at all.
 bool is_for_the_library(const AttentionArgs& a) {
   const Shape &q = a.q.shape, &k = a.k.shape;
   if (!is_half(a.q.dtype) || a.k.dtype != a.q.dtype || a.v.dtype != a.q.dtype || capability() < 80) return false;
-  if (q[0] < 1 || k[1] < 1 || k[2] < 2 || q[2] < 2 || q[1] % k[1] != 0 || a.v.shape != k || k[0] != q[0]) return false;
+  if (q[0] < 1 || k[1] < 1 || k[2] < 1 || q[2] < 1 || q[1] % k[1] != 0 || a.v.shape != k || k[0] != q[0]) return false;
   return q[3] % 8 == 0 && q[3] <= kLargestSize && a.dropout_p < 1;
 }
 
-// Its backward gives NaN for these on Hopper where a row's logarithm is below -88 (cudnn 9.20, pytorch 196678).
-bool backward_is_sound(const AttentionArgs& a) { return capability() < 90 || a.k.shape[2] % 128 != 64; }
+// The others compute it then. Said once for each reason.
+void goes_by_chunks(bool backward, const std::string& why) {
+  logging::warn_once("[cudnn] " + std::string(backward ? "the gradient of attention" : "attention") +
+                     " is computed by chunks, which takes several times longer: " + why);
+}
 
-// Seed and offset of the library's numbers, in device memory: below 2^53, so that a double holds them.
+bool is_sound(const AttentionArgs& a, bool backward) {
+  const AttentionDefect* const defect = defect_of({.version = cudnn().cudnnGetVersion(),
+                                                   .capability = capability(),
+                                                   .queries = a.q.shape[2],
+                                                   .keys = a.k.shape[2],
+                                                   .width = a.q.shape[3],
+                                                   .drops = a.dropout_p > 0,
+                                                   .backward = backward});
+  if (defect && defect->remedy) goes_by_chunks(backward, cudnn_version() + ' ' + defect->what + "; " + defect->remedy);
+  return !defect;
+}
+
+bool no_plan(bool backward) {
+  goes_by_chunks(backward,
+                 cudnn_version() +
+                     " has no plan for some of its shapes on this GPU that gives the same bits in every run, or no memory "
+                     "for one; the log has them at level debug. Heads of 64 or 128 numbers have plans");
+  return false;
+}
+
+// Some samples with all their heads, or some heads of keys of one sample with the queries that share them.
+struct Piece {
+  int64_t sample, samples, head, heads;
+
+  // The part of v, which has `shared` heads for each head of keys.
+  TensorView of(TensorView v, int64_t shared) const {
+    v.data = v.as<char>() + (sample * v.strides[0] + head * shared * v.strides[1]) * int64_t(size_of(v.dtype));
+    v.shape[0] = samples;
+    v.shape[1] = heads * shared;
+    return v;
+  }
+};
+
+// A call in pieces: one, where its gradient has the room that it wants. With dropout forward and backward have the same pieces,
+// each with random numbers of its own.
+class Pieces {
+ public:
+  Pieces(const AttentionArgs& a, bool divided) : args_(a), shared_(a.q.shape[1] / a.k.shape[1]) {
+    const int64_t samples = a.k.shape[0], heads = a.k.shape[1];
+    AttentionDivision each{samples, heads};
+    if (divided) each = attention_division({.q = numbers(a.q.shape), .k = numbers(a.k.shape)}, dnn_options().workspace);
+    if (each.samples == 0) {
+      goes_by_chunks(true, "one head of " + std::to_string(a.q.shape[2]) + " queries and " + std::to_string(a.k.shape[2]) +
+                               " keys needs more workspace than the " + std::to_string(dnn_options().workspace >> 20) +
+                               " MiB of performance.cudnn_workspace; raise that");
+      return;
+    }
+    for (int64_t s = 0; s < samples; s += each.samples) {
+      for (int64_t h = 0; h < heads; h += each.key_heads)
+        all_.push_back({s, std::min(each.samples, samples - s), h, std::min(each.key_heads, heads - h)});
+    }
+  }
+  size_t size() const { return all_.size(); }
+  AttentionArgs args(size_t i) const {
+    AttentionArgs a = args_;
+    a.q = of_queries(i, a.q), a.k = of_keys(i, a.k), a.v = of_keys(i, a.v);
+    return a;
+  }
+  TensorView of_queries(size_t i, const TensorView& v) const { return all_[i].of(v, shared_); }
+  TensorView of_keys(size_t i, const TensorView& v) const { return all_[i].of(v, 1); }
+
+ private:
+  const AttentionArgs& args_;
+  int64_t shared_;
+  std::vector<Piece> all_;
+};
+
+Staged contiguous(const Queue& q, const TensorView& v, DType dtype, Staged::Use use) {
+  return Staged(q, v, dtype, contiguous_strides(v.shape), use, 16);
+}
+
+// Seed and offset of the library's numbers, in device memory: below 2^53, so that a double holds them. Each piece has a seed of its
+// own.
 class Position {
  public:
-  Position(const Queue& q, double dropout, Generator::State state) {
+  Position(const Queue& q, double dropout, Generator::State state, size_t pieces) {
     if (dropout == 0) return;
     constexpr uint64_t mask = (uint64_t(1) << 53) - 1;
     const double seed = double((state.seed ^ state.seed >> 53) & mask), offset = double(state.offset & mask);
-    space_.emplace(Device::cuda, 2 * kApart);
-    arange(q, {space_->data(), DType::i64, {2}, {kApart / sizeof(int64_t)}}, seed, offset - seed);
+    space_.emplace(Device::cuda, (1 + pieces) * kApart);
+    arange(q, {at(0), DType::i64, {2}, {kStep}}, offset, seed - offset);
+    if (pieces > 1) arange(q, {at(2), DType::i64, {int64_t(pieces) - 1}, {kStep}}, seed + 1, 1);
     if (!q.random_base) return;
-    const TensorView to{space_->data() + kApart, DType::i64, {1}, {1}};
+    const TensorView to{at(0), DType::i64, {1}, {1}};
     binary(q, Binary::add, to, {const_cast<uint64_t*>(q.random_base), DType::i64, {1}, {1}}, to);
   }
-  void add_to(Work& work) const {
-    if (space_) work.memory.insert(work.memory.end(), {space_->data(), space_->data() + kApart});
+  void add_to(Work& work, size_t piece) const {
+    if (space_) work.memory.insert(work.memory.end(), {at(1 + piece), at(0)});
   }
 
  private:
   static constexpr size_t kApart = 16;  // bytes: the alignment that the graph promises
+  static constexpr int64_t kStep = kApart / sizeof(int64_t);
+  void* at(size_t i) const { return space_->data() + i * kApart; }
   std::optional<Workspace> space_;
 };
 
@@ -99,45 +180,68 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
                bool differentiable) {
   if (!is_for_the_library(args)) return false;
   Library* const library = Library::find(q);
-  const bool drops = args.dropout_p > 0;
-  if (!library || (drops && differentiable && !backward_is_sound(args))) return false;
+  const bool drops = args.dropout_p > 0, keeps = drops && differentiable;
+  if (!library || !is_sound(args, false) || (keeps && !is_sound(args, true))) return false;
   try {
-    const Call call(q, args);
-    if (drops && differentiable && !library->prepares(q, call.work(true))) return false;
-    Work work = call.work(false);
-    const Position position(q, args.dropout_p, state);
-    work.memory.insert(work.memory.end(), {out.data, stats.data});
-    position.add_to(work);
-    return library->run(q, work) == Done::yes;
+    const Pieces pieces(args, drops);
+    if (pieces.size() == 0) return false;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (keeps && !library->prepares(q, Call(q, pieces.args(i)).work(true))) return no_plan(true);
+    }
+    const Position position(q, args.dropout_p, state, pieces.size());
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Call call(q, pieces.args(i));
+      Work work = call.work(false);
+      const Staged rows = contiguous(q, pieces.of_queries(i, stats), DType::f32, Staged::write);
+      work.memory.insert(work.memory.end(), {pieces.of_queries(i, out).data, rows.view().data});
+      position.add_to(work, i);
+      if (library->run(q, work) != Done::yes) return no_plan(false);
+      rows.deliver();
+    }
+    return true;
   } catch (const MemoryError&) { return false; }  // for operands laid out otherwise
 }
 
 namespace {
 
-bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
-  if (!is_for_the_library(args) || !backward_is_sound(args)) return false;
-  Library* const library = Library::find(q);
-  if (!library) return false;
+bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_t i, const AttentionGradients& g,
+                   const Position& position) {
+  const AttentionArgs args = pieces.args(i);
   const Call call(q, args);
   Work work = call.work(true);
   work.must = args.dropout_p > 0;
-  if (!library->prepares(q, work)) return false;
-  const auto contiguous = [&](const TensorView& v, Staged::Use use) {
-    return Staged(q, v, args.q.dtype, contiguous_strides(v.shape), use, 16);
-  };
-  const Staged grad = contiguous(g.grad, Staged::read), dq = contiguous(g.dq, Staged::write), dk = contiguous(g.dk, Staged::write),
-               dv = contiguous(g.dv, Staged::write);
-  const size_t rows = size_t(g.stats.numel()) * sizeof(float);
+  const DType type = args.q.dtype;
+  const Staged grad = contiguous(q, pieces.of_queries(i, g.grad), type, Staged::read),
+               stats = contiguous(q, pieces.of_queries(i, g.stats), DType::f32, Staged::read),
+               dq = contiguous(q, pieces.of_queries(i, g.dq), type, Staged::write),
+               dk = contiguous(q, pieces.of_keys(i, g.dk), type, Staged::write),
+               dv = contiguous(q, pieces.of_keys(i, g.dv), type, Staged::write);
+  const size_t rows = size_t(stats.view().numel()) * sizeof(float);
   const bool shares = args.q.shape[1] != args.k.shape[1];
-  const size_t each = shares ? size_t(args.k.numel() / args.k.shape[1] * args.q.shape[1]) * size_of(args.q.dtype) : 0;
+  const size_t each = shares ? size_t(args.k.numel() / args.k.shape[1] * args.q.shape[1]) * size_of(type) : 0;
   const Workspace sums(Device::cuda, rows), each_dk(Device::cuda, each), each_dv(Device::cuda, each);
-  const Position position(q, args.dropout_p, state);
-  work.memory.insert(work.memory.end(), {g.out.data, g.stats.data, grad.view().data, dq.view().data, dk.view().data, dv.view().data,
-                                         static_cast<void*>(sums.data())});
+  work.memory.insert(work.memory.end(), {pieces.of_queries(i, g.out).data, stats.view().data, grad.view().data, dq.view().data,
+                                         dk.view().data, dv.view().data, static_cast<void*>(sums.data())});
   if (shares) work.memory.insert(work.memory.end(), {static_cast<void*>(each_dk.data()), static_cast<void*>(each_dv.data())});
-  position.add_to(work);
-  if (library->run(q, work) != Done::yes) return false;
+  position.add_to(work, i);
+  if (library.run(q, work) != Done::yes) return false;
   for (const Staged* s : {&dq, &dk, &dv}) s->deliver();
+  return true;
+}
+
+bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
+  if (!is_for_the_library(args)) return false;
+  Library* const library = Library::find(q);
+  if (!library || !is_sound(args, true)) return false;
+  const Pieces pieces(args, true);
+  if (pieces.size() == 0) return false;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!library->prepares(q, Call(q, pieces.args(i)).work(true))) return no_plan(true);
+  }
+  const Position position(q, args.dropout_p, state, pieces.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (!differentiate(q, *library, pieces, i, g, position)) return no_plan(true);
+  }
   return true;
 }
 

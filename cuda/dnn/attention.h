@@ -29,6 +29,32 @@ std::unique_ptr<Graph> attention_graph(const AttentionProblem& problem);
 // an order of its own: the same bits in every run, for L S numbers of workspace a head.
 std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& problem);
 
+// One call, as far as defects of the library depend on it.
+struct AttentionCase {
+  size_t version = 0;  // of cuDNN: 91900 is 9.19.0
+  int capability = 0;  // of the GPU: 90 is 9.0
+  int64_t queries = 0, keys = 0, width = 0;
+  bool drops = false, backward = false;
+};
+struct AttentionDefect {
+  size_t first, last;   // the versions of cuDNN that have it
+  int lowest, highest;  // the GPUs, by capability
+  bool backward_only;
+  bool (*concerns)(const AttentionCase&);
+  const char* what;    // "<version> ...", for a warning
+  const char* remedy;  // null: no warning, as the chunks lose nothing
+};
+// The first defect of the table that such a call would meet; null: none is known, and the library may be asked.
+const AttentionDefect* defect_of(const AttentionCase& c);
+inline bool sound(const AttentionCase& c) { return !defect_of(c); }
+
+// How a call is divided, so that what the gradient keeps of the scores stays within the workspace: pieces of so many samples with
+// all their heads, or of one sample and so many heads of keys with the queries that share them. Each head is computed as before.
+struct AttentionDivision {
+  int64_t samples = 0, key_heads = 0;  // 0: one head of keys is too much
+};
+AttentionDivision attention_division(const AttentionProblem& problem, int64_t workspace);
+
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                bool differentiable);
 bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients);

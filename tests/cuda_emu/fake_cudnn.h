@@ -8,6 +8,7 @@
 //                                  convolution); 0x40: no RNN
 //   HALFSTEP_FAKE_DNN_FAIL=n       executions of the first n engines that the heuristic proposes are refused
 //   HALFSTEP_FAKE_DNN_WORKSPACE=n  bytes of workspace that every engine and network takes at least
+//   HALFSTEP_FAKE_DNN_VERSION=n    the version that it says it is: 91200 for 9.12.0
 //   HALFSTEP_FAKE_DNN_SLOW=0x10    bits of engine indices that take some milliseconds
 #pragma once
 

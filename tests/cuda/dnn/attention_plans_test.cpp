@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The adapter's attention before the real library, for devices that are not here.
+#include <tuple>
+
 #include "cuda/dnn/attention.h"
 #include "tests/cuda/dnn/plans.h"
 
@@ -47,6 +49,16 @@ void accepts(int capability, const AttentionProblem& p, bool backward, int64_t m
 // The scores of every head, in float16, and a little.
 int64_t square(const AttentionProblem& p) { return 2 * p.q[0] * p.q[1] * p.q[2] * ((p.k[2] + 63) / 64 * 64) + 4 * kMiB; }
 
+// The workspace that cuda/dnn/attention_soundness.cpp counts on for all of it.
+int64_t room_of(const AttentionProblem& p) {
+  int64_t low = 0, high = int64_t(1) << 40;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (attention_division(p, middle).samples == p.q[0] ? high : low) = middle;
+  }
+  return high;
+}
+
 void accepts_all(int64_t size) {
   for (int capability : {80, 90}) {
     for (cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16}) {
@@ -79,6 +91,85 @@ TEST_CASE("attention is taken from Ampere on, with the same bits in every run") 
     accepts(capability, p, true, square(p));
   }
   for (bool backward : {false, true}) CHECK_FALSE(ask(75, problem(64), backward).workspace);
+}
+
+// A row for each kind of call: what this version of the library plans, and whether it is asked. It plans much that is not sound.
+TEST_CASE("attention by version: what the library accepts and what is sent" * doctest::test_suite("slow")) {
+  if (!cudnn_is_here()) return;
+  const size_t version = cuda::cudnn().cudnnGetVersion();
+  int accepted = 0, unsound = 0;
+  std::printf("%s\n%-6s %5s %6s %8s | %-20s | %-20s\n", cuda::cudnn_version().c_str(), "GPU", "keys", "heads", "dropout", "forward",
+              "backward");
+  for (int capability : {80, 90, 100}) {
+    for (const auto& [length, size, dropout] : {std::tuple{1024, 64, 0.0},
+                                                {1024, 64, 0.1},
+                                                {128, 64, 0.0},
+                                                {192, 64, 0.0},
+                                                {100, 64, 0.0},
+                                                {197, 64, 0.0},
+                                                {1000, 64, 0.0},
+                                                {1000, 64, 0.1},
+                                                {1024, 128, 0.0},
+                                                {1024, 256, 0.0}}) {
+      std::printf("sm_%-3d %5d %6d %8.1f", capability, length, size, dropout);
+      for (bool backward : {false, true}) {
+        AttentionProblem p = problem(size, length);
+        p.dropout = dropout;
+        const Answer a = ask(capability, p, backward);
+        const bool sent = sound({.version = version,
+                                 .capability = capability,
+                                 .queries = length,
+                                 .keys = length,
+                                 .width = size,
+                                 .drops = dropout > 0,
+                                 .backward = backward});
+        accepted += a.workspace.has_value();
+        unsound += a.workspace && !sent;
+        std::printf(" | %-8s %-11s", a.workspace ? "accepts" : "declines", sent ? "sent" : "not sent");
+        CAPTURE(title(capability, p, backward));
+        if (sent && a.workspace) CHECK(a.keeps_rules);
+        // Of Hopper and Ampere nothing is left that the library would decline, so that no call is planned in vain.
+        if (sent && capability < 100) CHECK_MESSAGE(a.workspace, a.problem);
+        if (backward && a.workspace) CHECK(*a.workspace <= room_of(p));
+      }
+      std::printf("\n");
+    }
+  }
+  std::printf("%d accepted, %d of them not sent\n", accepted, unsound);
+  CHECK(accepted > 0);
+  CHECK(unsound > 0);  // that length 192 is not safe on Hopper no version knows
+}
+
+TEST_CASE("attention that is divided fits its workspace, in pieces as equal as they can be") {
+  const AttentionProblem p = problem(64);  // 8 samples of 16 heads: 256.5 MiB
+  const auto divided = [](const AttentionProblem& of, int64_t mib) {
+    const AttentionDivision d = attention_division(of, mib << 20);
+    return std::pair{d.samples, d.key_heads};
+  };
+  CHECK(divided(p, 257) == std::pair<int64_t, int64_t>{8, 16});
+  CHECK(divided(p, 256) == std::pair<int64_t, int64_t>{4, 16});
+  CHECK(divided(p, 100) == std::pair<int64_t, int64_t>{3, 16});
+  CHECK(divided(p, 32) == std::pair<int64_t, int64_t>{1, 8});
+  CHECK(divided(problem(64, 1024, 4), 16) == std::pair<int64_t, int64_t>{1, 1});
+  CHECK(divided(p, 1) == std::pair<int64_t, int64_t>{0, 0});
+  CHECK(divided(p, 0) == std::pair<int64_t, int64_t>{0, 0});
+}
+
+TEST_CASE("a gradient whose scores are larger than the workspace is taken in pieces") {
+  if (!cudnn_is_here()) return;
+  AttentionProblem p = problem(128, 2048);
+  for (int capability : {80, 90}) {
+    p.q[0] = p.k[0] = 4;  // 514 MiB
+    const Rules rules;
+    const auto answer = [&] {
+      return testing::ask(
+          capability, [&] { return attention_backward_graph(p); }, rules);
+    };
+    CHECK_FALSE(answer().workspace);
+    p.q[0] = p.k[0] = attention_division(p, rules.workspace).samples;
+    CHECK(p.q[0] == 1);
+    CHECK_MESSAGE(answer().workspace, answer().problem);
+  }
 }
 
 TEST_CASE("attention whose queries share keys") {

@@ -29,6 +29,8 @@ NO_DEVICE(cuLinkCreate)
 NO_DEVICE(cuLinkDestroy)
 NO_DEVICE(cuOccupancyMaxPotentialClusterSize)
 NO_DEVICE(cuStreamGetCtx)
+NO_DEVICE(cuTensorMapEncodeIm2col)
+NO_DEVICE(cuTensorMapEncodeTiled)
 
 int cuGetErrorString(int, const char** text) {
   *text = "there is no driver";
@@ -47,6 +49,23 @@ int cuLibraryUnload(void*) { return 0; }
 int cuLibraryGetKernel(void** kernel, void*, const char*) {
   static char somewhere;
   *kernel = &somewhere;
+  return 0;
+}
+// Versions 9.26 and later.
+int cuKernelGetFunction(void** function, void*) {
+  static char somewhere;
+  *function = &somewhere;
+  return 0;
+}
+int cuModuleLoadData(void** module, const void*) {
+  static char somewhere;
+  *module = &somewhere;
+  return 0;
+}
+int cuModuleUnload(void*) { return 0; }
+int cuModuleGetFunction(void** function, void*, const char*) {
+  static char somewhere;
+  *function = &somewhere;
   return 0;
 }
 }

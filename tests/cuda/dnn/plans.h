@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -15,17 +16,18 @@
 
 namespace halfstep::testing {
 
-// A device as cuDNN describes one: all that its heuristics read. Of the capabilities 75, 80 and 90.
+// A device as cuDNN describes one: all that its heuristics read. Of the capabilities 75, 80, 90 and 100.
 inline std::string description(int capability) {
   struct Gpu {
     const char* name;
-    int processors, shared_bytes, threads, blocks, clock_khz, memory_khz;
+    int processors, shared_bytes, threads, blocks, clock_khz, memory_khz, memory_bits;
     long long cache, memory;
   };
-  const Gpu turing{"Tesla T4", 40, 65536, 1024, 16, 1590000, 5001000, 4194304, 15843721216},
-      ampere{"NVIDIA A100-SXM4-80GB", 108, 166912, 2048, 32, 1410000, 1593000, 41943040, 85094825984},
-      hopper{"NVIDIA H100 80GB HBM3", 132, 232448, 2048, 32, 1980000, 2619000, 52428800, 84979089408};
-  const Gpu& g = capability == 75 ? turing : capability == 80 ? ampere : hopper;
+  const Gpu turing{"Tesla T4", 40, 65536, 1024, 16, 1590000, 5001000, 256, 4194304, 15843721216},
+      ampere{"NVIDIA A100-SXM4-80GB", 108, 166912, 2048, 32, 1410000, 1593000, 5120, 41943040, 85094825984},
+      hopper{"NVIDIA H100 80GB HBM3", 132, 232448, 2048, 32, 1980000, 2619000, 5120, 52428800, 84979089408},
+      blackwell{"NVIDIA B200", 148, 232448, 2048, 32, 1965000, 3996000, 8192, 132644864, 191514673152};
+  const Gpu& g = capability == 75 ? turing : capability == 80 ? ampere : capability == 90 ? hopper : blackwell;
   const auto pair = [](const char* key, auto value) { return ",\"" + std::string(key) + "\":" + std::to_string(value); };
   return "{\"deviceName\":\"" + std::string(g.name) + "\"" + pair("deviceVer", capability * 10) + pair("driverVer", 13000) +
          pair("cudaDeviceId", 0) + ",\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]" +
@@ -35,14 +37,17 @@ inline std::string description(int capability) {
          pair("reservedSharedMemoryPerBlock", capability >= 80 ? 1024 : 0) + pair("maxRegistersPerSM", 65536) +
          pair("pciDeviceId", 0) + pair("maxCtasPerSM", g.blocks) + pair("maxThreadsPerBlock", 1024) +
          pair("maxThreadsPerSM", g.threads) + pair("isTccDriver", 0) + pair("supportCoopLaunch", 1) +
-         pair("totalGlobalMem", g.memory) + "}";
+         pair("totalGlobalMem", g.memory) +
+         // Version 9.28 takes no description without these.
+         pair("smCountOrigin", 0) + pair("oversizedSharedMemoryPerBlock", g.shared_bytes) + pair("memoryBusWidth", g.memory_bits) +
+         "}";
 }
 
 inline const cuda::dnn::Target& target(int capability) {
-  static const cuda::dnn::Target turing = cuda::dnn::Target::described(description(75)),
-                                 ampere = cuda::dnn::Target::described(description(80)),
-                                 hopper = cuda::dnn::Target::described(description(90));
-  return capability == 75 ? turing : capability == 80 ? ampere : hopper;
+  static std::map<int, cuda::dnn::Target> known;
+  const auto at = known.find(capability);
+  return at != known.end() ? at->second
+                           : known.emplace(capability, cuda::dnn::Target::described(description(capability))).first->second;
 }
 
 // False, and says so, where the library is not there.

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which attention the library is asked for. It plans and runs graphs whose results are wrong: only a table of versions knows. Needs
+// no GPU: the test cudnn_plans sets it beside what several versions of the library accept.
+//
+// Sources: NVIDIA's cudnn-frontend 1.32, which refuses such calls or works around them (node/sdpa_support_surface.h, forward;
+// node/scaled_dot_product_flash_attention.h, CompositeSDPABackwardNode::pre_validate_node, backward), and reports of defects.
+#include <algorithm>
+#include <limits>
+
+#include "cuda/dnn/attention.h"
+
+namespace halfstep::cuda::dnn {
+namespace {
+
+constexpr size_t kAny = std::numeric_limits<size_t>::max();
+constexpr int kAnyGpu = std::numeric_limits<int>::max();
+constexpr const char* kLater = "install a later cuDNN (pip install -U nvidia-cudnn-cu13), or name one in HALFSTEP_CUDNN";
+
+bool always(const AttentionCase&) { return true; }
+bool is_wide(const AttentionCase& c) { return c.width > 128; }
+
+constexpr AttentionDefect kDefects[] = {
+    // One query or one key crashes, or gives NaN (cudnn-frontend 1071, 1072; release notes of 9.18.1, known issues).
+    {0, kAny, 0, kAnyGpu, false, [](const AttentionCase& c) { return c.queries < 2 || c.keys < 2; },
+     "is not sound for one query or one key", nullptr},
+    // cudnn-frontend: "not supported on cuDNN 9.10.0/9.10.1 due to known bugs", in both directions.
+    {91000, 91001, 0, kAnyGpu, false, always, "has known defects in attention (9.10.0 and 9.10.1)", kLater},
+    // cudnn-frontend puts a padding mask around these (issue 160: NaN), without a condition on the GPU.
+    {0, 91500, 0, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 != 0; },
+     "gives NaN where the number of keys is no multiple of 128 (up to 9.15.0)", kLater},
+    // NaN in the gradient of queries where a row's logarithm is below -88 (pytorch 196678, trl 7181, cudnn-frontend 628). Newer
+    // versions are said to be free of it, which no release note confirms.
+    {0, kAny, 90, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 == 64; },
+     "can give NaN where the number of keys is 64 more than a multiple of 128", "pad the keys to a multiple of 128"},
+    // cudnn-frontend: the deterministic variant on Blackwell.
+    {0, 91799, 100, 109, true, always, "has no gradient of a fixed order of sums on this GPU (before 9.18.0)", kLater},
+    {0, kAny, 100, 109, true, [](const AttentionCase& c) { return c.drops; },
+     "has no gradient of a fixed order of sums with dropout on this GPU", "leave dropout out of attention"},
+    // cudnn-frontend refuses heads of more than 128 here.
+    {0, 90900, 80, 89, false, is_wide, "does not take heads of more than 128 on this GPU (up to 9.9.0)", kLater},
+    {0, 90899, 100, 109, false, is_wide, "does not take heads of more than 128 on this GPU (before 9.9.0)", kLater},
+    {0, kAny, 80, 89, true, is_wide, "has no gradient for heads of more than 128 on this GPU", "use heads of at most 128"},
+    {0, 92299, 100, 109, true, is_wide, "has no gradient for heads of more than 128 on this GPU (before 9.23.0)", kLater},
+    {0, kAny, 100, 109, true, [](const AttentionCase& c) { return is_wide(c) && c.width != 256; },
+     "has no gradient for heads of more than 128, but for 256, on this GPU", "use heads of at most 128, or of 256"},
+    {0, kAny, 110, kAnyGpu, true, is_wide, "has no gradient for heads of more than 128 on this GPU", "use heads of at most 128"},
+};
+
+int64_t rounded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+// The size of equal pieces, of at most so many.
+int64_t piece(int64_t all, int64_t most) {
+  const int64_t pieces = (all + most - 1) / most;
+  return (all + pieces - 1) / pieces;
+}
+
+}  // namespace
+
+const AttentionDefect* defect_of(const AttentionCase& c) {
+  for (const AttentionDefect& d : kDefects) {
+    if (c.version < d.first || c.version > d.last || c.capability < d.lowest || c.capability > d.highest) continue;
+    if ((c.backward || !d.backward_only) && d.concerns(c)) return &d;
+  }
+  return nullptr;
+}
+
+// The library keeps the scores of each head in 16 bits, its sides rounded up to tiles, and a float32 a row.
+AttentionDivision attention_division(const AttentionProblem& p, int64_t workspace) {
+  constexpr int64_t kBesides = int64_t(16) << 10;
+  const int64_t rows = rounded(p.q[2], 64), head = rows * (rounded(p.k[2], 128) * 2 + 4), shared = p.q[1] / p.k[1];
+  const int64_t most = std::max<int64_t>(workspace - kBesides, 0) / head;  // heads of queries at once
+  if (most >= p.q[1]) return {piece(p.q[0], most / p.q[1]), p.k[1]};
+  if (most >= shared) return {1, piece(p.k[1], most / shared)};
+  return {};
+}
+
+}  // namespace halfstep::cuda::dnn
