@@ -23,7 +23,7 @@ SOURCE = os.path.join(ROOT, "build", "dnn_mutants_source")
 # Runs of the tests: as a user's program does it, with work that waits, and with nothing fused.
 RUNS = [{}, {"HALFSTEP_EMU_ASYNC": "1", "HALFSTEP_EMU_ORDER": "random"}, {"HALFSTEP_FAKE_DNN_REFUSE": "8"}]
 SECONDS = 120
-GRAPHS = ["--source-file=*dnn*_test.cpp"]
+GRAPHS = ["--source-file=*/dnn_*test.cpp"]
 # All but the longest, which is of whole training steps.
 RECURRENT = ["--source-file=*recurrent_test.cpp,*dnn_faults_test.cpp", "--test-case-exclude=recorded steps of recurrent networks*"]
 
