@@ -3,6 +3,7 @@
 """Metrics in the readers that they are written for, TensorBoard's and pandas': sinks_check.py HALFSTEP"""
 import json
 import math
+import os
 import pathlib
 import subprocess
 import sys
@@ -27,7 +28,7 @@ NO_SCALARS = ("step", "attempted", "epoch", "seconds")
 
 
 def main():
-    program = sys.argv[1]
+    program = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "c.json").write_text(json.dumps(CONFIG))
