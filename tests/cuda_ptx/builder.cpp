@@ -130,7 +130,7 @@ class Builder : Operands {
       return i;
     }
     if (name == "trap" || name == "brkpt") {
-      i.run = [](Context& x, const Instruction& i, uint32_t lanes) { fault(x, i, std::countr_zero(lanes), "trap"); };
+      i.run = [](Context& x, const Instruction& of, uint32_t lanes) { fault(x, of, std::countr_zero(lanes), "trap"); };
       return i;
     }
     if (name == "nanosleep") {
@@ -193,7 +193,7 @@ class Builder : Operands {
     }
     if (name == "activemask") {
       i.d = result(o.at(0), i);
-      i.run = [](Context& x, const Instruction& i, uint32_t lanes) { each(lanes, [&](int l) { x.out(i.d)[l] = lanes; }); };
+      i.run = [](Context& x, const Instruction& of, uint32_t lanes) { each(lanes, [&](int l) { x.out(of.d)[l] = lanes; }); };
       return i;
     }
 
