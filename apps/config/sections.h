@@ -282,7 +282,6 @@ struct PerformanceSection {
     key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB of workspace that one call of cuDNN may use")
                              .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
-    key.unread(not_yet("profile", false, "profile"));
   }
 };
 
