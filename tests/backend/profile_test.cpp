@@ -22,7 +22,7 @@ struct SmallStep {
     x = randn({5, 6}), y = randn({5, 2});
     optimizer = std::make_unique<SGD>(model->parameters(), SGDOptions{.lr = 0.1});
     step = std::make_unique<TrainStep>(*model, loss, *optimizer, scaler, nullptr,
-                                       TrainStepOptions{.amp = DType::bf16, .clip_grad_norm = 1, .device = device});
+                                       TrainStepOptions{.device = device, .amp = DType::bf16, .clip_grad_norm = 1});
   }
   void run() { (*step)(x, y); }
 
