@@ -129,8 +129,8 @@ def main():
     p.add_argument("--dtypes", help="[float32,bfloat16; on a GPU float16,bfloat16]")
     p.add_argument("--json", help="write the rows here")
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
-    p.add_argument("--floor", action="store_true", help="on a CPU: the least time that the net's plan needs on this machine, and where "
-                   "the time goes")
+    p.add_argument("--floor", action="store_true",
+                   help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--variants", default="eager,channels_last,compile", help="of PyTorch on a GPU [%(default)s]")
     p.add_argument("--budget", type=float, default=400, help="on a GPU: seconds, after which no further net is begun")
@@ -171,7 +171,8 @@ def on_cpu(ours, entry, dtype, train, sides, a):
         row |= {("torch_ms" if side == "eager" else f"{side}_ms"): statistics.median(r[i] for r in rounds),
                 f"{own}ratio": statistics.median(ratios), f"{own}spread": [ratios[0], ratios[-1]]}
     if a.floor:
-        row |= {k: v for k, v in ours.answer(case | {"seconds": 0, "floor": True}).items() if k in ("floor_ms", "profiled_ms", "calls")}
+        answer = ours.answer(case | {"seconds": 0, "floor": True})
+        row |= {key: answer[key] for key in ("floor_ms", "profiled_ms", "calls")}
     return row
 
 

@@ -125,7 +125,8 @@ StepProfile StepProfiler::result() const {
     }
   }
   out.seconds = median(whole);
-  if (!whole.empty()) std::tie(out.fastest, out.slowest) = std::pair(*std::ranges::min_element(whole), *std::ranges::max_element(whole));
+  if (!whole.empty())
+    std::tie(out.fastest, out.slowest) = std::pair(*std::ranges::min_element(whole), *std::ranges::max_element(whole));
   for (const auto& [name, steps] : sums) {
     std::vector<double> calls, seconds;
     for (const Sum& s : steps) calls.push_back(s.calls), seconds.push_back(s.seconds);
@@ -143,8 +144,7 @@ std::string StepProfiler::trace(int process) const {
   const bool on_device = !device_.is_cpu();
   event({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", joined("rank ", process)}}}});
   event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", "calls"}}}});
-  if (on_device)
-    event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", 1}, {"args", {{"name", joined(device_)}}}});
+  if (on_device) event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", 1}, {"args", {{"name", joined(device_)}}}});
   constexpr const char* categories[] = {"step", "pass", "op", "cast", "wait"};
   for (const Taken& step : taken_) {
     for (const ProfileSpan& span : step.spans) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `halfstep train --profile N`: where the time of a training step is spent, by op and by layer, and how much of it is more than this
-// machine needs.
+// `halfstep train --profile N`: where the time of a training step is spent, by op and by layer, and how much of it is more than
+// this machine needs.
 //
 // After a few steps to warm up, every other step is timed call by call until N of them were; the steps between them are timed as a
 // whole, so that the cost of the profile is known. Training goes its way: no bit of the run changes.
@@ -58,8 +58,7 @@ class StepProfiler {
   static constexpr int64_t kWarmUp = 3;      // steps that are not looked at
   static constexpr size_t kSpans = 100'000;  // kept in all, since viewers fail on larger traces
 
-  StepProfiler(int64_t steps, Device device, PlannedCalls planned)
-      : steps_(steps), device_(device), planned_(std::move(planned)) {}
+  StepProfiler(int64_t steps, Device device, PlannedCalls planned) : steps_(steps), device_(device), planned_(std::move(planned)) {}
 
   // Before the data of a step is fetched; nothing where a step has begun. After it. Where it does not come, since the data ended.
   void begin();

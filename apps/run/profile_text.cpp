@@ -81,8 +81,8 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
                         const std::string& floor) {
     std::ostringstream out;
     out << std::left << std::setw(10) << pass << std::setw(int(layer)) << of << std::setw(int(op)) << what << std::right
-        << std::setw(6) << calls << std::setw(12) << time << std::setw(9) << share << std::setw(10) << flops << std::setw(8) << bytes
-        << std::setw(10) << floor;
+        << std::setw(6) << calls << std::setw(12) << time << std::setw(9) << share << std::setw(10) << flops << std::setw(8)
+        << bytes << std::setw(10) << floor;
     lines.push_back(out.str());
   };
   line("pass", "layer", "op", "calls", "time", "share", "GFLOP/s", "GB/s", "of floor");
@@ -107,9 +107,9 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
   std::vector<std::string> lines;
   Total all;
   for (const ProfileRow& row : p.rows) all.add(row);
-  std::string head = joined("profile: ", plural(double(p.steps), "step"), " of ", milliseconds_text(p.seconds), " (",
-                            milliseconds_text(p.fastest), " to ", milliseconds_text(p.slowest), "), ",
-                            percent_text(p.in_calls() / p.seconds), " of it in calls");
+  std::string head =
+      joined("profile: ", plural(double(p.steps), "step"), " of ", milliseconds_text(p.seconds), " (", milliseconds_text(p.fastest),
+             " to ", milliseconds_text(p.slowest), "), ", percent_text(p.in_calls() / p.seconds), " of it in calls");
   if (p.plain_seconds > 0)
     head += joined("; without the profile ", milliseconds_text(p.plain_seconds), " (the profile adds ",
                    percent_text(p.seconds / p.plain_seconds - 1), ")");
@@ -118,12 +118,16 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
     lines.push_back(joined("floor:   ", milliseconds_text(all.floor),
                            " by the measured rates of this machine for the products and bytes of the plan: ",
                            percent_text(all.floor / p.seconds), " of the step"));
-  if (p.left_out > 0) lines.push_back(joined("         ", p.left_out, " calls beyond the first ", StepProfiler::kSpans, " were left out"));
+  if (p.left_out > 0)
+    lines.push_back(joined("         ", p.left_out, " calls beyond the first ", StepProfiler::kSpans, " were left out"));
   lines.push_back("");
   calls_table(lines, p);
   totals_table(lines, p, "op", [](const ProfileRow& row) { return row.call.op; });
   totals_table(lines, p, "layer", [](const ProfileRow& row) {
-    return !row.call.layer.empty() ? row.call.layer : row.wait ? "(waits)" : row.call.pass == LedgerPass::update ? "(update)" : "(none)";
+    return !row.call.layer.empty()               ? row.call.layer
+           : row.wait                            ? "(waits)"
+           : row.call.pass == LedgerPass::update ? "(update)"
+                                                 : "(none)";
   });
   return lines;
 }

@@ -118,8 +118,8 @@ void Trainer::profiled() {
 // A run is not lost because its profile cannot be written.
 void Trainer::report_profile() {
   if (profiler_->taken() == 0)
-    return progress_.warn(joined("no profile: the run has ", n_.steps - first_step_, " steps, and the first ", StepProfiler::kWarmUp,
-                                 " are to warm up"));
+    return progress_.warn(joined("no profile: the run has ", n_.steps - first_step_, " steps, and the first ",
+                                 StepProfiler::kWarmUp, " are to warm up"));
   for (const std::string& line : profile_lines(profiler_->result())) progress_.line(line);
   try {
     write_profile(dir_.path(), *profiler_);

@@ -37,11 +37,11 @@ struct ProfileSpan {
   };
   SpanKind kind = SpanKind::op;
   LedgerPass pass{};
-  int depth = 0;                       // number of ops and casts around it
-  std::string name;                    // "linear"
-  const std::string* layer = nullptr;  // "encoder.0"; null outside of any
-  std::vector<Operand> inputs;         // of a backward: the gradients that come in
-  int64_t begin = 0, end = 0;          // of the call, nanoseconds since the scope was opened
+  int depth = 0;                            // number of ops and casts around it
+  std::string name;                         // "linear"
+  const std::string* layer = nullptr;       // "encoder.0"; null outside of any
+  std::vector<Operand> inputs;              // of a backward: the gradients that come in
+  int64_t begin = 0, end = 0;               // of the call, nanoseconds since the scope was opened
   double device_begin = 0, device_end = 0;  // of its work on a GPU, seconds since then; both 0 on a CPU
   double seconds() const { return device_end > 0 ? device_end - device_begin : double(end - begin) * 1e-9; }
 };

@@ -54,7 +54,8 @@ TEST_CASE("a profile has the calls of a plan, in order, within their passes") {
     const LedgerScope ledger;
     on_meta.run();
     for (const LedgerCall& c : ledger.calls())
-      if (c.pass != LedgerPass::update) planned.push_back(joined(name(c.pass), " ", c.op, " of ", c.layer.empty() ? "nothing" : c.layer));
+      if (c.pass != LedgerPass::update)
+        planned.push_back(joined(name(c.pass), " ", c.op, " of ", c.layer.empty() ? "nothing" : c.layer));
   }
   SmallStep s(Device::cpu);
   s.run();

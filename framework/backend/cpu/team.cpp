@@ -32,6 +32,9 @@ constexpr int kAlone = 10;
 
 // OpenMP's threads wait at least so long for more work before they sleep, unless the environment says otherwise.
 constexpr Clock::duration kOpenMpWaits = std::chrono::milliseconds(2);
+// A caller cannot leave tasks to others there, and waits at the end for threads that the system does not run. After such a wait the
+// team is used for so long.
+constexpr Clock::duration kNoOpenMp = std::chrono::milliseconds(250);
 
 // GCC's OpenMP, which oneDNN uses. Another one would bring threads of its own. The thread sanitizer does not see how its threads
 // wait for each other.
@@ -75,8 +78,9 @@ class Team {
     context_ = context;
     tasks_ = tasks;
     next_ = 0;
-    if (may_use_openmp && begun - openmp_used < kOpenMpWaits && !forked.load(std::memory_order_relaxed)) {
-      work_in_openmp(threads);
+    if (may_use_openmp && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
+        !forked.load(std::memory_order_relaxed)) {
+      work_in_openmp(threads, begun);
       taken_.clear(std::memory_order_release);
       return;
     }
@@ -104,10 +108,17 @@ class Team {
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
   }
 
-  void work_in_openmp(int threads) {
+  void work_in_openmp(int threads, Clock::time_point begun) {
+    const std::thread::id caller = std::this_thread::get_id();
+    Clock::duration own{};
 #pragma omp parallel num_threads(threads)
-    work();
+    {
+      const Clock::time_point entered = Clock::now();
+      work();
+      if (std::this_thread::get_id() == caller) own = Clock::now() - entered;
+    }
     openmp_was_used();
+    if (openmp_used - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_used + kNoOpenMp;
   }
 
   void wait(Clock::time_point begun) {
@@ -139,7 +150,7 @@ class Team {
   void (*task_)(void*, int64_t) = nullptr;
   void* context_ = nullptr;
   int64_t tasks_ = 0;
-  Clock::time_point alone_until_{};
+  Clock::time_point alone_until_{}, no_openmp_until_{};
   std::atomic<bool> open_ = false, caller_sleeps_ = false;
   std::atomic<int> seats_ = 0, sleeping_ = 0;
   std::atomic<int64_t> calls_ = 0;

@@ -90,7 +90,8 @@ TEST_CASE("a profiled run prints where its time goes, writes a trace, and keeps 
 TEST_CASE("--profile: too few steps, and wrong numbers") {
   TempDir dir;
   write(dir / "small.json", kSmall);
-  const Ran few = run(dir, "train small.json --profile 5 --set train.epochs=null --set train.max_steps=2 --set scheduler=null --no-amp");
+  const Ran few =
+      run(dir, "train small.json --profile 5 --set train.epochs=null --set train.max_steps=2 --set scheduler=null --no-amp");
   CHECK(few.code == 0);
   CHECK(few.err.find("no profile: the run has 2 steps, and the first 3 are to warm up") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(dir / "runs/small/profile"));
