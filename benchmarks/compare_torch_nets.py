@@ -128,6 +128,9 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--dtypes", help="[float32,bfloat16; on a GPU float16,bfloat16]")
     p.add_argument("--json", help="write the rows here")
+    p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
+    p.add_argument("--floor", action="store_true",
+                   help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--variants", default="eager,channels_last,compile", help="of PyTorch on a GPU [%(default)s]")
     p.add_argument("--budget", type=float, default=400, help="on a GPU: seconds, after which no further net is begun")
@@ -138,27 +141,49 @@ def main():
     import torch
     torch.set_num_threads(a.threads)
     ours = Halfstep(a.binary, a.threads)
-    print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'PyTorch ms':>10} {'ratio':>6} spread")
+    sides = ["eager"] + (["compile"] if a.compile else [])
+    print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'of floor':>9}"
+          + "".join(f" {side + ' ms':>11} {'ratio':>6} {'spread':12}" for side in sides))
     for entry in NETS:
         if a.match not in entry["name"]:
             continue
         for dtype in a.dtypes.split(","):
             for train in (False, True):
-                case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
-                        "train": train, "seconds": a.seconds}
-                theirs = Torch(entry, dtype, train)
-                rounds = [(ours.ms(case), theirs.ms(a.seconds)) for _ in range(a.rounds)]
-                ratios = sorted(h / t for h, t in rounds)
-                row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
-                       "halfstep_ms": statistics.median(h for h, _ in rounds), "torch_ms": statistics.median(t for _, t in rounds),
-                       "ratio": statistics.median(ratios), "spread": [ratios[0], ratios[-1]]}
-                print(f"{row['row']:40} {row['pass']:8} {dtype:9} {row['halfstep_ms']:11.3f} "
-                          f"{row['torch_ms']:10.3f} {row['ratio']:6.2f} "
-                      f"{ratios[0]:.2f} to {ratios[-1]:.2f}", flush=True)
+                row = on_cpu(ours, entry, dtype, train, sides, a)
+                print(shown(row, sides), flush=True)
                 if a.json:
                     write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "seconds": a.seconds},
                           [row],
                           [n["name"] for n in NETS])
+
+
+def on_cpu(ours, entry, dtype, train, sides, a):
+    """A row of the table: both sides one after the other, round by round, and the floor of the net's plan."""
+    case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
+            "train": train, "seconds": a.seconds}
+    theirs = [Torch(entry, dtype, train, variant=side) for side in sides]
+    rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs)) for _ in range(a.rounds)]
+    row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
+           "halfstep_ms": statistics.median(r[0] for r in rounds)}
+    for i, side in enumerate(sides, 1):
+        ratios = sorted(r[0] / r[i] for r in rounds)
+        own = "" if side == "eager" else f"{side}_"
+        row |= {("torch_ms" if side == "eager" else f"{side}_ms"): statistics.median(r[i] for r in rounds),
+                f"{own}ratio": statistics.median(ratios), f"{own}spread": [ratios[0], ratios[-1]]}
+    if a.floor:
+        answer = ours.answer(case | {"seconds": 0, "floor": True})
+        row |= {key: answer[key] for key in ("floor_ms", "profiled_ms", "calls")}
+    return row
+
+
+def shown(row, sides):
+    floor = f"{100 * row['floor_ms'] / row['halfstep_ms']:7.0f} %" if "floor_ms" in row else ""
+    text = f"{row['row']:40} {row['pass']:8} {row['dtype']:9} {row['halfstep_ms']:11.3f} {floor:>9}"
+    for side in sides:
+        own = "" if side == "eager" else f"{side}_"
+        low, high = row[f"{own}spread"]
+        text += f" {row['torch_ms' if side == 'eager' else f'{side}_ms']:11.3f} {row[f'{own}ratio']:6.2f} {low:.2f} to {high:.2f}"
+    return text
 
 
 if __name__ == "__main__":

@@ -112,13 +112,16 @@ class Halfstep:
         self.process = subprocess.Popen([binary, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ms(self, case):
+        return self.answer(case)["ms"]
+
+    def answer(self, case):
         time.sleep(PAUSE)
         self.process.stdin.write(json.dumps(case) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         if "error" in answer:
             raise RuntimeError(answer["error"])
-        return answer["ms"]
+        return answer
 
 
 class Torch:

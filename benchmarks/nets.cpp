@@ -9,11 +9,15 @@
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
 // "device": "cuda": on a GPU, each run from an idle device to an idle device; with "recorded" it is recorded once and replayed.
-// "first_ms" is the first run's time, with all that a library prepares.
+// "first_ms" is the first run's time, with all that a library prepares. With "floor": true the answer has "floor_ms", the time that
+// the products and bytes of the net's plan take on this machine at the least (MachineRates), and "calls": of each op in each pass
+// its time, its floor and the number of calls, in ms, from a profile of as many runs.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +25,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/run/profile.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -38,12 +43,12 @@ struct Net {
   Device device = Device::cpu;
   std::unique_ptr<Recording> recording = {};
 
-  explicit Net(const std::string& line) : text(line) {
+  explicit Net(const std::string& line, std::optional<Device> on = {}) : text(line) {
     const Json j = Json::parse(line);
     app::Issues issues;
     const Json model = app::validate(j.at("model"), app::component("model", app::module_family(), ""), "model", issues);
     for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
-    device = parse_device(j.value("device", "cpu"));
+    device = on.value_or(parse_device(j.value("device", "cpu")));
     manual_seed(0);
     module = app::build_model(model);
     const Json& spec = j.at("input");
@@ -87,6 +92,38 @@ struct Net {
     if (!device.is_cpu()) backend_for(device).synchronize();
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   }
+  // Where the time of `runs` runs goes, and the least that the net's plan needs.
+  Json calls(int runs) {
+    static std::map<Device::Type, MachineRates> rates;
+    MachineRates& machine = rates.try_emplace(device.type, device).first->second;
+    std::vector<LedgerCall> planned;
+    {
+      const PlanFor target(device.type);
+      Net on_meta(text, Device::meta);
+      on_meta.work();
+      const LedgerScope ledger;
+      on_meta.work();
+      planned = ledger.calls();
+    }
+    const app::PlannedCalls work_of = app::planned_calls(planned, machine);
+    app::StepProfiler profiler(runs, device, work_of);
+    while (!profiler.done()) {
+      profiler.begin();
+      work();
+      profiler.end();
+    }
+    const app::StepProfile profile = profiler.result();
+    double floor = 0;
+    for (const auto& [name, w] : work_of) floor += w.floor_seconds;
+    std::map<std::string, std::array<double, 3>> sums;
+    for (const app::ProfileRow& row : profile.rows) {
+      std::array<double, 3>& sum = sums[joined(name(row.call.pass), " ", row.call.op)];
+      sum[0] += row.seconds * 1e3;
+      sum[1] += row.work ? row.work->floor_seconds * 1e3 : 0;
+      sum[2] += row.calls;
+    }
+    return {{"floor_ms", floor * 1e3}, {"profiled_ms", profile.seconds * 1e3}, {"calls", sums}};
+  }
   void record() {
     for (int i = 0; i < 3; ++i) run();
     backend_for(device).begin_recording(default_generator());
@@ -129,7 +166,9 @@ int main(int argc, char** argv) {
       const std::chrono::duration<double> least(Json::parse(line).value("seconds", 0.5));
       while (times.size() < 5 || std::chrono::steady_clock::now() - begin < least) times.push_back(net->run());
       std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-      std::cout << Json{{"ms", times[times.size() / 2]}, {"first_ms", first}} << std::endl;
+      Json answer{{"ms", times[times.size() / 2]}, {"first_ms", first}};
+      if (const Json j = Json::parse(line); j.value("floor", false)) answer.update(net->calls(10));
+      std::cout << answer << std::endl;
     } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }
   }
 }

@@ -17,6 +17,7 @@
 #include "cuda/rank_gpu.h"
 #include "cuda/recording.h"
 #include "cuda/runtime.h"
+#include "cuda/stopwatch.h"
 #include "cuda/upload_lane.h"
 #include "framework/base/check.h"
 
@@ -185,6 +186,7 @@ class CudaBackend final : public Backend,
     const std::lock_guard lock(mutex_);
     return std::make_unique<CudaUploadLane>(queue_.stream, mutex_);
   }
+  std::unique_ptr<Stopwatch> open_stopwatch() override { return std::make_unique<CudaStopwatch>(queue_, mutex_); }
   void copy_to_host(const void* src, void* dst, size_t bytes) override {
     const std::lock_guard lock(mutex_);
     read_back("copy_to_host", src, dst, bytes);

@@ -12,7 +12,9 @@
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/ledger.h"
+#include "framework/backend/profile.h"
 #include "framework/backend/trace.h"
+#include "framework/base/layer_path.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -46,13 +48,18 @@ const Region* region_for(std::span<const Tensor> inputs) {
   return first ? &region_of(first->device().type) : nullptr;
 }
 
-Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
-  const MemoryScope memory(tag);
+void copy_converted(const Tensor& x, const Tensor& out) {
+  const ProfileEntry span(SpanKind::cast, "autocast", {&x, 1}, LayerScope::current());
+  Ledger::cast(x, out.dtype(), false);
   const MemoryFormat format = x.format();
-  Tensor out = Tensor::empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = format});
-  Ledger::cast(x, dtype, false);
   backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(out.view(), format));
   ++state.casts;
+}
+
+Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
+  const MemoryScope memory(tag);
+  Tensor out = Tensor::empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
+  copy_converted(x, out);
   return out;
 }
 
@@ -89,11 +96,8 @@ Tensor low_data(const Tensor& x, DType low) {
     if (reuse) made = std::exchange(shadow.low, Tensor());
   }
   if (made.defined()) {
-    Ledger::cast(x, low, false);
-    const MemoryFormat format = x.format();
-    backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(made.view(), format));
+    copy_converted(x, made);
     made.bump_version();
-    ++state.casts;
   } else {
     made = convert(x, low, MemoryTag::shadows);
   }

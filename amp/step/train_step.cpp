@@ -8,6 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
+#include "framework/backend/profile.h"
 #include "framework/backend/witness.h"
 #include "framework/ops/core/op_policy.h"
 #include "framework/ops/loss/loss_seed.h"
@@ -212,6 +213,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   const GroupScope group(options_.group);
   {
     const LossSeed expected(weight == 1 && work.on_device && !Witness::is_open() ? scaler_.seed(options_.device) : Tensor());
+    const LedgerPassScope pass(LedgerPass::forward);
     const Autocast region(options_.device, region_options());
     Tensor output;
     std::tie(output, loss) = work.forward();
@@ -331,9 +333,13 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
   }
-  if (clips()) result.grad_norm = clip();
+  if (clips()) {
+    const ProfileEntry span(SpanKind::op, "clip_grad");
+    result.grad_norm = clip();
+  }
   result.stepped = true;
   {
+    const ProfileEntry span(SpanKind::op, "optimizer");
     const ScaledGradients leave(optimizer_);
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail);

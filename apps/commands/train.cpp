@@ -28,7 +28,7 @@ struct TrainArguments {
   ConfigOptions config;
   std::optional<std::string> resume;
   std::optional<int> threads;
-  std::optional<int64_t> until;
+  std::optional<int64_t> until, profile;
   bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
 };
 
@@ -90,6 +90,7 @@ int train(const TrainArguments& o) {
     return kDone;
   }
   backend_for(config.device);  // before any file is touched
+  if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
   config.json = with_statistics(config.json);
@@ -98,6 +99,7 @@ int train(const TrainArguments& o) {
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Watch watch{.until = o.until};
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
+  if (o.profile) trainer.profile(*o.profile);
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, progress);
   if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
@@ -118,6 +120,9 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
+  c->add_option("--profile", o->profile, "time so many steps call by call, and print where their time is spent")
+      ->type_name("STEPS")
+      ->check(CLI::Range(int64_t(1), int64_t(1'000'000)));
   c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");

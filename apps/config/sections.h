@@ -271,18 +271,21 @@ struct PerformanceSection {
   bool tf32, cudnn_benchmark;
   int64_t cudnn_workspace;  // MiB
   std::optional<bool> cuda_graph;
-  bool channels_last;
+  std::optional<bool> channels_last;
 
   void keys(auto& key) {
     key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
     key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
-    key(channels_last, boolean("channels_last", false, "the channels of a pixel are adjacent in memory: faster in 16 bits"));
+    key(channels_last,
+        boolean("channels_last", "auto",
+                "the channels of a pixel are adjacent in memory: faster in 16 bits; \"auto\": on a CPU in bfloat16, for "
+                "convolutions of 16 channels and more")
+            .or_word("auto"));
     key(cudnn_benchmark, boolean("cudnn_benchmark", false,
                                  "time some of cuDNN's algorithms for a convolution and keep the fastest; last bits may differ"));
     key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB of workspace that one call of cuDNN may use")
                              .at_least(0).at_most(1 << 20));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
-    key.unread(not_yet("profile", false, "profile"));
   }
 };
 

@@ -135,7 +135,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
     return build_model(config.model);
   }();
   set_precisions(*model, config);
-  if (config.performance.channels_last) model->to(MemoryFormat::channels_last);
+  lay_out(*model, config);
   model->train();
   recompute_activations(*model, config.train.checkpoint_activations);
   plan.parameters = model->parameter_count();

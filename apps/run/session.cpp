@@ -105,6 +105,13 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
   return build_metrics(config.metrics, facts_of(data).targets(), ignored);
 }
 
+void lay_out(Module& model, const Config& config) {
+  const auto is_wide = [](const Tensor& weight) { return weight.dim() >= 4 && weight.size(1) >= 16; };
+  const std::vector<Tensor> weights = model.parameters();
+  const bool pays = config.device.is_cpu() && config.low == DType::bf16 && std::any_of(weights.begin(), weights.end(), is_wide);
+  if (config.performance.channels_last.value_or(pays)) model.to(MemoryFormat::channels_last);
+}
+
 ModelParts make_model(const Config& config) {
   ModelParts out;
   out.device = config.device;
@@ -119,7 +126,7 @@ ModelParts make_model(const Config& config) {
     out.model = build_model(config.model);
     out.model->to(out.device);
     set_precisions(*out.model, config);
-    if (config.performance.channels_last) out.model->to(MemoryFormat::channels_last);  // convolutions follow their weights
+    lay_out(*out.model, config);
   }
   out.loss = build_loss(config.loss);
   return out;

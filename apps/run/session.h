@@ -30,6 +30,8 @@ struct ModelParts {
   std::shared_ptr<Module> model;
   std::unique_ptr<Loss> loss;
 };
+// As performance.channels_last says: weights are laid out, and convolutions follow their weights.
+void lay_out(Module& model, const Config& config);
 // Seeds the default generator with the config's seed first. Throws DeviceError for an absent device.
 ModelParts make_model(const Config& config);
 

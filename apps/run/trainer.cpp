@@ -152,10 +152,12 @@ bool Trainer::finished() {
 }
 
 void Trainer::train_batch() {
+  if (profiler_ && step_.pending() == 0) profiler_->begin();
   std::optional<Batch> batch;
   if (s_.train->state().next_batch >= s_.batches_per_epoch && s_.batches_per_epoch < s_.train->size()) {
     s_.train->set_state({epoch() + 1, 0});
   } else {
+    const ProfileEntry span(SpanKind::wait, "data");
     batch = s_.train->next();
   }
   if (!batch) return end_epoch();
@@ -182,10 +184,12 @@ void Trainer::train_batch() {
   if (group_) agree();
   grad_norm_ = r.grad_norm;
   ++n_.steps;
+  if (profiler_) profiled();
   after_step();
 }
 
 void Trainer::end_epoch() {
+  if (profiler_) profiler_->cancel();
   agreed_ = 0;
   if (group_) step_.notify(notices());
   const StepResult last = step_.flush();

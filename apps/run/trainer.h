@@ -16,6 +16,7 @@
 
 #include "amp/step/train_step.h"
 #include "apps/run/explainer.h"
+#include "apps/run/profile.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
@@ -43,6 +44,9 @@ class Trainer {
   // Until the config's end or a stop signal; one that came before the first step leaves the run's folder as it is. Throws
   // DivergedError.
   TrainSummary run();
+
+  // Before run(): where the time of so many steps is spent is printed, and written to the run's folder (profile.h).
+  void profile(int64_t steps);
 
   const Session& session() const { return s_; }
 
@@ -87,6 +91,8 @@ class Trainer {
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
   void report_end(const Json& summary);  // of a run that was not interrupted
+  void profiled();                       // a step of a run that is profiled
+  void report_profile();
   void say_next();
 
   Config config_;
@@ -97,6 +103,7 @@ class Trainer {
   Session s_;
   Explainer explainer_;
   TrainStep step_;
+  std::optional<StepProfiler> profiler_;
   Counters n_;
   std::vector<Pending> pending_;
   Tensor grad_norm_;  // of the last step; undefined when no step computed one

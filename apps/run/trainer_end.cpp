@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <variant>
 
+#include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/plan.h"
 #include "apps/run/ranks.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -83,6 +85,7 @@ void Trainer::diverged(const std::string& what) {
 TrainSummary Trainer::run() {
   try {
     TrainSummary out = run_steps();
+    if (profiler_ && !profiler_->done()) report_profile();
     if (recorded_)
       dir_.record_end(out.ending == Ending::finished      ? "finished"
                       : out.ending == Ending::interrupted ? "interrupted"
@@ -93,6 +96,36 @@ TrainSummary Trainer::run() {
     if (recorded_) dir_.record_end("failed", {{"error", e.what()}});
     throw;
   }
+}
+
+void Trainer::profile(int64_t steps) {
+  if (!writes(group_)) return;
+  progress_.line("profile: measuring what this machine can do");
+  MachineRates rates(s_.device);
+  PlannedCalls planned;
+  try {
+    planned = planned_calls(plan_step(config_).calls, rates);
+  } catch (const ConfigError& e) { progress_.note(joined("the profile has no operations, bytes and floors: ", e.what())); }
+  profiler_.emplace(steps, s_.device, std::move(planned));
+}
+
+void Trainer::profiled() {
+  const bool before = profiler_->done();
+  profiler_->end();
+  if (!before && profiler_->done()) report_profile();
+}
+
+// A run is not lost because its profile cannot be written.
+void Trainer::report_profile() {
+  if (profiler_->taken() == 0)
+    return progress_.warn(joined("no profile: the run has ", n_.steps - first_step_, " steps, and the first ",
+                                 StepProfiler::kWarmUp, " are to warm up"));
+  for (const std::string& line : profile_lines(profiler_->result())) progress_.line(line);
+  try {
+    write_profile(dir_.path(), *profiler_);
+    progress_.line(joined("profile: ", (dir_.path() / "profile").string(), " has all calls in profile.json, and trace.json.gz for ",
+                          "https://ui.perfetto.dev"));
+  } catch (const Error& e) { progress_.warn("no profile: " + one_line(e)); }
 }
 
 Json Trainer::run_facts() const {

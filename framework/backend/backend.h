@@ -126,6 +126,14 @@ class UploadLane {
   virtual void receive(uint64_t copy) = 0;
 };
 
+// Marks in the work that this thread queues on a device, and the times at which the device reached them.
+class Stopwatch {
+ public:
+  virtual ~Stopwatch() = default;
+  virtual void mark() = 0;
+  virtual std::vector<double> seconds() = 0;  // of each mark, since the first. Waits for the device
+};
+
 // How a kernel takes a tensor: a reference to its view, of a type that says whether the memory is read or written. What a kernel
 // reads and writes follows from the types (framework/backend/meta.cpp), and no type turns into another by mistake.
 enum class Access : uint8_t { read, write, read_write };
@@ -183,6 +191,7 @@ class Backend {
   virtual void copy_from_host(const void* src, void* dst, size_t bytes) = 0;
   virtual void copy_to_host(const void* src, void* dst, size_t bytes) = 0;
   virtual std::unique_ptr<UploadLane> open_upload_lane() { return nullptr; }  // null: copy_from_host is all there is
+  virtual std::unique_ptr<Stopwatch> open_stopwatch() { return nullptr; }      // null: a call returns when its work is done
   // How often the host has waited for values of the device, ever: copies to the host and calls of synchronize.
   virtual uint64_t host_reads() const = 0;
 

@@ -66,7 +66,8 @@ double LedgerCall::flops(DType dtype) const {
 LedgerScope::LedgerScope(Device device) : device_(device), outer_(innermost) { innermost = this; }
 LedgerScope::~LedgerScope() { innermost = outer_; }
 
-LedgerPassScope::LedgerPassScope(LedgerPass pass) : saved_(current_pass) { current_pass = pass; }
+LedgerPassScope::LedgerPassScope(LedgerPass pass)
+    : saved_(std::exchange(current_pass, pass)), span_(SpanKind::part, name(pass)) {}
 LedgerPassScope::~LedgerPassScope() { current_pass = saved_; }
 
 bool Ledger::is_open() { return innermost != nullptr; }
@@ -138,7 +139,8 @@ void Ledger::product(const LedgerProduct& product) {
   call.products.push_back(product);
 }
 
-LedgerEntry::LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer) {
+LedgerEntry::LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer)
+    : span_(SpanKind::op, op, inputs, layer) {
   if (!innermost) [[likely]]
     return;
   scope_ = innermost;

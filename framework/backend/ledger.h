@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "amp/policy/policy.h"
+#include "framework/backend/profile.h"
 #include "framework/base/attributes.h"
 #include "framework/tensor/tensor.h"
 
@@ -96,6 +97,7 @@ class LedgerPassScope {
 
  private:
   LedgerPass saved_;
+  ProfileEntry span_;
 };
 
 // What autocast does to the next call.
@@ -126,7 +128,7 @@ struct Ledger {
   static void product(const LedgerProduct& product);
 };
 
-// An op call, from here to the end of this object. Calls within are part of it.
+// An op call, from here to the end of this object: of the ledger, of which calls within are part of it, and a span of a profile.
 class LedgerEntry {
  public:
   [[nodiscard]] LedgerEntry(std::string_view op, CastPolicy policy, std::span<const Tensor> inputs, const std::string* layer);
@@ -135,6 +137,7 @@ class LedgerEntry {
 
  private:
   LedgerScope* scope_ = nullptr;
+  ProfileEntry span_;
 };
 
 }  // namespace halfstep

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kLargeProduct = 2e9;         // operations, above which a part of the rows has to do
 constexpr double kLeast = 2e-3, kMost = 0.1;  // seconds: of one try, and of all tries
-constexpr int64_t kCopied = 128 << 20;        // bytes
+constexpr int kSmallestLevel = 12, kLargestLevel = 28;  // of copies: 4 KiB to 256 MiB, read and written
 
 // Seconds of one call of `work`, which queues it.
 template <class Work>
@@ -63,13 +63,35 @@ double MachineRates::product_seconds(DType dtype, int64_t m, int64_t n, int64_t 
   return known * double(batch);
 }
 
-double MachineRates::bytes_per_second() {
-  if (bytes_ == 0) {
-    const Tensor from = filled({kCopied / 4}, DType::f32, device_), to = filled({kCopied / 4}, DType::f32, device_);
+double MachineRates::bytes_per_second() { return std::exp2(kLargestLevel) / level_seconds(kLargestLevel); }
+
+double MachineRates::level_seconds(int level) {
+  double& known = levels_[level];
+  if (known == 0) {
+    const int64_t numel = (int64_t(1) << level) / 8;  // of float32, half of them read
+    const Tensor from = filled({numel}, DType::f32, device_), to = filled({numel}, DType::f32, device_);
     Backend& backend = backend_for(device_);
-    bytes_ = 2 * double(kCopied) / seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
+    known = seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
   }
-  return bytes_;
+  return known;
+}
+
+double MachineRates::copy_seconds(double bytes) {
+  if (bytes <= 0) return 0;
+  const double at = std::clamp(std::log2(bytes), double(kSmallestLevel), double(kLargestLevel));
+  const int below = std::min(int(at) / 2 * 2, kLargestLevel - 2);  // levels are four times apart
+  const double low = level_seconds(below), high = level_seconds(below + 2);
+  if (bytes > std::exp2(kLargestLevel)) return high * bytes / std::exp2(kLargestLevel);
+  const double share = (std::exp2(at) - std::exp2(below)) / (std::exp2(below + 2) - std::exp2(below));
+  return low + share * (high - low);
+}
+
+double MachineRates::floor_seconds(const LedgerCall& call) {
+  double products = 0, bytes = call.bytes_read + call.bytes_written;
+  for (const LedgerProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+  for (const LedgerCast& c : call.casts)
+    if (!c.shadow) bytes -= double(c.elements) * double(size_of(c.from) + size_of(c.to));
+  return std::max(products, copy_seconds(bytes));
 }
 
 }  // namespace halfstep

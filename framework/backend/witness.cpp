@@ -145,6 +145,7 @@ class WitnessBackend : public Backend {
   }
   void copy_to_host(const void* src, void* dst, size_t bytes) override { real_.copy_to_host(src, dst, bytes); }
   std::unique_ptr<UploadLane> open_upload_lane() override { return real_.open_upload_lane(); }
+  std::unique_ptr<Stopwatch> open_stopwatch() override { return real_.open_stopwatch(); }
   uint64_t host_reads() const override { return real_.host_reads(); }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
     return real_.activation_aux(activation, rows, columns, dtype);

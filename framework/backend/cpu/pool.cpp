@@ -75,52 +75,6 @@ void max_row_lanes(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, i
   }
 }
 
-// The most common windows: two by two, side by side, all inside. In one pass, as rows of small pictures are short.
-bool are_pairs(const Axis& a) {
-  return !a.adaptive && a.size == 2 && a.stride == 2 && a.padding == 0 && a.dilation == 1 && 2 * a.out <= a.in;
-}
-// first: the index of upper[0], from which lower[0] is `below` elements away. Vectors by hand, as the compiler makes branches of
-// it.
-template <class C, class I, bool Indices>
-HS_CLONES void take_squares(const C* upper, const C* lower, I first, I below, C* best, I* where, int64_t n) {
-  constexpr int64_t kLanes = 4;
-  typedef C Lanes __attribute__((vector_size(kLanes * sizeof(C))));
-  typedef I Marks __attribute__((vector_size(kLanes * sizeof(I))));
-  const auto take = [](const auto& v, const auto& here, auto& most, auto& place) __attribute__((always_inline)) {
-    const auto takes = (v > most) | ((v != v) & (most == most));
-    most = takes ? v : most;
-    if constexpr (Indices) place = takes ? here : place;
-  };
-  constexpr C kLowest = -std::numeric_limits<C>::infinity();
-  for (int64_t i = 0; i < n && n < kLanes; ++i) {
-    C most = kLowest;
-    const I at = first + I(2 * i);
-    I place = at;
-    take(upper[2 * i], at, most, place);
-    take(upper[2 * i + 1], I(at + 1), most, place);
-    take(lower[2 * i], I(at + below), most, place);
-    take(lower[2 * i + 1], I(at + below + 1), most, place);
-    best[i] = most;
-    if constexpr (Indices) where[i] = place;
-  }
-  for (int64_t step = 0; step < n && n >= kLanes; step += kLanes) {
-    const int64_t i = std::min(step, n - kLanes);  // the last ones overlap
-    Lanes most = kLowest - Lanes{}, left, right;
-    const Marks at = Marks{0, 2, 4, 6} + I(first + I(2 * i));
-    Marks place = at;
-    const auto take_row = [&](const C* row, const Marks& here) __attribute__((always_inline)) {
-      std::memcpy(&left, row + 2 * i, sizeof left);
-      std::memcpy(&right, row + 2 * i + kLanes, sizeof right);
-      take(Lanes(__builtin_shufflevector(left, right, 0, 2, 4, 6)), here, most, place);
-      take(Lanes(__builtin_shufflevector(left, right, 1, 3, 5, 7)), Marks(here + 1), most, place);
-    };
-    take_row(upper, at);
-    take_row(lower, Marks(at + below));
-    std::memcpy(best + i, &most, sizeof most);
-    if constexpr (Indices) std::memcpy(where + i, &place, sizeof place);
-  }
-}
-
 // A tap along a row: it lies inside for the outputs from lo to hi, beginning with the input `from`.
 struct Tap {
   int64_t lo, hi, from;
@@ -164,12 +118,10 @@ void max_row(const Pooling& p, const std::vector<Tap>& taps, Rows<C>& rows, int6
 }
 
 template <class C, class I>
-void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
-  const Pooling p(x.shape, out.shape, args, x.format());
+void max_pool_in(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices) {
   const int64_t width = p.x.out * p.lanes;
   const bool direct = out.dtype == dtype_of<C>;
   const std::vector<Tap> taps = taps_of(p.x);
-  const bool squares = p.lanes == 1 && p.z.in == 1 && p.z.out == 1 && are_pairs(p.y) && are_pairs(p.x);
   parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> rows(x, p);
     std::vector<C> values(direct ? 0 : size_t(width));
@@ -179,11 +131,7 @@ void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& ou
       C* const best = direct ? out.as<C>() + r * width : values.data();
       const auto take = [&](auto with) {
         constexpr bool kIndices = decltype(with)::value;
-        if (squares)
-          take_squares<C, I, kIndices>(rows.row(plane, 0, 2 * oy), rows.row(plane, 0, 2 * oy + 1), I(2 * oy * p.x.in), I(p.x.in),
-                                       best, where.data(), width);
-        else
-          max_row<C, I, kIndices>(p, taps, rows, plane, oz, oy, best, where.data());
+        max_row<C, I, kIndices>(p, taps, rows, plane, oz, oy, best, where.data());
       };
       indices ? take(std::true_type{}) : take(std::false_type{});
       if (indices) std::copy(where.begin(), where.end(), indices.as<int64_t>() + r * width);
@@ -196,16 +144,50 @@ void max_pool_in(const TensorView& x, const PoolArgs& args, const TensorView& ou
 
 void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
   if (out.numel() == 0) return;
+  const Pooling p(x.shape, out.shape, args, x.format());
+  if (max_pool_squares(x, p, out, indices)) return;
   const int64_t plane = x.numel() / (x.shape[0] * x.shape[1]);
   // Indices of large planes need 64 bits, which the wide kernel has.
   if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max())
-    max_pool_in<double, int64_t>(x, args, out, indices);
+    max_pool_in<double, int64_t>(x, p, out, indices);
   else
-    max_pool_in<float, int32_t>(x, args, out, indices);
+    max_pool_in<float, int32_t>(x, p, out, indices);
 }
 
-void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs&, const TensorView& out) {
+namespace {
+
+// Where no two windows share an input: gradients are copied, not added. 0 + -0 is 0.
+template <class T>
+void put_gradients(const TensorView& grad, const TensorView& indices, const TensorView& out) {
+  const int64_t planes = out.shape[0] * out.shape[1], in = out.numel() / planes, n = grad.numel() / planes;
+  constexpr T kMinusZero = T(T(1) << (8 * sizeof(T) - 1));
+  parallel_for(planes, 1, out.numel() + grad.numel(), [&](int64_t begin, int64_t end) {
+    std::memset(out.as<T>() + begin * in, 0, size_t((end - begin) * in) * sizeof(T));
+    for (int64_t plane = begin; plane < end; ++plane) {
+      T* const dx = out.as<T>() + plane * in;
+      const T* const g = grad.as<const T>() + plane * n;
+      const int64_t* const where = indices.as<const int64_t>() + plane * n;
+      for (int64_t i = 0; i < n; ++i) dx[where[i]] = g[i] == kMinusZero ? T(0) : g[i];
+    }
+  });
+}
+
+bool are_apart(const PoolArgs& args) {
+  const Window& w = args.window;
+  for (size_t d = 0; d < size_t(w.dims); ++d)
+    if (w.stride[d] < (w.size[d] - 1) * w.dilation[d] + 1) return false;
+  return !args.adaptive;
+}
+
+}  // namespace
+
+void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
   if (out.numel() == 0) return;
+  if (are_apart(args) && grad.dtype == out.dtype && out.format() != MemoryFormat::channels_last) {
+    if (size_of(out.dtype) == 2) return put_gradients<uint16_t>(grad, indices, out);
+    if (out.dtype == DType::f32) return put_gradients<uint32_t>(grad, indices, out);
+    return put_gradients<uint64_t>(grad, indices, out);
+  }
   floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
     const int64_t lanes = out.format() == MemoryFormat::channels_last ? out.shape[1] : 1,

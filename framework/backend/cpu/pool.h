@@ -127,4 +127,7 @@ void for_planes(const TensorView& out, int64_t planes, const F& f) {
   });
 }
 
+// Maxima of windows of two by two. False, and nothing is done, for others.
+bool max_pool_squares(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices);
+
 }  // namespace halfstep::cpu::pooling

@@ -2,10 +2,12 @@
 #include "framework/backend/cpu/team.h"
 
 #include <pthread.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 
@@ -28,6 +30,29 @@ using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
 constexpr int kAlone = 10;
 
+// OpenMP's threads wait at least so long for more work before they sleep, unless the environment says otherwise.
+constexpr Clock::duration kOpenMpWaits = std::chrono::milliseconds(2);
+// A caller cannot leave tasks to others there, and waits at the end for threads that the system does not run. After such a wait the
+// team is used for so long.
+constexpr Clock::duration kNoOpenMp = std::chrono::milliseconds(250);
+
+// GCC's OpenMP, which oneDNN uses. Another one would bring threads of its own. The thread sanitizer does not see how its threads
+// wait for each other.
+#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+constexpr bool kHasOpenMp = true;
+#else
+constexpr bool kHasOpenMp = false;
+#endif
+
+bool openmp_threads_look_out() {
+  const char* const policy = std::getenv("OMP_WAIT_POLICY");
+  const char* const count = std::getenv("GOMP_SPINCOUNT");
+  return kHasOpenMp && !count && (!policy || strcasecmp(policy, "passive") != 0);
+}
+const bool may_use_openmp = openmp_threads_look_out();
+std::atomic<bool> forked = false;  // the child of a fork has none of OpenMP's threads
+thread_local constinit Clock::time_point openmp_used{};
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -49,16 +74,22 @@ class Team {
       taken_.clear(std::memory_order_release);
       return;
     }
+    task_ = task;
+    context_ = context;
+    tasks_ = tasks;
+    next_ = 0;
+    if (may_use_openmp && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
+        !forked.load(std::memory_order_relaxed)) {
+      work_in_openmp(threads, begun);
+      taken_.clear(std::memory_order_release);
+      return;
+    }
     for (; helpers_ < threads - 1; ++helpers_) {
       const HeldSignals held;  // the program's handlers run on the program's own threads
       try {
         std::thread([this] { help(); }).detach();
       } catch (const std::system_error&) { break; }  // no more threads to be had: fewer will do
     }
-    task_ = task;
-    context_ = context;
-    tasks_ = tasks;
-    next_ = 0;
     seats_ = threads - 1;
     open_ = true;
     round_.fetch_add(1);
@@ -75,6 +106,19 @@ class Team {
  private:
   void work() {
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
+  }
+
+  void work_in_openmp(int threads, Clock::time_point begun) {
+    const std::thread::id caller = std::this_thread::get_id();
+    Clock::duration own{};
+#pragma omp parallel num_threads(threads)
+    {
+      const Clock::time_point entered = Clock::now();
+      work();
+      if (std::this_thread::get_id() == caller) own = Clock::now() - entered;
+    }
+    openmp_was_used();
+    if (openmp_used - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_used + kNoOpenMp;
   }
 
   void wait(Clock::time_point begun) {
@@ -106,7 +150,7 @@ class Team {
   void (*task_)(void*, int64_t) = nullptr;
   void* context_ = nullptr;
   int64_t tasks_ = 0;
-  Clock::time_point alone_until_{};
+  Clock::time_point alone_until_{}, no_openmp_until_{};
   std::atomic<bool> open_ = false, caller_sleeps_ = false;
   std::atomic<int> seats_ = 0, sleeping_ = 0;
   std::atomic<int64_t> calls_ = 0;
@@ -118,7 +162,7 @@ class Team {
 // Never destroyed: helpers refer to it until the process ends. The child of a fork has none of them and starts its own.
 Team& team() {
   static Team* shared = new Team;
-  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team; });
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team, forked = true; });
   return *shared;
 }
 
@@ -127,6 +171,8 @@ Team& team() {
 void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context) {
   team().run(tasks, threads, task, context);
 }
+
+void openmp_was_used() { openmp_used = Clock::now(); }
 
 int64_t teams_called() { return team().calls(); }
 

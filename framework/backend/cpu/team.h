@@ -33,6 +33,10 @@ constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, b
 // the pool, runs on the calling thread alone. `task` must not throw.
 void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context);
 
+// Called after work that this thread did on OpenMP's threads. For some milliseconds these look out for more, each keeping a core
+// busy, and the team would have to share those cores with them: until then, run_team gives its tasks to them.
+void openmp_was_used();
+
 // How often work has been given to more than one thread since the program began.
 int64_t teams_called();
 

@@ -44,7 +44,7 @@ TEST_CASE("the schema explains itself") {
   CHECK(contains(with("loss=GaussianNLLLoss"), "loss: GaussianNLLLoss takes several tensors"));
   CHECK(contains(with("distributed.backend=gloo"),
                  "distributed.backend: must be \"auto\", \"host\", \"nccl\" or \"mpi\", got \"gloo\""));
-  CHECK(contains(with("performance.profile=true"), "profile is not supported yet; only false works"));
+  CHECK(contains(with("performance.fused_optimizer=false"), "an unfused optimizer is not supported yet; only true works"));
   CHECK(with("performance.cuda_graph=true") == "");
   CHECK(with("performance.cuda_graph=false") == "");
   CHECK(contains(with("amp.dtype=bf16"),

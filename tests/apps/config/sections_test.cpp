@@ -43,7 +43,7 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
          plain.logging.sinks.size() == 1));
   CHECK((plain.checkpoint.keep_last == 2 && plain.checkpoint.keep_best == 0 && plain.checkpoint.monitor == "train/loss"));
   CHECK((plain.checkpoint.mode == "min" && !plain.checkpoint.resume));
-  CHECK((!plain.performance.tf32 && !plain.performance.cuda_graph && !plain.performance.channels_last));
+  CHECK((!plain.performance.tf32 && !plain.performance.cuda_graph && !plain.performance.channels_last.has_value()));
   CHECK((!plain.bench.arms && !plain.bench.warmup && !plain.bench.repeats));
   CHECK(plain.model == plain.json["model"]);
 
@@ -84,7 +84,7 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
   CHECK((c.checkpoint.every.unit == Interval::Unit::never && c.checkpoint.keep_last == 0 && c.checkpoint.keep_best == 1));
   CHECK((c.checkpoint.monitor == "val/accuracy" && c.checkpoint.mode == "max" && c.checkpoint.resume == "auto"));
   CHECK((c.logging.level == "warn" && c.logging.every.count == 3 && c.logging.sinks.empty()));
-  CHECK((c.performance.tf32 && c.performance.cuda_graph == false && c.performance.channels_last));
+  CHECK((c.performance.tf32 && c.performance.cuda_graph == false && c.performance.channels_last == true));
   CHECK((c.amp.report && c.amp.scaler.growth_interval == 12));
   CHECK((c.bench.arms == std::vector<std::string>{"tf32"} && c.bench.warmup == 0 && c.bench.repeats == 2));
 }

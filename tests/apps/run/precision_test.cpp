@@ -205,3 +205,22 @@ TEST_CASE("train.guard skips steps whose gradients are not finite, in float32 an
   CHECK(contains(silent.err, "note: step 3 was skipped: its loss was not finite"));
   CHECK(plain.code == 4);
 }
+
+TEST_CASE("convolutions of many channels lie in channels_last by themselves, on a CPU in bfloat16") {
+  const auto lies = [](int channels, const std::vector<std::string>& options) {
+    Json json = Json::parse(R"({
+      "model": {"type": "Sequential", "layers": [{"type": "Conv2d", "in_channels": 1, "kernel_size": 3},
+        {"type": "Conv2d", "out_channels": 8, "kernel_size": 3}, "Flatten", {"type": "Linear", "out_features": "auto"}]},
+      "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu", "amp": {"dtype": "bfloat16"},
+      "data": {"train": {"type": "Digits", "size": 20}, "loader": {"batch_size": 4}}, "train": {"epochs": 1}})");
+    json["model"]["layers"][0]["out_channels"] = json["model"]["layers"][1]["in_channels"] = channels;
+    const Session s = make_session(resolve_config(json, "layout", {.sets = options}));
+    return s.model->parameters()[2].format() == MemoryFormat::channels_last;
+  };
+  CHECK(lies(16, {}));
+  CHECK_FALSE(lies(8, {}));
+  CHECK_FALSE(lies(16, {"amp.enabled=false"}));
+  CHECK_FALSE(lies(16, {"amp.dtype=float16"}));
+  CHECK_FALSE(lies(16, {"performance.channels_last=false"}));
+  CHECK(lies(8, {"performance.channels_last=true"}));
+}

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "framework/backend/cpu/simd.h"
@@ -135,6 +137,34 @@ TEST_CASE("a task that wants a team of its own works alone, and so does a second
   set_num_threads(0);
 }
 
+// As the test backend.openmp runs it; others let OpenMP's threads sleep.
+TEST_CASE("OpenMP's threads take the tasks while they look out for work") {
+  [[maybe_unused]] const char* const policy = std::getenv("OMP_WAIT_POLICY");
+  set_num_threads(2);
+  std::atomic<int> in_openmp = 0, done = 0;
+  const auto tasks = [&] {
+    cpu::openmp_was_used();
+    parallel_tasks(50, int64_t(1) << 40, [&](int64_t) { in_openmp += omp_in_parallel(), ++done; });
+  };
+  tasks();
+  CHECK(done == 50);
+#if !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+  CHECK((in_openmp == 50) == (policy && std::string(policy) == "ACTIVE"));
+#endif
+  cpu::openmp_was_used();
+  CHECK_THROWS_AS(parallel_tasks(9, int64_t(1) << 40, [](int64_t i) { check<ValueError>(i != 4, "task", "four"); }), ValueError);
+  // Tasks within tasks, and those of another thread at the same time.
+  done = 0;
+  const auto nested = [&] { parallel_tasks(4, int64_t(1) << 40, [&](int64_t) { tasks(); }); };
+  std::thread other([&] {
+    for (int i = 0; i < 20; ++i) nested();
+  });
+  for (int i = 0; i < 20; ++i) nested();
+  other.join();
+  CHECK(done == 2 * 20 * 4 * 50);
+  set_num_threads(0);
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which ends a child that starts threads
 TEST_CASE("the child of a fork has its threads, too") {
   set_num_threads(2);
@@ -143,6 +173,8 @@ TEST_CASE("the child of a fork has its threads, too") {
     parallel_tasks(100, int64_t(1) << 40, [&](int64_t i) { total += i; });
     return total.load();
   };
+  CHECK(sum() == 4950);
+  cpu::openmp_was_used();
   CHECK(sum() == 4950);
   const pid_t child = fork();
   if (child == 0) {

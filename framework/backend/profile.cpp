@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/backend/profile.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/ledger.h"
+#include "framework/base/check.h"
+
+namespace halfstep {
+namespace {
+
+int64_t nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool nests(SpanKind kind) { return kind == SpanKind::op || kind == SpanKind::cast; }
+
+}  // namespace
+
+ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit), start_(nanoseconds()) {
+  check<ValueError>(!device.is_meta(), "ProfileScope", "a profile needs a device that computes, got ", device);
+  check<ValueError>(!open_, "ProfileScope", "this thread has an open profile");
+  stopwatch_ = backend_for(device).open_stopwatch();
+  if (stopwatch_) stopwatch_->mark(), marks_.push_back({-1, true});
+  open_ = this;
+}
+ProfileScope::~ProfileScope() {
+  if (open_ == this) open_ = nullptr;
+}
+
+int64_t ProfileScope::now() const { return nanoseconds() - start_; }
+
+int ProfileScope::open(SpanKind kind, std::string_view name, std::span<const Tensor> inputs, const std::string* layer) {
+  ++open_spans_;
+  const int depth = depth_;
+  if (nests(kind)) ++depth_;
+  if (spans_.size() >= limit_) {
+    ++left_out_;
+    return nests(kind) ? -2 : -1;
+  }
+  ProfileSpan span;
+  span.kind = kind, span.pass = Ledger::current_pass(), span.depth = depth;
+  span.name = name, span.layer = layer;
+  span.inputs.reserve(inputs.size());
+  for (const Tensor& t : inputs)
+    if (t.defined()) span.inputs.push_back({t.shape(), t.dtype()});
+  const int id = int(spans_.size());
+  spans_.push_back(std::move(span));
+  if (stopwatch_) stopwatch_->mark(), marks_.push_back({id, true});
+  spans_.back().begin = now();
+  return id;
+}
+
+void ProfileScope::close(int span) {
+  --open_spans_;
+  if (span == -2 || (span >= 0 && nests(spans_[size_t(span)].kind))) --depth_;
+  if (span < 0) return;
+  spans_[size_t(span)].end = now();
+  if (stopwatch_) stopwatch_->mark(), marks_.push_back({span, false});
+}
+
+const std::vector<ProfileSpan>& ProfileScope::spans() {
+  check<ValueError>(open_spans_ == 0, "ProfileScope", "the spans are read when all calls have returned");
+  if (!stopwatch_) return spans_;
+  const std::vector<double> seconds = stopwatch_->seconds();
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    if (marks_[i].first < 0) continue;
+    ProfileSpan& span = spans_[size_t(marks_[i].first)];
+    (marks_[i].second ? span.device_begin : span.device_end) = seconds[i];
+  }
+  return spans_;
+}
+
+}  // namespace halfstep

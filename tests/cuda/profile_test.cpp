@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profile of a step on the device has the device's times, and a recorded step cannot be profiled.
+#include "framework/backend/profile.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/cuda/support.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("spans have the device's times, in the order of its work") {
+  const DefaultDevice on(Device::cuda);
+  Sequential net{Linear(6, 8), ReLU(), Linear(8, 2)};
+  MSELoss loss;
+  SGD optimizer(net.parameters(), SGDOptions{.lr = 0.1});
+  GradScaler scaler(GradScalerOptions{});
+  TrainStep step(net, loss, optimizer, scaler, nullptr, {.amp = DType::f16, .device = Device::cuda, .graph = GraphMode::off});
+  const Tensor x = randn({5, 6}), y = randn({5, 2});
+  step(x, y);
+  ProfileScope profile(Device::cuda);
+  step(x, y);
+  const std::vector<ProfileSpan>& spans = profile.spans();
+  REQUIRE(spans.size() > 8);
+  double last = 0, whole = 0, parts = 0;
+  for (const ProfileSpan& s : spans) {
+    CAPTURE(s.name);
+    CHECK(s.device_begin >= last);
+    CHECK(s.device_end >= s.device_begin);
+    last = s.device_begin;
+    if (s.kind == SpanKind::part) whole += s.seconds();
+    if (s.depth == 0 && s.kind != SpanKind::part) parts += s.seconds();
+  }
+  CHECK(parts <= whole * 1.001);
+  CHECK(whole > 0);
+  backend_for(Device::cuda).begin_recording(default_generator());
+  CHECK_THROWS_WITH_AS(ProfileScope{Device::cuda}, doctest::Contains("calls that are being recorded cannot be timed"),
+                       RecordingError);
+  CHECK_FALSE(ProfileScope::is_open());
+  backend_for(Device::cuda).abandon_recording();
+}
