@@ -26,6 +26,7 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr size_t kReportedMembers = 20;
 
 struct SweepArguments {
   std::string file;
@@ -87,11 +88,11 @@ int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMem
   return kDone;
 }
 
-// A sweep is not lost because its report is.
+// Of the best members: more curves than these are no picture. A sweep is not lost because its report is.
 void write_page(const fs::path& folder, const std::vector<SweepResult>& results, std::ostream& lines) {
   std::vector<fs::path> runs;
   for (const SweepResult& r : results)
-    if (!r.state.ending.empty()) runs.push_back(r.member->folder);
+    if (!r.state.ending.empty() && runs.size() < kReportedMembers) runs.push_back(r.member->folder);
   if (runs.empty()) return;
   try {
     atomic_write(folder / "report.html", report_of(runs, /*with_plan=*/false));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that describes a sweep (docs/sweeps.md): a config, and the values that some of its keys take.
+// The file that describes a sweep (docs/configs.md#sweeps): a config, and the values that some of its keys take.
 //
 //   {"name": "rates", "base": "mnist.json", "set": {"train.epochs": 3},
 //    "grid": {"optimizer.lr": [0.1, 0.01], "data.loader.batch_size": {"from": 32, "to": 128, "step": 32}},

@@ -45,6 +45,8 @@ TEST_CASE("sweep: a grid is trained, each member as `train` does, and ordered by
   const std::string text = R"({"base": "swept.json", "set": {"train.epochs": 3}, "grid": {"optimizer.lr": [0.001, 0.1, 0.01]}})";
   const Ran listed = dir.sweep(text, "--dry-run");
   CHECK(listed.code == 0);
+  CHECK(run(dir, "__complete swe").out == "sweep\n");
+  CHECK(contains(run(dir, "help sweep").out, "runs at a time, which share the threads"));
   CHECK(contains(listed.out, "s: 3 members -> runs/s\n"));
   CHECK(contains(listed.out, "  0003    0.01   -         -        -      -     not begun\n"));
   CHECK(!fs::exists(dir / "runs"));
@@ -121,7 +123,7 @@ TEST_CASE("sweep: a member that fails does not stop the others; its exit code an
 
 TEST_CASE("sweep: stopped, then killed, then finished, it has the bits of one that was not") {
   const SweepFolder dir;
-  const std::string text = R"({"base": "swept.json", "set": {"train.epochs": 1500, "train.eval_every": "1000 steps",
+  const std::string text = R"({"base": "swept.json", "set": {"train.epochs": 2500, "train.eval_every": "1000 steps",
     "checkpoint.every": "1000 steps"}, "grid": {"optimizer.lr": [0.01, 0.02, 0.03, 0.04]}})";
   REQUIRE(dir.sweep(text).code == 0);
   fs::rename(dir / "runs", dir / "whole");
@@ -130,6 +132,9 @@ TEST_CASE("sweep: stopped, then killed, then finished, it has the bits of one th
   {
     Child child(dir, "sweep s.json --threads 1 --jobs 2");
     REQUIRE(child.until(begun("0001-lr0.01")));
+    const Ran second = run(dir, "sweep s.json");
+    CHECK(second.code == 2);
+    CHECK(contains(second.err, "[sweep] runs/s is in use by another run: process "));
     child.send(SIGINT);
     CHECK(child.wait() == 130);
     CHECK(contains(child.output(), "of 4 members to train; the same command continues\n"));
