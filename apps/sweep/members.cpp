@@ -33,22 +33,20 @@ int64_t number_of(const std::string& folder) {
   return digits.size() >= kNumberDigits && digits.size() < 8 && is_index_word(digits) ? std::stoll(digits) : 0;
 }
 
+// "-lr0.01-out_features64", of characters that no shell and no file system minds.
 std::string label_of(const Settings& values) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
   std::vector<std::string> keys;
   for (const Setting& s : values) keys.push_back(s.key);
   const std::vector<std::string> names = short_names(keys);
   std::string out;
   for (size_t i = 0; i < values.size(); ++i) {
-    out += '-' + names[i];
-    for (const char c : value_text(values[i].value))
-      if (std::string_view("[]{}\"' /\\").find(c) == std::string_view::npos) out += c == ',' ? '_' : c;
+    for (const char c : "-" + names[i] + value_text(values[i].value)) {
+      if (kPlain.find(c) != std::string_view::npos) out += c;
+      if (c == ',' || c == ':' || c == '/') out += '_';
+    }
   }
-  out.resize(std::min(out.size(), kLongestLabel));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x21 || static_cast<unsigned char>(c) > 0x7e ||
-        std::string_view("$*?:|<>&;()`!#~").find(c) != std::string_view::npos)
-      c = '_';
-  return out;
+  return out.substr(0, kLongestLabel);
 }
 
 std::string settings_text(const Settings& values) {
