@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/config/merge.h"
 #include "apps/config/source.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
@@ -13,6 +14,9 @@
 
 namespace halfstep::app {
 namespace {
+
+constexpr size_t kMaxSweepBytes = size_t(1) << 20;
+constexpr size_t kMaxSweepKeys = 100;
 
 const Section& draws_section() {
   static const Section all{"random",
@@ -50,6 +54,8 @@ class SweptKeys {
  public:
   explicit SweptKeys(Issues& issues) : issues_(issues) {}
   void add(const std::string& key, const std::string& path) {
+    if (all_.size() == kMaxSweepKeys) issues_.error(path, joined("a sweep may have ", kMaxSweepKeys, " keys"), true);
+    if (all_.size() >= kMaxSweepKeys) return all_.push_back(key);
     for (const char* own : {"output_dir", "extends", "checkpoint.resume"})
       if (key == own) issues_.error(path, "cannot be given here: each member has its own folder, and continues by itself", true);
     if (std::find(all_.begin(), all_.end(), key) != all_.end())
@@ -137,7 +143,7 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
 SweepFile read_sweep(const std::filesystem::path& path) {
   std::string text;
   try {
-    text = read_file(path, kMaxConfigBytes);
+    text = read_file(path, kMaxSweepBytes);
   } catch (const IoError& e) {
     const std::string why = e.what();
     fail<ConfigError>("sweep", "a sweep must be a readable file; ", why.substr(why.find(']') + 2));
@@ -149,10 +155,12 @@ SweepFile read_sweep(const std::filesystem::path& path) {
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);      // a byte order mark
   const Json file = read_json<Json>(text, /*comments=*/true);  // with the keys in their order
   check_keys(file, issues);
-  SweepFile out{.path = path, .name = text_at(file, "name", issues)};
-  if (out.name.empty()) out.name = path.stem().string();
-  const std::string folder = text_at(file, "output_dir", issues), base = text_at(file, "base", issues);
-  out.output_dir = folder.empty() ? std::filesystem::path("runs") / out.name : std::filesystem::path(folder);
+  ParsedJson head{nlohmann::json::object(), {}};  // with ${...} and defaults as in a config
+  for (const char* key : {"name", "output_dir", "base"})
+    if (const std::string given = text_at(file, key, issues); !given.empty()) head.json[key] = given;
+  expand(head, path, issues);
+  const std::string base = head.json.value("base", "");
+  SweepFile out{.path = path, .name = head.json["name"], .output_dir = head.json["output_dir"].get<std::string>()};
   const Json* const config = object_at(file, "config", "config", issues);
   if (config) out.config = *config;
   if (!base.empty()) out.base = path.parent_path() / base;

@@ -50,6 +50,11 @@ TEST_CASE("sweep: a grid's last key changes first, in the order of the file; eac
   CHECK(grid.keys == std::vector<std::string>{"train.epochs", "optimizer.lr"});
   CHECK(members_of(grid) == " epochs=1 lr=0.1, epochs=1 lr=0.2, epochs=2 lr=0.1, epochs=2 lr=0.2");
 
+  const SweepFile named = read_sweep(
+      write(dir / "n.json", R"({"name": "lr", "base": "tiny.json", "output_dir": "out/${name}", "grid": {"seed": [1]}})"));
+  CHECK(named.output_dir == "out/lr");
+  CHECK(read_sweep(write(dir / "n.json", R"({"base": "tiny.json", "grid": {"seed": [1]}})")).output_dir == "runs/n");
+
   const std::string random = R"("random": {"draws": 2, "seed": 3, "keys": {"optimizer.lr": {"from": 0.1, "to": 1.0}}})";
   const SweepFile draws = read_text(random);
   REQUIRE(draws.members.size() == 2);
@@ -86,6 +91,11 @@ TEST_CASE("sweep: all errors of a file at once, each with its place") {
   CHECK(contains(fault(R"({"base": "tiny.json", "random": {"draws": 1}})"), "random.keys: must have at least one key"));
   CHECK(contains(fault(R"({"config": {"extends": "tiny.json"}, "grid": {"a": [1]}})"), "config.extends: cannot be given here"));
   CHECK(contains(fault(R"({"base": )"), "bad.json:1:10: "));
+  CHECK(contains(fault(R"({"base": "${env:HALFSTEP_NO_SUCH}", "grid": {"a": [1]}})"),
+                 "bad.json:1:10: base: the environment variable HALFSTEP_NO_SUCH is not set"));
+  std::string many = R"({"base": "tiny.json", "grid": {"a": [1])";
+  for (int i = 0; i < 100; ++i) many += joined(R"(, "k)", i, R"(": [1])");
+  CHECK(contains(fault(many + "}}"), "grid.k99: a sweep may have 100 keys"));
   CHECK(contains(fault("[]"), "a sweep must be an object"));
 }
 
