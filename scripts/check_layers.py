@@ -8,7 +8,7 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < export < capi < commands
+       apps: schema < catalog < config < run < report < sweep < export < capi < commands
     7  amp: diagnosis < step; and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
@@ -41,7 +41,7 @@ LEVELS = {
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
     [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
     ["amp/diagnosis/", "amp/step/"],
-    ["apps/schema/", "apps/catalog/", "apps/config/", "apps/run/", "apps/report/", "apps/export/", "apps/capi/", "apps/commands/"],
+    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "run", "report", "sweep", "export", "capi", "commands")],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {

@@ -16,6 +16,7 @@
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
 #include "apps/exit_codes.h"
+#include "apps/run/bench_baseline.h"
 #include "apps/run/bench_mlp.h"
 #include "apps/run/progress.h"
 #include "apps/schema/suggest.h"
@@ -28,7 +29,7 @@ namespace {
 // Options of the command line; those not given come from the config, or depend on the device.
 struct BenchArguments {
   BenchOptions bench;
-  std::optional<std::string> config, arms;
+  std::optional<std::string> config, arms, baseline;
   std::optional<int64_t> batch, width, layers, batches, epochs, warmup, repeats, inner;
   std::optional<uint64_t> seed;
   std::string graph = "auto";
@@ -234,32 +235,44 @@ void apply_defaults(BenchArguments& o) {
 }
 
 void print_json(const BenchArguments& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
-                const std::string& where) {
+                const std::string& where, const std::optional<Json>& baseline) {
   const BenchOptions& b = o.bench;
   const bool gpu = b.device.is_cuda();
   Json list = Json::array();
   for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
-  std::cout << Json{{"bench", "mlp"},
-                    {"version", HALFSTEP_VERSION},
-                    {"commit", HALFSTEP_COMMIT},
-                    {"date", now()},
-                    {"device", std::string(name(b.device.type))},
-                    {"description", where},
-                    {"clocks", clocks(gpu)},
-                    {"threads", num_threads()},
-                    {"batch", b.batch},
-                    {"width", b.width},
-                    {"layers", b.layers},
-                    {"batches", b.batches},
-                    {"epochs", b.epochs},
-                    {"warmup", b.warmup},
-                    {"repeats", b.repeats},
-                    {"inner", b.inner},
-                    {"seed", b.seed},
-                    {"graph", o.graph},
-                    {"arms", list}}
-                   .dump()
-            << std::endl;
+  Json out{{"bench", "mlp"},
+           {"version", HALFSTEP_VERSION},
+           {"commit", HALFSTEP_COMMIT},
+           {"date", now()},
+           {"device", std::string(name(b.device.type))},
+           {"description", where},
+           {"clocks", clocks(gpu)},
+           {"threads", num_threads()},
+           {"batch", b.batch},
+           {"width", b.width},
+           {"layers", b.layers},
+           {"batches", b.batches},
+           {"epochs", b.epochs},
+           {"warmup", b.warmup},
+           {"repeats", b.repeats},
+           {"inner", b.inner},
+           {"seed", b.seed},
+           {"graph", o.graph},
+           {"arms", list}};
+  if (baseline) out["baseline"] = {{"file", *o.baseline}, {"arms", comparisons_json(compare_arms(arms, *baseline))}};
+  std::cout << out.dump() << std::endl;
+}
+
+// A line for each arm, unless the results are JSON. The exit code.
+int check_baseline(const BenchArguments& o, const std::vector<BenchArm>& arms, const std::optional<Json>& baseline,
+                   const std::string& where) {
+  if (!baseline) return kDone;
+  const Json then = baseline->value("description", Json());
+  if (then != where) std::cerr << "warning: " << *o.baseline << " is of another machine or library: " << then.dump() << '\n';
+  const std::vector<ArmComparison> all = compare_arms(arms, *baseline);
+  if (!o.json)
+    for (const ArmComparison& c : all) std::cout << "against " << *o.baseline << ": " << c.text() << '\n';
+  return std::any_of(all.begin(), all.end(), [](const ArmComparison& c) { return c.slower(); }) ? kNotHeld : kDone;
 }
 
 int bench(BenchArguments o) {
@@ -272,6 +285,8 @@ int bench(BenchArguments o) {
   const std::string where = backend_for(o.bench.device).describe();
   apply_defaults(o);
   const BenchOptions& b = o.bench;
+  std::optional<Json> baseline;  // read before anything is measured
+  if (o.baseline) baseline = read_baseline(*o.baseline, b, num_threads());
   if (!o.json) {
     std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches
               << " resident batches, " << b.epochs << (b.epochs == 1 ? " epoch" : " epochs") << ", SGD, MSE\n"
@@ -285,10 +300,10 @@ int bench(BenchArguments o) {
   const BenchArm& base = reference(arms.empty() ? all : arms);
   const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
   if (o.json) {
-    print_json(o, all, f32, base, where);
+    print_json(o, all, f32, base, where, baseline);
     check_measured(refused, arms.empty());
     check_products(arms);
-    return kDone;
+    return check_baseline(o, arms, baseline, where);
   }
   check_measured(refused, arms.empty());
   print_table(arms, f32);
@@ -296,7 +311,7 @@ int bench(BenchArguments o) {
             << " steps, totals count them. \"other\": optimizer state and workspace.\n";
   print_verdict(arms, b.layers);
   check_products(arms);
-  return kDone;
+  return check_baseline(o, arms, baseline, where);
 }
 
 }  // namespace
@@ -325,6 +340,9 @@ void add_bench(CLI::App& program, Action& chosen) {
   c->add_option("--export", o->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
   c->add_option("--seed", o->seed, "of weights and data [0]");
   c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all available]");
+  c->add_option("--baseline", o->baseline,
+                "what --json printed earlier: ends with code 6 where a median is slower by more than both spreads")
+      ->type_name("FILE");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->device);
   add_threads(*c, o->threads);

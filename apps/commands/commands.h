@@ -26,6 +26,7 @@ void add_doctor(CLI::App& program, Action& chosen);
 void add_parity(CLI::App& program, Action& chosen);
 void add_tune(CLI::App& program, Action& chosen);
 void add_verify(CLI::App& program, Action& chosen);
+void add_sweep(CLI::App& program, Action& chosen);
 void add_plan(CLI::App& program, Action& chosen);
 void add_inspect(CLI::App& program, Action& chosen);
 void add_report(CLI::App& program, Action& chosen);

@@ -164,6 +164,7 @@ int run_command(int argc, const char* const* argv) {
   add_parity(program, chosen);
   add_tune(program, chosen);
   add_verify(program, chosen);
+  add_sweep(program, chosen);
   add_report(program, chosen);
   add_compare(program, chosen);
   add_explain(program, chosen);

@@ -35,9 +35,13 @@ std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   return {keys.begin(), keys.end()};
 }
 
-using Cells = std::vector<std::vector<std::string>>;
+std::string shown(const std::string& key, double v) {
+  if (!std::isfinite(v)) return "-";
+  return key == "peak_bytes" ? bytes_text(v) : key == "samples_per_second" ? count_text(v) : number_text(v, 5);
+}
 
-// Columns of equal width, but for the last; a cell of letters outside ASCII counts its characters.
+}  // namespace
+
 void print_cells(std::ostream& out, const Cells& rows) {
   const auto length = [](const std::string& s) {
     return size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -54,13 +58,6 @@ void print_cells(std::ostream& out, const Cells& rows) {
     out << line << '\n';
   }
 }
-
-std::string shown(const std::string& key, double v) {
-  if (!std::isfinite(v)) return "-";
-  return key == "peak_bytes" ? bytes_text(v) : key == "samples_per_second" ? count_text(v) : number_text(v, 5);
-}
-
-}  // namespace
 
 std::string small_curve(const Points& points, int width) {
   static constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

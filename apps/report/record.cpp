@@ -70,7 +70,9 @@ std::optional<RecordedRun::Best> RecordedRun::best() const {
   const auto checkpoint = config.find("checkpoint");
   if (checkpoint == config.end() || !checkpoint->is_object() || !checkpoint->value("monitor", Json()).is_string()) return {};
   Best out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
-  const auto found = values.find(out.key);
+  // The mean of an epoch decides, where lines have it.
+  const bool of_epochs = out.key == "train/loss" && values.contains("train/epoch_loss");
+  const auto found = values.find(of_epochs ? "train/epoch_loss" : out.key);
   if (found == values.end() || found->second.empty()) return {};
   out.at = found->second[0];
   for (const Point& p : found->second)
@@ -78,7 +80,7 @@ std::optional<RecordedRun::Best> RecordedRun::best() const {
   return out;
 }
 
-RecordedRun read_run(const fs::path& folder) {
+RecordedRun read_run(const fs::path& folder, bool with_checkpoints) {
   std::ifstream config(folder / "config.resolved.json");
   check<CheckpointError>(config.good(), "report", folder.string(), " is no run's folder: it has no config.resolved.json",
                          Help{"give the folder that `halfstep train` names"});
@@ -87,7 +89,7 @@ RecordedRun read_run(const fs::path& folder) {
   check<CheckpointError>(out.config.is_object(), "report", (folder / "config.resolved.json").string(), " is no JSON object");
   const fs::path named = folder.lexically_normal();
   out.name = (named.has_filename() ? named : named.parent_path()).filename().string();
-  add_checkpoint(out, folder);
+  if (with_checkpoints) add_checkpoint(out, folder);
   add_run_json(out, folder / "run.json");
   std::ifstream lines(folder / "metrics.jsonl");
   double skipped = 0;

@@ -41,8 +41,9 @@ struct RecordedRun {
   std::optional<Best> best() const;
 };
 
-// Throws CheckpointError for a folder that is no run's, IoError for files that cannot be read.
-RecordedRun read_run(const std::filesystem::path& folder);
+// Throws CheckpointError for a folder that is no run's, IoError for files that cannot be read. Without its checkpoints there are no
+// names of classes.
+RecordedRun read_run(const std::filesystem::path& folder, bool with_checkpoints = true);
 
 // At most the least and the largest value of each pixel, so that no peak is lost: for x from `low` to `high`, `pixels` wide.
 Points thinned(const Points& points, double low, double high, int pixels);

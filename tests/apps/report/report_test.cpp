@@ -103,6 +103,22 @@ no line of metrics
   CHECK(contains(page, R"("x":[1.0,3.0,4.0],"y":[3.0,1.0,2.0])"));  // what the pointer shows
 }
 
+TEST_CASE("report: the best train/loss is that of an epoch, where lines have it") {
+  const TempDir dir;
+  const fs::path folder = written_run(dir, "r", R"({"step": 1, "train/loss": 0.1}
+{"step": 2, "train/loss": 0.9, "train/epoch_loss": 0.5}
+{"step": 3, "train/loss": 0.3}
+{"step": 4, "train/loss": 0.5, "train/epoch_loss": 0.4}
+)");
+  RecordedRun r = read_run(folder, /*with_checkpoints=*/false);
+  r.config["checkpoint"]["monitor"] = "train/loss";
+  REQUIRE(r.best().has_value());
+  CHECK(r.best()->at.x == 4);
+  CHECK(r.best()->at.y == 0.4);
+  r.values.erase("train/epoch_loss");  // of an older halfstep
+  CHECK(r.best()->at.x == 1);
+}
+
 TEST_CASE("report: a run of a million lines is small, quick to write, and keeps its peaks") {
   Points points;
   for (int i = 0; i < 1000000; ++i) points.push_back({double(i), i == 123456 ? 50 : 2 + std::sin(i * 0.001)});

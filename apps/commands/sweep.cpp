@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/catalog/infer.h"
+#include "apps/commands/commands.h"
+#include "apps/commands/options.h"
+#include "apps/exit_codes.h"
+#include "apps/report/report.h"
+#include "apps/run/run_lock.h"
+#include "apps/run/signals.h"
+#include "apps/sweep/sweep_results.h"
+#include "apps/sweep/sweep_run.h"
+#include "framework/backend/backend.h"
+#include "framework/comm/launcher.h"
+#include "framework/io/atomic_file.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kReportedMembers = 20;
+
+struct SweepArguments {
+  std::string file;
+  ConfigOptions config;
+  std::optional<int> threads;
+  int jobs = 1;
+  bool dry_run = false, retry = false, json = false;
+};
+
+// One sweep at a time in a folder, which is no run's.
+RunLock lock_folder(const fs::path& folder) {
+  check<ConfigError>(!fs::exists(folder / "config.resolved.json"), "sweep", folder.string(), " holds a run",
+                     Help{"give the sweep another \"output_dir\", or another \"name\""});
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check<IoError>(!error, "sweep", "output_dir must be a folder that can be written, got ", folder.string(), " (", error.message(),
+                 ")");
+  try {
+    return RunLock(folder);
+  } catch (const ConfigError& e) {
+    const std::string text = e.what();
+    fail<ConfigError>("sweep", text.substr(text.find("] ") + 2, text.find('\n') - text.find("] ") - 2),
+                      Help{"wait for it or stop it, or give another \"output_dir\""});
+  }
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kListed = 5;
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) out += (i > 0 ? ", " : "") + names[i];
+  return out + (names.size() > kListed ? joined(" and ", names.size() - kListed, " more") : "");
+}
+
+void introduce(std::ostream& out, const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {
+  const auto count = [](size_t n, const char* what) { return joined(n, ' ', what, n == 1 ? "" : "s"); };
+  out << sweep.name << ": " << count(members.all.size(), "member");
+  if (members.repeated > 0) out << " (" << members.repeated << " left out, whose config is another's)";
+  out << " -> " << sweep.output_dir.string() << '\n';
+  size_t finished = 0, failed = 0, added = 0;
+  for (const SweepMember& m : members.all) {
+    const MemberState state = state_of(m);
+    finished += state.finished(), failed += !state.finished() && state.failed(), added += !m.is_there;
+  }
+  if (finished > 0) out << "  finished before: " << finished << '\n';
+  if (failed > 0) out << "  failed before: " << failed << (o.retry ? ", tried again" : "; --retry tries them again") << '\n';
+  if (added > 0 && (added < members.all.size() || !members.others.empty())) out << "  new: " << added << '\n';
+  if (!members.others.empty()) out << "  not members of " << o.file << ", left alone: " << listed(members.others) << '\n';
+}
+
+int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {
+  std::vector<SweepResult> rows;
+  for (const SweepMember& m : members.all) rows.push_back({&m, state_of(m)});
+  if (o.json) {
+    std::cout << line_of(results_json(sweep, members, rows)) << '\n';
+    return kDone;
+  }
+  introduce(std::cout, o, sweep, members);
+  print_results(std::cout, sweep, members, rows);
+  return kDone;
+}
+
+// Of the best members: more curves than these are no picture. A sweep is not lost because its report is.
+void write_page(const fs::path& folder, const std::vector<SweepResult>& results, std::ostream& lines) {
+  std::vector<fs::path> runs;
+  for (const SweepResult& r : results)
+    if (!r.state.ending.empty() && runs.size() < kReportedMembers) runs.push_back(r.member->folder);
+  if (runs.empty()) return;
+  try {
+    atomic_write(folder / "report.html", report_of(runs, /*with_plan=*/false));
+    lines << "report: " << (folder / "report.html").string() << '\n';
+  } catch (const Error& e) { std::cerr << "warning: no report: " << one_line(e) << '\n'; }
+}
+
+int sweep_config_file(const SweepArguments& o) {
+  catch_stop_signals();
+  apply_threads(o.threads);
+  check<ConfigError>(detect_launch().size == 1, "sweep", "a sweep starts its members itself, and is one process",
+                     Help{"start it without mpirun or torchrun"});
+  const SweepFile sweep = read_sweep(o.file);
+  SweepMembers members = check_members(sweep, o.config.sets);
+  for (const std::string& w : members.warnings) std::cerr << "warning: " << w << '\n';
+  if (o.dry_run) {
+    find_folders(sweep, members);
+    return list_members(o, sweep, members);
+  }
+  const RunLock lock = lock_folder(sweep.output_dir);
+  find_folders(sweep, members);
+  std::ostream& lines = o.json ? std::cerr : std::cout;
+  introduce(lines, o, sweep, members);
+  make_folders(members);
+  train_members(members, {.program = fs::read_symlink("/proc/self/exe"),
+                          .jobs = o.jobs,
+                          .threads = num_threads(),
+                          .retry = o.retry,
+                          .say = [&](const std::string& line) { lines << line << std::endl; }});
+  const std::vector<SweepResult> results = sweep_results(members);
+  const Json json = results_json(sweep, members, results);
+  atomic_write(sweep.output_dir / "sweep.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  const size_t left = members_to_train(members, false).size();
+  lines << '\n';
+  print_results(lines, sweep, members, results);
+  write_page(sweep.output_dir, results, lines);
+  if (!json["best"].is_null()) lines << "best: " << results[0].member->folder.string() << '\n';
+  if (left > 0)
+    lines << "stopped with " << left << " of " << members.all.size() << " members to train; the same command continues\n";
+  if (o.json) std::cout << line_of(json) << '\n';
+  if (left > 0) return stop_signal() == SIGINT ? kInterrupted : kRequeue;
+  const bool failed = std::any_of(results.begin(), results.end(), [](const SweepResult& r) { return r.state.failed(); });
+  return failed ? kFailed : kDone;
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& program, Action& chosen) {
+  auto o = std::make_shared<SweepArguments>();
+  CLI::App* c =
+      program.add_subcommand("sweep", "Train a config with each of many settings, and order the runs by their best value");
+  c->add_option("sweep", o->file, "a JSON file: a config, and the values of its keys to try")->required();
+  c->add_option("--jobs", o->jobs, "runs at a time, which share the threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  add_set(*c, o->config);
+  c->add_flag("--dry-run", o->dry_run, "check the configs of all members, list them, and stop");
+  c->add_flag("--retry", o->retry, "train members again that failed before");
+  c->add_flag("--json", o->json, "print the results as one JSON object on stdout; all else goes to stderr");
+  add_threads(*c, o->threads);
+  c->callback([o, &chosen] { chosen = [o] { return sweep_config_file(*o); }; });
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/sweep/member_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "framework/base/check.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr int kNotStarted = 127;  // as a shell says of a program that it cannot start
+
+// In the new process, where only calls are allowed that are safe in a signal handler.
+[[noreturn]] void become(char* const* words, const char* output, pid_t parent) {
+  setpgid(0, 0);
+  const bool bound = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
+  const int in = open("/dev/null", O_RDONLY), out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (!bound || in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(kNotStarted);
+  if (in > 2) close(in);
+  if (out > 2) close(out);
+  execv(words[0], words);
+  _exit(kNotStarted);
+}
+
+}  // namespace
+
+MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesystem::path& output) {
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) become(words.data(), output.c_str(), parent);
+  check<IoError>(pid_ > 0, "sweep", "cannot start a process: ", std::strerror(errno));
+}
+
+MemberProcess::~MemberProcess() {
+  stop();
+  int status = 0;
+  if (!code_) waitpid(pid_, &status, 0);
+}
+
+std::optional<int> MemberProcess::ended() {
+  int status = 0;
+  if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return code_;
+}
+
+void MemberProcess::stop() {
+  if (!code_ && !stopping_) kill(pid_, SIGTERM);
+  stopping_ = true;
+}
+
+}  // namespace halfstep::app

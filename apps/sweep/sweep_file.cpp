@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/sweep/sweep_file.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "apps/config/merge.h"
+#include "apps/config/source.h"
+#include "apps/schema/schema.h"
+#include "apps/schema/suggest.h"
+#include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/json.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr size_t kMaxSweepBytes = size_t(1) << 20;
+constexpr size_t kMaxSweepKeys = 100;
+
+const Section& draws_section() {
+  static const Section all{"random",
+                           {integer("draws", nullptr, "how many").required().at_least(1).at_most(kMaxSweepMembers),
+                            integer("seed", 0, "of the draws").at_least(0).at_most(9e15)}};
+  return all;
+}
+
+// A member of the file, if it is there, is not null and is an object.
+const Json* object_at(const Json& file, const char* key, const std::string& path, Issues& issues) {
+  const auto found = file.find(key);
+  if (found == file.end() || found->is_null()) return nullptr;
+  if (found->is_object()) return &*found;
+  issues.error(path, "must be an object, got " + found->dump());
+  return nullptr;
+}
+
+std::string text_at(const Json& file, const char* key, Issues& issues) {
+  const auto found = file.find(key);
+  if (found == file.end() || found->is_null()) return "";
+  if (found->is_string() && !found->get_ref<const std::string&>().empty()) return found->get<std::string>();
+  issues.error(key, "must be a text, got " + found->dump());
+  return "";
+}
+
+void check_keys(const Json& file, Issues& issues) {
+  static const std::vector<std::string> known{"name", "base", "config", "output_dir", "set", "grid", "random"};
+  for (const auto& [key, value] : file.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      issues.error(key, "unknown key of a sweep" + did_you_mean(key, known), true);
+}
+
+// Keys that make no sense for a member, and those that are given twice.
+class SweptKeys {
+ public:
+  explicit SweptKeys(Issues& issues) : issues_(issues) {}
+  void add(const std::string& key, const std::string& path) {
+    if (all_.size() == kMaxSweepKeys) issues_.error(path, joined("a sweep may have ", kMaxSweepKeys, " keys"), true);
+    if (all_.size() >= kMaxSweepKeys) return all_.push_back(key);
+    for (const char* own : {"output_dir", "extends", "checkpoint.resume"})
+      if (key == own) issues_.error(path, "cannot be given here: each member has its own folder, and continues by itself", true);
+    if (std::find(all_.begin(), all_.end(), key) != all_.end())
+      issues_.error(path, "is given in two of \"set\", \"grid\" and \"random\"", true);
+    all_.push_back(key);
+  }
+
+ private:
+  Issues& issues_;
+  std::vector<std::string> all_;
+};
+
+// Each of `members` with each of a key's values.
+std::vector<Settings> crossed(const std::vector<Settings>& members, const std::string& key, const std::vector<Json>& values) {
+  std::vector<Settings> out;
+  for (const Settings& member : members) {
+    for (const Json& value : values) {
+      out.push_back(member);
+      out.back().push_back({key, value});
+    }
+  }
+  return out;
+}
+
+// The members that "random" makes: one without a setting where there is none.
+std::vector<Settings> draw_members(const Json& file, SweptKeys& keys, Issues& issues, std::vector<std::string>& names) {
+  const Json* const random = object_at(file, "random", "random", issues);
+  if (!random) return {{}};
+  Json rest = *random;
+  rest.erase("keys");
+  const Json options = validate(rest, draws_section(), "random", issues);
+  const Json* const space = object_at(*random, "keys", "random.keys", issues);
+  if (!space || space->empty()) {
+    issues.error("random.keys", "must have at least one key of the config with its values");
+    return {};
+  }
+  for (const auto& [key, values] : space->items()) {
+    const std::string path = join_path("random.keys", key);
+    keys.add(key, path);
+    check_drawable(values, path, issues);
+    names.push_back(key);
+  }
+  if (issues.errors() > 0) return {};
+  std::vector<Settings> out;
+  for (int64_t draw = 0; draw < options["draws"].get<int64_t>(); ++draw) {
+    out.emplace_back();
+    for (const auto& [key, values] : space->items())
+      out.back().push_back({key, drawn_value(values, key, options["seed"].get<uint64_t>(), draw)});
+  }
+  return out;
+}
+
+void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
+  SweptKeys keys(issues);
+  if (const Json* const fixed = object_at(file, "set", "set", issues)) {
+    for (const auto& [key, value] : fixed->items()) {
+      keys.add(key, join_path("set", key));
+      sweep.fixed.push_back({key, value});
+    }
+  }
+  std::vector<std::pair<std::string, std::vector<Json>>> grid;
+  size_t points = 1;
+  if (const Json* const given = object_at(file, "grid", "grid", issues)) {
+    for (const auto& [key, values] : given->items()) {
+      keys.add(key, join_path("grid", key));
+      grid.emplace_back(key, grid_values(values, join_path("grid", key), issues));
+      points = std::min(points * grid.back().second.size(), size_t(kMaxSweepMembers) + 1);
+    }
+  }
+  std::vector<std::string> drawn;
+  sweep.members = draw_members(file, keys, issues, drawn);
+  if (grid.empty() && drawn.empty() && issues.errors() == 0) issues.error("", "a sweep needs \"grid\" or \"random\"");
+  if (points * std::max<size_t>(1, sweep.members.size()) > size_t(kMaxSweepMembers))
+    issues.error("", joined("a sweep may have ", kMaxSweepMembers, " members"));
+  if (issues.errors() > 0) return;
+  sweep.keys = std::move(drawn);
+  for (const auto& [key, values] : grid) {
+    sweep.members = crossed(sweep.members, key, values);
+    sweep.keys.push_back(key);
+  }
+}
+
+}  // namespace
+
+SweepFile read_sweep(const std::filesystem::path& path) {
+  std::string text;
+  try {
+    text = read_file(path, kMaxSweepBytes);
+  } catch (const IoError& e) {
+    const std::string why = e.what();
+    fail<ConfigError>("sweep", "a sweep must be a readable file; ", why.substr(why.find(']') + 2));
+  }
+  Issues issues;
+  const ParsedJson parsed = parse_json(text, path.string(), issues);
+  check<ConfigError>(parsed.json.is_object(), "sweep", path.string(), ": a sweep must be an object",
+                     Help{R"(such as {"base": "mnist.json", "grid": {"optimizer.lr": [0.1, 0.01]}})"});
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);      // a byte order mark
+  const Json file = read_json<Json>(text, /*comments=*/true);  // with the keys in their order
+  check_keys(file, issues);
+  ParsedJson head{nlohmann::json::object(), {}};  // with ${...} and defaults as in a config
+  for (const char* key : {"name", "output_dir", "base"})
+    if (const std::string given = text_at(file, key, issues); !given.empty()) head.json[key] = given;
+  expand(head, path, issues);
+  const std::string base = head.json.value("base", "");
+  SweepFile out{.path = path, .name = head.json["name"], .output_dir = head.json["output_dir"].get<std::string>()};
+  const Json* const config = object_at(file, "config", "config", issues);
+  if (config) out.config = *config;
+  if (!base.empty()) out.base = path.parent_path() / base;
+  if (base.empty() != bool(config)) issues.error("", R"(needs either "base", the file of a config, or "config" with one)");
+  if (config && config->contains("extends"))
+    issues.error("config.extends", "cannot be given here: name that file as \"base\"", true);
+  read_members(file, out, issues);
+  issues.raise(path.string(), parsed.origins);
+  return out;
+}
+
+Config sweep_config(const SweepFile& sweep, const Settings& values, const std::vector<std::string>& sets) {
+  ConfigOptions options;
+  for (const Settings* some : {&sweep.fixed, &values})
+    for (const Setting& s : *some) options.sets.push_back(s.key + "=" + s.value.dump());
+  options.sets.insert(options.sets.end(), sets.begin(), sets.end());
+  return sweep.base.empty() ? resolve_config(sweep.config, sweep.path.string(), options) : load_config(sweep.base, options);
+}
+
+}  // namespace halfstep::app
