@@ -84,11 +84,23 @@ def latency_table():
     return "\n".join(lines + [""])
 
 
+def nets_table():
+    """A line for each net, pass and dtype: the times of both programs, and the share of the floor."""
+    lines = ["", "| net | pass | dtype | halfstep | of the floor | / PyTorch eager | / torch.compile |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    for r in newest("nets-cpu-xeon-amx")["rows"]:
+        cells = [f"{r[ratio]:.2f} ({r[spread][0]:.2f} to {r[spread][1]:.2f})"
+                 for ratio, spread in (("ratio", "spread"), ("compile_ratio", "compile_spread"))]
+        lines.append(f"| {r['row']} | {'step' if r['pass'] == 'train' else 'forward'} | {r['dtype']} | {r['halfstep_ms']:.3g} ms | "
+                     f"{100 * r['floor_ms'] / r['halfstep_ms']:.0f} % | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
 FIGURES = {
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread, "lenet": lenet,
-    "latency_table": latency_table,
+    "latency_table": latency_table, "nets_table": nets_table,
 }
 
 
