@@ -112,7 +112,8 @@ std::string describe_device() {
 }
 
 Event::Event(bool timed) {
-  check_cuda(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming), "cudaEventCreate");
+  const unsigned flags = timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync;
+  check_cuda(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreate");
 }
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }

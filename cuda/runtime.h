@@ -29,7 +29,8 @@ int capability();
 
 class Event {
  public:
-  [[nodiscard]] explicit Event(bool timed = true);  // without a time it is cheaper to record
+  // Without a time it is cheaper to record, and a thread that waits for it sleeps: the threads of loaders want the cores.
+  [[nodiscard]] explicit Event(bool timed = true);
   ~Event();
   Event(const Event&) = delete;
   void record(cudaStream_t stream);

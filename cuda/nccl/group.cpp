@@ -25,12 +25,12 @@ constexpr int64_t kAlign = 16;  // bytes: parts begin where kernels like to read
 class Calls {
  public:
   void operator+=(ncclResult_t result) {
-    if (result != ncclSuccess && result != ncclInProgress) worst_ = result;
+    if (first_ == ncclSuccess && result != ncclInProgress) first_ = result;
   }
-  operator ncclResult_t() const { return worst_; }
+  operator ncclResult_t() const { return first_; }
 
  private:
-  ncclResult_t worst_ = ncclSuccess;
+  ncclResult_t first_ = ncclSuccess;
 };
 
 // Numbers that are summed in the order of the ranks: rank r sums up to `chunk` of them from element r * stride on.
