@@ -21,6 +21,7 @@ Levels: a file includes only headers of its own level or of a lower one.
 """
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -53,6 +54,11 @@ TESTS_OF_THEIR_OWN = {
 CODE = (".h", ".c", ".cpp", ".cu", ".cuh", ".def")
 TEXT = CODE + (".py", ".sh", ".md", ".json", ".cmake", ".txt", ".in")
 LICENSED = CODE + (".py", ".sh", ".cmake", ".cmake.in", ".h.in", "CMakeLists.txt")
+# What may be committed at the top, and what never, since a command makes it.
+AT_THE_TOP = {".ci", ".clang-format", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CMakeLists.txt", "CMakePresets.json",
+              "CONTRIBUTING.md", "LICENSE", "NOTICE", "README.md", "SECURITY.md", "amp", "apps", "benchmarks", "configs", "cuda",
+              "docs", "examples", "framework", "halfstep.h", "layers", "optim", "python", "scripts", "tests"}
+MADE = (".whl", ".o", ".a", ".so", ".pyc", ".deb")
 SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}
 SKIPPED_AT_THE_TOP = {"build"}
 
@@ -270,9 +276,21 @@ def files(root):
                 yield path
 
 
+def strays(paths):
+    """Those of the committed files that no room of the tree has."""
+    return [path for path in paths if path.split("/")[0] not in AT_THE_TOP or path.endswith(MADE)]
+
+
+def committed(root):
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    return listed.stdout.split("\0")[:-1] if os.path.exists(os.path.join(root, ".git")) else []
+
+
 def violations(root):
     """All violations as (path, line, rule)."""
     found, known, types, guarding, derived = [], {}, {}, set(), []
+    found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")
+              for path in strays(committed(root))]
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -418,6 +436,8 @@ def self_test():
             as_expected = not rules if expected is None else len(rules) == 1 and expected in rules[0]
             if not as_expected:
                 wrong.append(f"{path}: expected {expected or 'no violation'}, got {rules or 'none'}")
+    if strays(["README.md", "six-1.16.0.whl", "layers/linear.o", "layers/linear.h"]) != ["six-1.16.0.whl", "layers/linear.o"]:
+        wrong.append("files that a command left behind are not found")
     print("\n".join(wrong) if wrong else f"check_layers: all {len(PLANTED)} planted files judged as they should be")
     return 1 if wrong else 0
 
