@@ -120,9 +120,11 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
   c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
   c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
-  c->add_option("--profile", o->profile, "time so many steps call by call, and print where their time is spent")
+  c->add_option("--profile", o->profile,
+                "after three steps time every other one call by call, so many; print where their time goes, and write profile/")
       ->type_name("STEPS")
-      ->check(CLI::Range(int64_t(1), int64_t(1'000'000)));
+      ->check(CLI::Range(int64_t(1), int64_t(1'000'000)))
+      ->excludes("--dry-run", "--lr-preview");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
               "start over; the run that output_dir holds goes when the new one has its first checkpoint");

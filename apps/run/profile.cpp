@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -64,10 +63,6 @@ PlannedCalls planned_calls(const std::vector<LedgerCall>& calls, MachineRates& r
   return out;
 }
 
-double StepProfile::in_calls() const {
-  return std::accumulate(rows.begin(), rows.end(), 0.0, [](double sum, const ProfileRow& row) { return sum + row.seconds; });
-}
-
 void StepProfiler::begin() {
   if (open_ || done()) return;
   open_ = true;
@@ -89,9 +84,13 @@ void StepProfiler::end() {
   if (scope_) {
     Taken taken{scope_->spans(), seconds, std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
     spans_ += taken.spans.size();
-    left_out_ += scope_->left_out();
+    const bool cut = scope_->left_out() > 0;
+    full_ = cut || spans_ >= kSpans;
+    if (!cut || taken_.empty()) {
+      left_out_ = scope_->left_out();
+      taken_.push_back(std::move(taken));
+    }
     scope_.reset();
-    taken_.push_back(std::move(taken));
   } else if (seen_ >= kWarmUp) {
     plain_.push_back(seconds);
   }
@@ -109,21 +108,26 @@ StepProfile StepProfiler::result() const {
   out.steps = taken_.size();
   out.left_out = left_out_;
   out.plain_seconds = median(plain_);
-  std::vector<double> whole;
+  std::vector<double> whole, inside, outside;
   struct Sum {
     double calls = 0, seconds = 0;
   };
   std::map<std::pair<CallName, bool>, std::vector<Sum>> sums;
   for (size_t i = 0; i < taken_.size(); ++i) {
-    whole.push_back(taken_[i].seconds);
+    double sum = 0;
     for (const ProfileSpan& span : taken_[i].spans) {
       if (!is_row(span)) continue;
       std::vector<Sum>& of = sums[{name_of(span), span.kind == SpanKind::wait}];
       of.resize(taken_.size());
       of[i].calls += 1;
       of[i].seconds += span.seconds();
+      sum += span.seconds();
     }
+    whole.push_back(taken_[i].seconds);
+    inside.push_back(sum);
+    outside.push_back(taken_[i].seconds - sum);
   }
+  out.in_calls = median(inside), out.between = median(outside);
   out.seconds = median(whole);
   if (!whole.empty())
     std::tie(out.fastest, out.slowest) = std::pair(*std::ranges::min_element(whole), *std::ranges::max_element(whole));

@@ -49,8 +49,8 @@ struct StepProfile {
   double seconds = 0, fastest = 0, slowest = 0;  // of a profiled step, as a whole: the median and the range
   double plain_seconds = 0;                      // of the steps between them
   std::vector<ProfileRow> rows;                  // by time
+  double in_calls = 0, between = 0;              // of a step: seconds in calls and waits, and in none
   size_t left_out = 0;                           // spans beyond the limit
-  double in_calls() const;                       // seconds of all rows
 };
 
 class StepProfiler {
@@ -64,7 +64,7 @@ class StepProfiler {
   void begin();
   void end();
   void cancel();
-  bool done() const { return int64_t(taken_.size()) >= steps_ || spans_ >= kSpans; }
+  bool done() const { return int64_t(taken_.size()) >= steps_ || full_; }
 
   size_t taken() const { return taken_.size(); }
   StepProfile result() const;
@@ -82,7 +82,7 @@ class StepProfiler {
   int64_t steps_, seen_ = 0;
   Device device_;
   PlannedCalls planned_;
-  bool open_ = false;
+  bool open_ = false, full_ = false;
   Clock::time_point began_;
   std::optional<Clock::time_point> first_;
   std::unique_ptr<ProfileScope> scope_;

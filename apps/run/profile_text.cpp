@@ -57,11 +57,11 @@ void totals_table(std::vector<std::string>& lines, const StepProfile& p, const s
                         const std::string& floor) {
     std::ostringstream out;
     out << std::left << std::setw(int(width)) << name << std::right << std::setw(7) << calls << std::setw(12) << time
-        << std::setw(9) << share << std::setw(10) << floor;
+        << std::setw(9) << share << std::setw(12) << floor;
     lines.push_back(out.str());
   };
   lines.push_back("");
-  line(title, "calls", "time", "share", "of floor");
+  line(title, "calls", "time", "share", "floor/time");
   for (size_t i = 0; i < shown; ++i) {
     const auto& [name, t] = order[i];
     line(name, number_text(t.calls, 6), milliseconds_text(t.seconds), percent_text(t.seconds / p.seconds), floor_text(t));
@@ -82,10 +82,10 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
     std::ostringstream out;
     out << std::left << std::setw(10) << pass << std::setw(int(layer)) << of << std::setw(int(op)) << what << std::right
         << std::setw(6) << calls << std::setw(12) << time << std::setw(9) << share << std::setw(10) << flops << std::setw(8)
-        << bytes << std::setw(10) << floor;
+        << bytes << std::setw(12) << floor;
     lines.push_back(out.str());
   };
-  line("pass", "layer", "op", "calls", "time", "share", "GFLOP/s", "GB/s", "of floor");
+  line("pass", "layer", "op", "calls", "time", "share", "GFLOP/s", "GB/s", "floor/time");
   for (size_t i = 0; i < shown; ++i) {
     const ProfileRow& r = p.rows[i];
     const PlannedWork work = r.work.value_or(PlannedWork{});
@@ -97,8 +97,7 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
   for (size_t i = shown; i < p.rows.size(); ++i) rest += p.rows[i].seconds;
   if (shown < p.rows.size())
     line("", "", joined(p.rows.size() - shown, " more"), "", milliseconds_text(rest), percent_text(rest / p.seconds), "", "", "");
-  const double outside = p.seconds - p.in_calls();
-  line("", "", "between", "", milliseconds_text(outside), percent_text(outside / p.seconds), "", "", "");
+  line("", "", "between", "", milliseconds_text(p.between), percent_text(p.between / p.seconds), "", "", "");
 }
 
 }  // namespace
@@ -109,10 +108,10 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
   for (const ProfileRow& row : p.rows) all.add(row);
   std::string head =
       joined("profile: ", plural(double(p.steps), "step"), " of ", milliseconds_text(p.seconds), " (", milliseconds_text(p.fastest),
-             " to ", milliseconds_text(p.slowest), "), ", percent_text(p.in_calls() / p.seconds), " of it in calls");
-  if (p.plain_seconds > 0)
-    head += joined("; without the profile ", milliseconds_text(p.plain_seconds), " (the profile adds ",
-                   percent_text(p.seconds / p.plain_seconds - 1), ")");
+             " to ", milliseconds_text(p.slowest), "), ", percent_text(p.in_calls / p.seconds), " of it in calls");
+  if (p.plain_seconds > 0) head += joined("; without the profile ", milliseconds_text(p.plain_seconds));
+  if (p.plain_seconds > 0 && p.seconds > p.plain_seconds)
+    head += joined(", to which it adds ", percent_text(p.seconds / p.plain_seconds - 1));
   lines.push_back(head);
   if (all.floor > 0)
     lines.push_back(joined("floor:   ", milliseconds_text(all.floor),
@@ -146,7 +145,8 @@ Json profile_json(const StepProfile& p) {
   return {{"steps", p.steps},
           {"step_seconds", {{"median", p.seconds}, {"fastest", p.fastest}, {"slowest", p.slowest}}},
           {"step_seconds_without_profile", p.plain_seconds > 0 ? Json(p.plain_seconds) : Json()},
-          {"seconds_in_calls", p.in_calls()},
+          {"seconds_in_calls", p.in_calls},
+          {"seconds_between", p.between},
           {"spans_left_out", p.left_out},
           {"calls", rows}};
 }

@@ -18,7 +18,7 @@ namespace halfstep::app {
 namespace {
 
 // 0, or the errno of the failure. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
-// of fcntl may. Both belong to this process: no other one is ever forked with the file open.
+// of fcntl may. Both belong to this process: the file is closed in a program that a forked process becomes.
 int try_lock(int fd) {
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
   if (errno == EWOULDBLOCK) return EWOULDBLOCK;

@@ -184,12 +184,11 @@ void Trainer::train_batch() {
   if (group_) agree();
   grad_norm_ = r.grad_norm;
   ++n_.steps;
-  if (profiler_) profiled();
+  if (profiler_) profiled(true);
   after_step();
 }
 
 void Trainer::end_epoch() {
-  if (profiler_) profiler_->cancel();
   agreed_ = 0;
   if (group_) step_.notify(notices());
   const StepResult last = step_.flush();
@@ -201,6 +200,7 @@ void Trainer::end_epoch() {
     grad_norm_ = last.grad_norm;
     ++n_.steps;
   }
+  if (profiler_) profiled(last.stepped);
   reset_states(*s_.model);  // the streams of the data begin anew
   drain();
   n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;

@@ -91,7 +91,7 @@ class Trainer {
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
   void report_end(const Json& summary);  // of a run that was not interrupted
-  void profiled();                       // a step of a run that is profiled
+  void profiled(bool stepped);           // of a run that is profiled: a step, or the end of the data before one
   void report_profile();
   void say_next();
 

@@ -104,12 +104,14 @@ void Trainer::profile(int64_t steps) {
   MachineRates rates(s_.device);
   PlannedCalls planned;
   try {
-    planned = planned_calls(plan_step(config_).calls, rates);
-  } catch (const ConfigError& e) { progress_.note(joined("the profile has no operations, bytes and floors: ", e.what())); }
+    const int64_t ranks = group_ ? group_->size() : 1, batch = config_.data.loader.batch_size;
+    planned = planned_calls(plan_step(config_, ranks > 1 ? (batch + ranks - 1) / ranks : 0).calls, rates);  // rank 0's rows
+  } catch (const Error& e) { progress_.note("the profile has no operations, bytes and floors: " + one_line(e)); }
   profiler_.emplace(steps, s_.device, std::move(planned));
 }
 
-void Trainer::profiled() {
+void Trainer::profiled(bool stepped) {
+  if (!stepped) return profiler_->cancel();
   const bool before = profiler_->done();
   profiler_->end();
   if (!before && profiler_->done()) report_profile();
@@ -118,8 +120,8 @@ void Trainer::profiled() {
 // A run is not lost because its profile cannot be written.
 void Trainer::report_profile() {
   if (profiler_->taken() == 0)
-    return progress_.warn(joined("no profile: the run has ", n_.steps - first_step_, " steps, and the first ",
-                                 StepProfiler::kWarmUp, " are to warm up"));
+    return progress_.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ", StepProfiler::kWarmUp,
+                                 " to warm up and then every other one, and this process took ", n_.steps - first_step_));
   for (const std::string& line : profile_lines(profiler_->result())) progress_.line(line);
   try {
     write_profile(dir_.path(), *profiler_);

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "framework/base/check.h"
 
@@ -42,9 +44,7 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
 }
 
 MemberProcess::~MemberProcess() {
-  stop();
-  int status = 0;
-  if (!code_) waitpid(pid_, &status, 0);
+  for (stop(); !ended(); stop()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
 std::optional<int> MemberProcess::ended() {
@@ -54,7 +54,7 @@ std::optional<int> MemberProcess::ended() {
 }
 
 void MemberProcess::stop() {
-  if (!code_ && !stopping_) kill(pid_, SIGTERM);
+  if (!code_) kill(pid_, SIGTERM);
   stopping_ = true;
 }
 

@@ -22,7 +22,9 @@ class MemberProcess {
 
   // Its exit code once it has ended, 128 and the signal that killed it; nothing: it runs. Asked after that, it is the same.
   std::optional<int> ended();
-  void stop();  // SIGTERM, the first time
+  // Sends SIGTERM. To be called until it has ended: a signal that comes before its program has begun is lost, and a second one
+  // changes nothing.
+  void stop();
   bool is_stopping() const { return stopping_; }
 
  private:

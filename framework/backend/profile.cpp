@@ -23,7 +23,10 @@ ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit), start_(
   check<ValueError>(!device.is_meta(), "ProfileScope", "a profile needs a device that computes, got ", device);
   check<ValueError>(!open_, "ProfileScope", "this thread has an open profile");
   stopwatch_ = backend_for(device).open_stopwatch();
-  if (stopwatch_) stopwatch_->mark(), marks_.push_back({-1, true});
+  if (stopwatch_) {
+    stopwatch_->mark();  // throws where it cannot
+    marks_.push_back({-1, true});
+  }
   open_ = this;
 }
 ProfileScope::~ProfileScope() {
@@ -33,32 +36,44 @@ ProfileScope::~ProfileScope() {
 int64_t ProfileScope::now() const { return nanoseconds() - start_; }
 
 int ProfileScope::open(SpanKind kind, std::string_view name, std::span<const Tensor> inputs, const std::string* layer) {
-  ++open_spans_;
   const int depth = depth_;
-  if (nests(kind)) ++depth_;
-  if (spans_.size() >= limit_) {
+  const bool kept = spans_.size() < limit_;
+  if (kept) {
+    ProfileSpan span;
+    span.kind = kind, span.pass = Ledger::current_pass(), span.depth = depth;
+    span.name = name, span.layer = layer;
+    span.inputs.reserve(inputs.size());
+    for (const Tensor& t : inputs)
+      if (t.defined()) span.inputs.push_back({t.shape(), t.dtype()});
+    mark(int(spans_.size()), true);
+    spans_.push_back(std::move(span));
+    spans_.back().begin = now();
+  } else {
     ++left_out_;
-    return nests(kind) ? -2 : -1;
   }
-  ProfileSpan span;
-  span.kind = kind, span.pass = Ledger::current_pass(), span.depth = depth;
-  span.name = name, span.layer = layer;
-  span.inputs.reserve(inputs.size());
-  for (const Tensor& t : inputs)
-    if (t.defined()) span.inputs.push_back({t.shape(), t.dtype()});
-  const int id = int(spans_.size());
-  spans_.push_back(std::move(span));
-  if (stopwatch_) stopwatch_->mark(), marks_.push_back({id, true});
-  spans_.back().begin = now();
-  return id;
+  ++open_spans_;
+  if (nests(kind)) ++depth_;
+  return kept ? int(spans_.size()) - 1 : nests(kind) ? -2 : -1;
 }
 
-void ProfileScope::close(int span) {
+void ProfileScope::close(int span) noexcept {
   --open_spans_;
   if (span == -2 || (span >= 0 && nests(spans_[size_t(span)].kind))) --depth_;
   if (span < 0) return;
   spans_[size_t(span)].end = now();
-  if (stopwatch_) stopwatch_->mark(), marks_.push_back({span, false});
+  mark(span, false);
+}
+
+// A device that has failed says so elsewhere. From then on the scope has the times of the calls alone.
+void ProfileScope::mark(int span, bool begin) noexcept {
+  if (!stopwatch_) return;
+  try {
+    marks_.push_back({span, begin});
+    stopwatch_->mark();
+  } catch (...) {
+    marks_.clear();
+    stopwatch_.reset();
+  }
 }
 
 const std::vector<ProfileSpan>& ProfileScope::spans() {

@@ -49,7 +49,7 @@ struct ProfileSpan {
 class ProfileScope {
  public:
   // At most `limit` spans are kept; the later ones are counted. Throws ValueError on Device::meta, whose calls compute nothing, and
-  // where this thread has an open scope.
+  // where this thread has an open scope; RecordingError while work is recorded. TrainStep records no step while a scope is open.
   [[nodiscard]] explicit ProfileScope(Device device, size_t limit = 100'000);
   ~ProfileScope();
   ProfileScope(const ProfileScope&) = delete;
@@ -64,7 +64,8 @@ class ProfileScope {
   friend class ProfileEntry;
   int64_t now() const;
   int open(SpanKind kind, std::string_view name, std::span<const Tensor> inputs, const std::string* layer);
-  void close(int span);
+  void close(int span) noexcept;
+  void mark(int span, bool begin) noexcept;
 
   std::vector<ProfileSpan> spans_;
   std::vector<std::pair<int, bool>> marks_;  // of the stopwatch: a span, and is it its begin

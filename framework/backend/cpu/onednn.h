@@ -6,7 +6,6 @@
 
 #include <dnnl.hpp>
 
-#include "framework/backend/cpu/team.h"
 #include "framework/base/dtype.h"
 
 namespace halfstep::cpu {
@@ -56,10 +55,7 @@ inline dnnl::memory::data_type type_of(DType t) {
 class OpenMpThreads {
  public:
   [[nodiscard]] explicit OpenMpThreads(int n) : before_(omp_get_max_threads()) { set(n); }
-  ~OpenMpThreads() {
-    if (omp_get_max_threads() > 1) openmp_was_used();
-    set(before_);
-  }
+  ~OpenMpThreads() { set(before_); }
   OpenMpThreads(const OpenMpThreads&) = delete;
   OpenMpThreads& operator=(const OpenMpThreads&) = delete;
 

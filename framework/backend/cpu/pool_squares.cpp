@@ -108,7 +108,7 @@ template <class T, bool Indices, int N>
 HS_INLINE inline void row_of(const T* upper, int64_t below, Word<T> first, T* best, int64_t* where, int64_t n) {
   for (int64_t step = 0; step < n; step += N) {
     const int64_t i = step + N <= n ? step : n - N;
-    squares<T, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, where + i);
+    squares<T, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
   }
 }
 
@@ -118,7 +118,7 @@ HS_CLONES void plane_of(const T* x, int64_t width, T* best, int64_t* where, int6
     const T* const upper = x + 2 * r * width;
     const auto first = Word<T>(2 * r * width);
     T* const out = best + r * n;
-    int64_t* const to = where + r * n;
+    int64_t* const to = Indices ? where + r * n : nullptr;
     if (n >= 8)
       row_of<T, Indices, 8>(upper, width, first, out, to, n);
     else if (n >= 4)

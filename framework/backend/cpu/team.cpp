@@ -11,6 +11,9 @@
 #include <system_error>
 #include <thread>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -51,7 +54,10 @@ bool openmp_threads_look_out() {
 }
 const bool may_use_openmp = openmp_threads_look_out();
 std::atomic<bool> forked = false;  // the child of a fork has none of OpenMP's threads
+[[maybe_unused]] const int hears_of_forks = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+// When this thread used them last, and how many.
 thread_local constinit Clock::time_point openmp_used{};
+thread_local constinit int openmp_threads = 0;
 
 void pause() {
 #if defined(__x86_64__)
@@ -78,7 +84,7 @@ class Team {
     context_ = context;
     tasks_ = tasks;
     next_ = 0;
-    if (may_use_openmp && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
+    if (may_use_openmp && openmp_threads >= threads && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
         !forked.load(std::memory_order_relaxed)) {
       work_in_openmp(threads, begun);
       taken_.clear(std::memory_order_release);
@@ -108,16 +114,18 @@ class Team {
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
   }
 
+  // With as many threads as the last time: OpenMP ends those that a smaller team leaves over.
   void work_in_openmp(int threads, Clock::time_point begun) {
-    const std::thread::id caller = std::this_thread::get_id();
     Clock::duration own{};
-#pragma omp parallel num_threads(threads)
+#if defined(_OPENMP)
+#pragma omp parallel num_threads(openmp_threads)
     {
       const Clock::time_point entered = Clock::now();
-      work();
-      if (std::this_thread::get_id() == caller) own = Clock::now() - entered;
+      if (omp_get_thread_num() < threads) work();
+      if (omp_get_thread_num() == 0) own = Clock::now() - entered;
     }
-    openmp_was_used();
+#endif
+    openmp_used = Clock::now();
     if (openmp_used - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_used + kNoOpenMp;
   }
 
@@ -162,7 +170,7 @@ class Team {
 // Never destroyed: helpers refer to it until the process ends. The child of a fork has none of them and starts its own.
 Team& team() {
   static Team* shared = new Team;
-  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team, forked = true; });
+  [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team; });
   return *shared;
 }
 
@@ -172,7 +180,12 @@ void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i)
   team().run(tasks, threads, task, context);
 }
 
-void openmp_was_used() { openmp_used = Clock::now(); }
+void openmp_was_used() {
+#if defined(_OPENMP)
+  openmp_used = Clock::now();
+  openmp_threads = omp_get_max_threads();
+#endif
+}
 
 int64_t teams_called() { return team().calls(); }
 

@@ -64,7 +64,7 @@ TEST_CASE("a profiled run prints where its time goes, writes a trace, and keeps 
   CAPTURE(r.err);
   REQUIRE(r.code == 0);
   CHECK(identity(dir / "plain") == identity(dir / "profiled"));
-  for (const char* word : {"profile: 2 steps of ", " of it in calls", "floor:", "optimizer", "backward", "between", "of floor",
+  for (const char* word : {"profile: 2 steps of ", " of it in calls", "floor:", "optimizer", "backward", "between", "floor/time",
                            "https://ui.perfetto.dev"})
     CHECK_MESSAGE(r.out.find(word) != std::string::npos, word);
   std::istringstream lines(r.out.substr(r.out.find("pass      layer")));
@@ -72,14 +72,13 @@ TEST_CASE("a profiled run prints where its time goes, writes a trace, and keeps 
 
   const Json profile = Json::parse(read(dir / "profiled/profile/profile.json"));
   CHECK(profile["steps"] == 2);
-  double sum = 0;
   for (const Json& row : profile["calls"]) {
-    sum += row["seconds"].get<double>();
     // Every call is one of the plan's.
     const std::string op = row["op"];
     if (row["pass"] != "wait" && op != "clip_grad") CHECK_MESSAGE(row.contains("floor_seconds"), row.dump());
   }
-  CHECK(sum == doctest::Approx(profile["seconds_in_calls"].get<double>()));
+  CHECK(profile["seconds_between"] > 0);
+  CHECK(profile["seconds_in_calls"] < profile["step_seconds"]["slowest"]);
   const Json trace = Json::parse(unzipped(dir / "profiled/profile/trace.json.gz"));
   check_trace(trace);
   size_t steps = 0;
@@ -93,7 +92,8 @@ TEST_CASE("--profile: too few steps, and wrong numbers") {
   const Ran few =
       run(dir, "train small.json --profile 5 --set train.epochs=null --set train.max_steps=2 --set scheduler=null --no-amp");
   CHECK(few.code == 0);
-  CHECK(few.err.find("no profile: the run has 2 steps, and the first 3 are to warm up") != std::string::npos);
+  CHECK(few.err.find("no profile: it needs 5 steps, the first 3 to warm up and then every other one, and this process took 2") !=
+        std::string::npos);
   CHECK_FALSE(std::filesystem::exists(dir / "runs/small/profile"));
   for (const char* wrong : {"0", "-3", "many"}) CHECK(run(dir, std::string("train small.json --profile ") + wrong).code == 2);
 }

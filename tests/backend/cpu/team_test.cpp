@@ -149,7 +149,7 @@ TEST_CASE("OpenMP's threads take the tasks while they look out for work") {
   tasks();
   CHECK(done == 50);
 #if !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-  CHECK((in_openmp == 50) == (policy && std::string(policy) == "ACTIVE"));
+  CHECK((in_openmp == 50) == (policy && std::string(policy) == "ACTIVE" && omp_get_max_threads() > 1));
 #endif
   cpu::openmp_was_used();
   CHECK_THROWS_AS(parallel_tasks(9, int64_t(1) << 40, [](int64_t i) { check<ValueError>(i != 4, "task", "four"); }), ValueError);

@@ -263,6 +263,7 @@ class ConvPlan {
     }
     for (Side* s : sides)
       if (s->reorder && s->written) execute(s->reorder, stream, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
+    if (threads_ > 1) openmp_was_used();
   }
 
  private:
