@@ -131,6 +131,21 @@ TEST_CASE("what version 0.2.0 wrote is read, and every key that it wrote is stil
   all_there(keys_of(old["summary"]), keys_of(resumed.json()));
 }
 
+TEST_CASE("a config of version 0.1.0 trains the model that it trained then") {
+  const TempDir dir;
+  fs::copy(compat("0.1.0"), dir.path(), fs::copy_options::recursive);
+  REQUIRE(run(dir, "train trees.json --quiet --set output_dir=now").code == 0);
+  std::vector<Json> now;
+  for (const Json& line : lines_of(dir / "now/metrics.jsonl"))
+    if (line.contains("val/loss")) now.push_back(line);
+  const std::vector<Json> old = lines_of(dir / "trees/metrics.jsonl");
+  REQUIRE(now.size() == old.size());
+  for (size_t i = 0; i < old.size(); ++i) {
+    CHECK(now[i]["step"] == old[i]["step"]);
+    CHECK(now[i]["val/loss"].get<double>() == doctest::Approx(old[i]["val/loss"].get<double>()).epsilon(1e-4));
+  }
+}
+
 TEST_CASE("exit codes: docs/formats.md, docs/errors.md and --help have the same") {
   const TempDir dir;
   const std::string page = docs("formats.md"), help = run(dir, "--help").out;
