@@ -10,6 +10,10 @@ import re
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts"))
+sys.dont_write_bytecode = True
+from docs_filter import headings
+
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
@@ -17,17 +21,6 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 def text_of(path):
     with open(path, encoding="utf-8") as file:
         return file.read()
-
-
-def anchors(path):
-    """As GitHub makes them of headings; the second one of a name gets -1."""
-    seen, found = {}, set()
-    for title in re.findall(r"^#+ +(.+)$", re.sub(r"^```.*?^```", "", text_of(path), flags=re.MULTILINE | re.DOTALL), re.MULTILINE):
-        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.strip().lower())
-        slug = re.sub(r"[^\w\- ]", "", title).replace(" ", "-")
-        found.add(slug if slug not in seen else f"{slug}-{seen[slug]}")
-        seen[slug] = seen.get(slug, 0) + 1
-    return found
 
 
 def pages(root):
@@ -44,7 +37,7 @@ def broken(root):
             target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
             if not os.path.exists(target):
                 yield f"{os.path.relpath(page, root)}: {link}: no such file"
-            elif anchor and anchor not in anchors(target):
+            elif anchor and anchor not in [slug for _, slug in headings(text_of(target))]:
                 yield f"{os.path.relpath(page, root)}: {link}: no such heading"
 
 
