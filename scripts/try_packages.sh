@@ -5,7 +5,7 @@
 # Installs the program's package alone and trains and predicts with it; then the C library, for Python; then the C++ library, with
 # which it builds tests/consumer by find_package and by pkg-config. On a host of the same release the packages are those of
 # build/default, which are built first; for another release the last commit is built in a root of that release.
-# Needs what scripts/debian_root.sh needs, and dpkg-dev; without them it prints "SKIPPED: try_packages.sh: ...".
+# Needs what scripts/debian_root.sh needs, dpkg-dev and file; without them it prints "SKIPPED: try_packages.sh: ...".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +22,7 @@ case $release in 12) suite=bookworm ;; 13) suite=trixie ;; *) usage "$@" ;; esac
 
 me=try_packages.sh
 source scripts/debian_root.sh
-command -v dpkg-shlibdeps >/dev/null || skip "needs dpkg-shlibdeps (dpkg-dev)"
+for program in dpkg-shlibdeps file; do command -v "$program" >/dev/null || skip "needs $program (dpkg-dev, file)"; done
 host=$(. /etc/os-release && echo "$ID $VERSION_ID")
 packages=$root.packages
 mkdir "$packages"
@@ -34,7 +34,7 @@ else
   make_root
   clone_into_root
   in_root scripts/setup.sh
-  in_root apt-get install -y -qq --no-install-recommends dpkg-dev
+  in_root apt-get install -y -qq --no-install-recommends dpkg-dev file
   in_root scripts/build.sh default packages
   cp "$root"/opt/halfstep/build/default/packages/*.deb "$packages"
   rm -rf --one-file-system "$root"
