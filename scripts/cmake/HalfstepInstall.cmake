@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# `cmake --install`: the public headers, the library, and a package for find_package(halfstep). apps/ installs the program, its
-# library, and what other languages use.
+# `cmake --install`: the public headers, the library, a package for find_package(halfstep) and a file for pkg-config. apps/ installs
+# the program, its library, and what other languages use.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/halfstep)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libhalfstep-dev)
 
 install(DIRECTORY framework layers optim amp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep
         FILES_MATCHING PATTERN "*.h" PATTERN "*.def" REGEX "framework/backend/cpu" EXCLUDE)
@@ -23,3 +24,27 @@ configure_package_config_file(scripts/cmake/halfstepConfig.cmake.in ${PROJECT_BI
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/generated/halfstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/generated/halfstepConfig.cmake ${PROJECT_BINARY_DIR}/generated/halfstepConfigVersion.cmake
               scripts/cmake/HalfstepDnnl.cmake DESTINATION ${package_dir})
+
+# What the static library is linked with, for `pkg-config --static --libs halfstep`.
+set(HALFSTEP_PC_MODULES spdlog zlib)
+set(HALFSTEP_PC_LIBRARIES "${OpenMP_CXX_FLAGS} -pthread")
+if(CMAKE_DL_LIBS)
+  string(APPEND HALFSTEP_PC_LIBRARIES " -l${CMAKE_DL_LIBS}")
+endif()
+if(HALFSTEP_WITH_IMAGES)
+  list(APPEND HALFSTEP_PC_MODULES libpng libjpeg)
+endif()
+if(TARGET halfstep_dnnl)
+  string(PREPEND HALFSTEP_PC_LIBRARIES "-ldnnl ")
+endif()
+if(LAPACK_FOUND)
+  string(PREPEND HALFSTEP_PC_LIBRARIES "-llapack -lblas ")
+endif()
+if(HALFSTEP_WITH_CUDA)
+  string(PREPEND HALFSTEP_PC_LIBRARIES "-L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt ")
+endif()
+list(JOIN HALFSTEP_PC_MODULES ", " HALFSTEP_PC_MODULES)
+file(RELATIVE_PATH HALFSTEP_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HALFSTEP_PC_PREFIX ${HALFSTEP_PC_PREFIX})
+configure_file(scripts/cmake/halfstep.pc.in ${PROJECT_BINARY_DIR}/generated/halfstep.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/generated/halfstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -44,15 +44,17 @@ inline void replace_in(const fs::path& file, const std::string& from, const std:
   write(file, text.replace(at, from.size(), to));
 }
 
-// A state.json changed by hand, with a manifest that fits.
-inline void set_state(const fs::path& checkpoint, const std::string& pointer, const nlohmann::json& value) {
-  nlohmann::json state = nlohmann::json::parse(read(checkpoint / "state.json"));
-  state[nlohmann::json::json_pointer(pointer)] = value;
-  write(checkpoint / "state.json", state.dump());
+// A JSON file of a checkpoint changed by hand, with a manifest that fits.
+inline void set_json(const fs::path& checkpoint, const char* file, const std::string& pointer, const nlohmann::json& value) {
+  nlohmann::json content = nlohmann::json::parse(read(checkpoint / file));
+  content[nlohmann::json::json_pointer(pointer)] = value;
+  write(checkpoint / file, content.dump());
   nlohmann::json manifest = nlohmann::json::parse(read(checkpoint / "manifest.json"));
-  manifest["files"]["state.json"] = {{"bytes", fs::file_size(checkpoint / "state.json")},
-                                     {"sha256", sha256_file(checkpoint / "state.json")}};
+  manifest["files"][file] = {{"bytes", fs::file_size(checkpoint / file)}, {"sha256", sha256_file(checkpoint / file)}};
   write(checkpoint / "manifest.json", manifest.dump());
+}
+inline void set_state(const fs::path& checkpoint, const std::string& pointer, const nlohmann::json& value) {
+  set_json(checkpoint, "state.json", pointer, value);
 }
 
 inline bool shows_library_text(const std::string& text) {

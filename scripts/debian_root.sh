@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Empty roots of Debian. A script sets `me` (its name), `suite` and `keep` (not empty: the root is left), and sources this file.
+# Then make_root makes $root, and in_root COMMAND... runs a command inside. Needs root (for chroot), debootstrap and a mirror;
+# without them it prints "SKIPPED: ..." and ends the script. The mirror is that of the host's sources, or deb.debian.org.
+# TMPDIR: where roots are made (3 GB).
+
+skip() { echo "SKIPPED: $me: $*"; exit 0; }
+[[ $EUID -eq 0 ]] || skip "needs root, for chroot"
+for program in debootstrap unshare chroot wget; do command -v "$program" >/dev/null || skip "needs $program"; done
+unshare --mount --pid --fork true 2>/dev/null || skip "this machine lets no process have mounts of its own"
+
+# The address in the host's own list of sources that ends in /debian.
+mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null | sed 's/#.*//' |
+  grep -oE 'https?://[^ ]+/debian/?( |$)' | head -1 | tr -d ' ' || true)
+mirror=${mirror:-http://deb.debian.org/debian}
+proxy=$(apt-config dump --format '%v' Acquire::http::Proxy 2>/dev/null || true)
+[[ -n $proxy ]] && export http_proxy=$proxy
+wget -q -T 20 -t 2 -O /dev/null "${mirror%/}/dists/$suite/Release" || skip "no mirror of Debian can be reached"
+
+root=$(mktemp -d "${TMPDIR:-/var/tmp}/halfstep-${me%.sh}.XXXXXX")
+# What runs inside has its own mounts and processes, which end with it: nothing is left but the folder.
+cleanup() {
+  if [[ -n $keep ]]; then echo "kept: $root (log: $root/log)"; else rm -rf --one-file-system "$root"; fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+make_root() {
+  chmod 755 "$root"  # apt reads lists as a user of its own
+  if ! debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root/log" 2>&1; then
+    tail -5 "$root/log"
+    echo "$me: debootstrap failed"
+    exit 1
+  fi
+  cp /etc/resolv.conf "$root/etc/resolv.conf"
+  : >"$root/log"
+}
+# What the command took is in $root/tmp/times, as bash's `times` prints it. It begins in /opt/halfstep.
+in_root() {
+  unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" chroot "$root" /usr/bin/env -i \
+    HOME=/root LANG=C.UTF-8 TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="${http_proxy:-}" \
+    HALFSTEP_JOBS="${HALFSTEP_JOBS:-$(nproc)}" \
+    bash -c 'cd /opt/halfstep; failed=0; "$@" || failed=$?; times >/tmp/times; exit $failed' in_root "$@" </dev/null
+}
+# The last commit, in /opt/halfstep.
+clone_into_root() {
+  [[ -z $(git status --porcelain --untracked-files=no) ]] || echo "$me: changes that are not committed are not tried" >&2
+  git clone -q --no-hardlinks . "$root/opt/halfstep"
+  git -C "$root/opt/halfstep" checkout -q --detach "$(git rev-parse HEAD)"
+}

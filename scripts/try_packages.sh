@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Tries the Debian packages on an empty Debian: scripts/try_packages.sh 12|13 [--keep]
+#   --keep   leaves the root folder, and says where
+# Installs the program's package alone and trains and predicts with it; then the C library, for Python; then the C++ library, with
+# which it builds tests/consumer by find_package and by pkg-config. On a host of the same release the packages are those of
+# build/default, which are built first; for another release the last commit is built in a root of that release.
+# Needs what scripts/debian_root.sh needs, dpkg-dev and file; without them it prints "SKIPPED: try_packages.sh: ...".
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() { echo "try_packages.sh: takes 12 or 13, and --keep, got ${*:-nothing}" >&2; exit 2; }
+release='' keep=''
+for argument in "$@"; do
+  case $argument in
+    12 | 13) release=$argument ;;
+    --keep) keep=1 ;;
+    *) usage "$@" ;;
+  esac
+done
+case $release in 12) suite=bookworm ;; 13) suite=trixie ;; *) usage "$@" ;; esac
+
+me=try_packages.sh
+source scripts/debian_root.sh
+for program in dpkg-shlibdeps file; do command -v "$program" >/dev/null || skip "needs $program (dpkg-dev, file)"; done
+host=$(. /etc/os-release && echo "$ID $VERSION_ID")
+packages=$root.packages
+mkdir "$packages"
+trap 'rm -rf "$packages"; cleanup' EXIT
+if [[ $host == "debian $release" ]]; then
+  scripts/build.sh default packages
+  cp build/default/packages/*.deb "$packages"
+else
+  make_root
+  clone_into_root
+  in_root scripts/setup.sh
+  in_root apt-get install -y -qq --no-install-recommends dpkg-dev file
+  in_root scripts/build.sh default packages
+  cp "$root"/opt/halfstep/build/default/packages/*.deb "$packages"
+  rm -rf --one-file-system "$root"
+  mkdir "$root"
+fi
+
+make_root
+mkdir -p "$root/opt/halfstep"
+cp "$packages"/*.deb "$root/opt/halfstep"
+cp -r tests/consumer "$root/opt/halfstep/consumer"
+cat >"$root/opt/halfstep/try" <<'INSIDE'
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive
+install() {
+  apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }
+  echo "apt installed $(grep -c '^Setting up' /tmp/apt) packages for $1"
+}
+step() { printf '\n== %s\n' "$*"; }
+
+step the program alone
+apt-get update -qq
+install ./halfstep_*.deb
+halfstep --version
+test -s /usr/share/man/man1/halfstep.1
+grep -q '"\$schema"' /usr/share/halfstep/halfstep.schema.json
+bash -n /usr/share/bash-completion/completions/halfstep
+halfstep validate /usr/share/halfstep/configs/digits_mlp.json
+mkdir /tmp/trial
+cd /tmp/trial
+awk 'BEGIN { print "width,height,kind"; for (i = 0; i < 300; ++i) { w = i * 7 % 100; h = i * 13 % 100;
+  print w "," h "," (w > h ? "wide" : "tall") } }' >shapes.csv
+halfstep init shapes.csv --out shapes.json
+halfstep train shapes.json --quiet
+run=$(echo runs/*)
+printf 'width,height\n90,10\n10,90\n' >new.csv
+halfstep predict "$run" new.csv | tee answers
+grep -q 'row 1: wide' answers
+grep -q 'row 2: tall' answers
+halfstep export "$run" --to safetensors --out shapes.safetensors
+halfstep predict shapes.safetensors --check
+
+step the C library, from Python
+cd /opt/halfstep
+install ./libhalfstep-predict0_*.deb python3-numpy
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/lib/halfstep python3 -c '
+import sys, halfstep
+model = halfstep.open(sys.argv[1])
+answers = [model.classes[row.argmax()] for row in model([[90, 10], [10, 90]])]
+print("halfstep", halfstep.__version__, "in Python:", *answers)
+assert answers == ["wide", "tall"]' "/tmp/trial/$run"
+
+step the C++ library
+if ! halfstep --version | grep -q 'CUDA not built in'; then
+  echo "left out: these packages were built with CUDA, whose toolkit the library needs"
+  exit 0
+fi
+install ./libhalfstep-dev_*.deb g++ cmake make pkg-config
+cmake -S consumer -B /tmp/by_cmake -DCMAKE_BUILD_TYPE=Release >/dev/null
+cmake --build /tmp/by_cmake -j "$HALFSTEP_JOBS"
+cd /tmp/trial
+/tmp/by_cmake/consumer
+/tmp/by_cmake/consumer_app
+halfstep train /opt/halfstep/consumer/plain.json --quiet --set output_dir=/tmp/trial/plain
+/tmp/by_cmake/consumer_predict plain
+pkg-config --modversion halfstep
+g++ -O2 $(pkg-config --cflags halfstep) /opt/halfstep/consumer/main.cpp $(pkg-config --static --libs halfstep) -o by_pkg_config
+./by_pkg_config
+
+step every file is removed with its package
+apt-get purge -y -qq -o Dpkg::Use-Pty=0 halfstep libhalfstep-dev libhalfstep-predict0 >/dev/null
+left=$(find /usr -iname '*halfstep*')
+[[ -z $left ]] || { echo "left: $left"; exit 1; }
+INSIDE
+in_root bash try
+
+printf '\nDebian %s, commit %s\n' "$release" "$(git describe --always --dirty)"
+for package in "$packages"/*.deb; do
+  printf '  %-44s %5d kB, installed %6d kB, needs %d packages\n' "${package##*/}" $(($(stat -c %s "$package") / 1000)) \
+    "$(dpkg-deb -f "$package" Installed-Size)" "$(dpkg-deb -f "$package" Depends | tr ',' '\n' | wc -l)"
+done
