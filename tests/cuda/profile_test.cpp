@@ -15,7 +15,7 @@ TEST_CASE("spans have the device's times, in the order of its work") {
   MSELoss loss;
   SGD optimizer(net.parameters(), SGDOptions{.lr = 0.1});
   GradScaler scaler(GradScalerOptions{});
-  TrainStep step(net, loss, optimizer, scaler, nullptr, {.amp = DType::f16, .device = Device::cuda, .graph = GraphMode::off});
+  TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = GraphMode::off});
   const Tensor x = randn({5, 6}), y = randn({5, 2});
   step(x, y);
   ProfileScope profile(Device::cuda);
