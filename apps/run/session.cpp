@@ -105,11 +105,13 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
   return build_metrics(config.metrics, facts_of(data).targets(), ignored);
 }
 
-void lay_out(Module& model, const Config& config) {
+bool lay_out(Module& model, const Config& config) {
   const auto is_wide = [](const Tensor& weight) { return weight.dim() >= 4 && weight.size(1) >= 16; };
   const std::vector<Tensor> weights = model.parameters();
   const bool pays = config.device.is_cpu() && config.low == DType::bf16 && std::any_of(weights.begin(), weights.end(), is_wide);
-  if (config.performance.channels_last.value_or(pays)) model.to(MemoryFormat::channels_last);
+  const bool last = config.performance.channels_last.value_or(pays);
+  if (last) model.to(MemoryFormat::channels_last);
+  return last;
 }
 
 ModelParts make_model(const Config& config) {
@@ -126,7 +128,7 @@ ModelParts make_model(const Config& config) {
     out.model = build_model(config.model);
     out.model->to(out.device);
     set_precisions(*out.model, config);
-    lay_out(*out.model, config);
+    out.channels_last = lay_out(*out.model, config);
   }
   out.loss = build_loss(config.loss);
   return out;
@@ -349,6 +351,22 @@ std::optional<StoredData> stored_data(const CheckpointContents& contents) {
   const auto& transforms = data.get("transforms");
   data.expect(transforms.is_array(), "transforms", "a list");
   return StoredData{read_form(data.get("form")), Json(transforms)};
+}
+
+std::string changed_keys(const Json& now, const Json& then, const Session& session) {
+  Json old = then;  // with defaults for keys newer than the halfstep that wrote it
+  try {
+    old = with_statistics(resolve_config(then, "the checkpoint's config").json);
+  } catch (const Error&) {}  // then it differs in more than its age
+  std::string changed;
+  for (const auto& op : nlohmann::json::diff(nlohmann::json(old), nlohmann::json(now))) {
+    const std::string path = op["path"];
+    if (path == "/output_dir" || path == "/checkpoint/resume") continue;
+    const bool layout = path == "/performance/channels_last";  // "auto" may be the same
+    if (layout && old["performance"]["channels_last"] == session.channels_last) continue;
+    changed += (changed.empty() ? "" : ", ") + path.substr(std::min<size_t>(1, path.size()));
+  }
+  return changed;
 }
 
 }  // namespace halfstep::app

@@ -28,10 +28,11 @@ struct ModelParts {
   std::optional<DType> low;  // dtype of mixed precision; nothing when it is off
   AutocastOptions region;    // of forward and loss
   std::shared_ptr<Module> model;
+  bool channels_last = false;  // does it lie so?
   std::unique_ptr<Loss> loss;
 };
-// As performance.channels_last says: weights are laid out, and convolutions follow their weights.
-void lay_out(Module& model, const Config& config);
+// As performance.channels_last says: weights are laid out, and convolutions follow their weights. Are they in channels_last?
+bool lay_out(Module& model, const Config& config);
 // Seeds the default generator with the config's seed first. Throws DeviceError for an absent device.
 ModelParts make_model(const Config& config);
 
@@ -96,6 +97,10 @@ Counters unpack(const CheckpointContents& contents, Session& session);
 // does not fit.
 Counters restore(const char* command, const std::filesystem::path& checkpoint, const CheckpointContents& contents,
                  Session& session);
+
+// The keys in which a run's config differs from that of the checkpoint that it resumes: "optimizer/lr, seed". Without those that
+// change no bit of the run.
+std::string changed_keys(const Json& now, const Json& then, const Session& session);
 
 // Parts of a state for those that need no more. Throw CheckpointError.
 int64_t stored_step(const CheckpointContents& contents);  // applied ones

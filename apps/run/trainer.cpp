@@ -22,25 +22,6 @@ namespace {
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 
-// A checkpoint's config, with defaults for keys newer than the halfstep that wrote it.
-Json with_defaults(const Json& stored) {
-  try {
-    return with_statistics(resolve_config(stored, "the checkpoint's config").json);
-  } catch (const Error&) { return stored; }  // then it differs in more than its age
-}
-
-// What resuming changes about the run, as paths of the config.
-void report_changes(const Json& now, const Json& then, Progress& progress) {
-  std::string changed;
-  for (const auto& op : nlohmann::json::diff(nlohmann::json(with_defaults(then)), nlohmann::json(now))) {
-    const std::string path = op["path"];
-    if (path == "/output_dir" || path == "/checkpoint/resume") continue;
-    changed += (changed.empty() ? "" : ", ") + path.substr(std::min<size_t>(1, path.size()));
-  }
-  if (!changed.empty())
-    progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group, Watch* watch)
@@ -55,7 +36,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     n_ = restore("resume", *dir_.checkpoint(), contents, s_);
-    report_changes(config_.json, stored_config(contents), progress_);
+    if (const std::string changed = changed_keys(config_.json, stored_config(contents), s_); !changed.empty())
+      progress_.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
     if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
                             " when the checkpoint was written: the run will not repeat bit for bit"));

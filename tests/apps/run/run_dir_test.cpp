@@ -265,6 +265,11 @@ TEST_CASE("a checkpoint of an older halfstep, whose config lacks newer keys, is 
   const Ran longer = dir.train("--resume auto");
   CHECK(longer.code == 0);
   CHECK(contains(longer.err, "the config differs from the checkpoint's in metrics/0, train/epochs"));
+  // A layout that "auto" does not change is no difference.
+  CHECK_FALSE(contains(longer.err, "channels_last"));
+  const Ran same = run(dir, "train small.json --resume auto --set train.epochs=7 --set performance.channels_last=false");
+  CHECK_FALSE(contains(same.err, "channels_last"));
+  CHECK(same.code == 0);
 }
 
 TEST_CASE("broken states, manifests and names: plain words, and nothing changes") {
