@@ -47,7 +47,7 @@ class Checker {
       case Kind::component: return component(value, *f.family, f, path);
       case Kind::not_yet: break;
     }
-    if (value != f.fallback && !empty(value)) {
+    if (value != f.fallback && (!empty(value) || value.is_boolean())) {
       const std::string only = f.fallback.is_null() ? "leave it out" : "only " + f.fallback.dump() + " works";
       issues_.error(path, f.doc + " is not supported yet; " + only, true);
     }

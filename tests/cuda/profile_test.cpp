@@ -18,21 +18,23 @@ TEST_CASE("spans have the device's times, in the order of its work") {
   TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = GraphMode::off});
   const Tensor x = randn({5, 6}), y = randn({5, 2});
   step(x, y);
-  ProfileScope profile(Device::cuda);
-  step(x, y);
-  const std::vector<ProfileSpan>& spans = profile.spans();
-  REQUIRE(spans.size() > 8);
-  double last = 0, whole = 0, parts = 0;
-  for (const ProfileSpan& s : spans) {
-    CAPTURE(s.name);
-    CHECK(s.device_begin >= last);
-    CHECK(s.device_end >= s.device_begin);
-    last = s.device_begin;
-    if (s.kind == SpanKind::part) whole += s.seconds();
-    if (s.depth == 0 && s.kind != SpanKind::part) parts += s.seconds();
+  {
+    ProfileScope profile(Device::cuda);
+    step(x, y);
+    const std::vector<ProfileSpan>& spans = profile.spans();
+    REQUIRE(spans.size() > 8);
+    double last = 0, whole = 0, parts = 0;
+    for (const ProfileSpan& s : spans) {
+      CAPTURE(s.name);
+      CHECK(s.device_begin >= last);
+      CHECK(s.device_end >= s.device_begin);
+      last = s.device_begin;
+      if (s.kind == SpanKind::part) whole += s.seconds();
+      if (s.depth == 0 && s.kind != SpanKind::part) parts += s.seconds();
+    }
+    CHECK(parts <= whole * 1.001);
+    CHECK(whole > 0);
   }
-  CHECK(parts <= whole * 1.001);
-  CHECK(whole > 0);
   backend_for(Device::cuda).begin_recording(default_generator());
   CHECK_THROWS_WITH_AS(ProfileScope{Device::cuda}, doctest::Contains("calls that are being recorded cannot be timed"),
                        RecordingError);
