@@ -104,7 +104,7 @@ void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points&
     pen = true;
   }
   svg << "\"/>";
-  if (!c.dots) return;
+  if (!c.dots && points.size() > 1) return;  // one point makes no line
   for (const Point& p : points)
     if (f.shows(p))
       svg << "<circle r=\"2.6\" cx=\"" << rounded(f.x(p.x)) << "\" cy=\"" << rounded(f.y(p.y)) << "\" fill=\"" << color << "\"/>";

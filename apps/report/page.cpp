@@ -102,7 +102,7 @@ class Page {
       const auto cell = [&](const std::string& text) { out_ << "<td class=\"n\">" << text << "</td>"; };
       out_ << "</td>";
       cell(last_of(r, "val/loss", plain));
-      cell(last_of(r, "train/loss", plain));
+      cell(last_of(r, r.last.contains("train/loss") ? "train/loss" : "train/epoch_loss", plain));
       cell(steps_of(r));
       cell(last_of(r, "skipped", [](double v) { return number_text(v, 9); }));
       cell(last_of(r, "seconds", duration_text));

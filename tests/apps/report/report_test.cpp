@@ -134,6 +134,9 @@ TEST_CASE("report: a run of a million lines is small, quick to write, and keeps 
 }
 
 TEST_CASE("charts: round ticks, and text that cannot leave its place") {
+  // One value is a dot, as it makes no line.
+  CHECK(chart("loss", {{.name = "a", .points = {{7, 0.5}}}}, "c").find("<circle") != std::string::npos);
+  CHECK(chart("loss", {{.name = "a", .points = {{7, 0.5}, {8, 0.4}}}}, "c").find("<circle") == std::string::npos);
   CHECK(ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(ticks(0.93, 0.98, 5).size() == 6);
   CHECK(ticks(1, 1, 5).empty());
