@@ -96,11 +96,16 @@ def nets_table():
     return "\n".join(lines + [""])
 
 
+def openmp_ratios():
+    ratios = [r["ratio"] for r in newest("openmp-threads-cpu-xeon-amx")["rows"]]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
 FIGURES = {
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread, "lenet": lenet,
-    "latency_table": latency_table, "nets_table": nets_table,
+    "latency_table": latency_table, "nets_table": nets_table, "openmp_ratios": openmp_ratios,
 }
 
 

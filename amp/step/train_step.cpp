@@ -283,6 +283,7 @@ StepResult TrainStep::by_closure(const Work& work) {
     optimizer_.zero_grad();
     Tensor loss;
     {
+      const LedgerPassScope pass(LedgerPass::forward);
       const Autocast region(options_.device, region_options());
       Tensor output;
       std::tie(output, loss) = work.forward();
@@ -291,6 +292,7 @@ StepResult TrainStep::by_closure(const Work& work) {
     loss.backward();
     return loss;
   };
+  const LedgerPassScope pass(LedgerPass::update);
   result.loss = optimizer_.step(closure)->detach().reshape({});
   result.stepped = true;
   if (schedule_) schedule_->step();

@@ -47,7 +47,7 @@ class Checker {
       case Kind::component: return component(value, *f.family, f, path);
       case Kind::not_yet: break;
     }
-    if (value != f.fallback && (!empty(value) || value.is_boolean())) {
+    if (value != f.fallback && !(value.is_structured() && value.empty())) {
       const std::string only = f.fallback.is_null() ? "leave it out" : "only " + f.fallback.dump() + " works";
       issues_.error(path, f.doc + " is not supported yet; " + only, true);
     }
@@ -86,7 +86,6 @@ class Checker {
   static bool contains(const std::vector<std::string>& words, const std::string& w) {
     return std::find(words.begin(), words.end(), w) != words.end();
   }
-  static bool empty(const Json& v) { return v == Json(false) || (v.is_structured() && v.empty()); }
   static bool in_range(const Json& value, const Field& f) {
     const double v = value.get<double>();
     return std::isfinite(v) && (f.low_open ? v > f.low : v >= f.low) && (f.high_open ? v < f.high : v <= f.high);
