@@ -1,8 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-# Empty roots of Debian. A script sets `me` (its name), `suite` and `keep` (not empty: the root is left), and sources this file.
+# Empty roots of Debian. A script sets `me` (its name) and `takes` (its options besides 12 and 13), and sources this file, which sets
+# `release` and `suite`, and `first` and `keep` to not empty where --first and --keep were given; with --keep the root is left.
 # Then make_root makes $root, and in_root COMMAND... runs a command inside. Needs root (for chroot), debootstrap and a mirror;
 # without them it prints "SKIPPED: ..." and ends the script. The mirror is that of the host's sources, or deb.debian.org.
 # TMPDIR: where roots are made (3 GB).
+
+release='' first='' keep=''
+for argument in "$@"; do
+  case " 12 13 $takes " in
+    *" $argument "*) ;;
+    *) release='' && break ;;
+  esac
+  case $argument in
+    --first) first=1 ;;
+    --keep) keep=1 ;;
+    *) release=$argument ;;
+  esac
+done
+case $release in
+  12) suite=bookworm ;;
+  13) suite=trixie ;;
+  *) echo "$me: takes 12 or 13, and ${takes// / and }, got ${*:-nothing}" >&2; exit 2 ;;
+esac
 
 skip() { echo "SKIPPED: $me: $*"; exit 0; }
 [[ $EUID -eq 0 ]] || skip "needs root, for chroot"

@@ -10,19 +10,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usage() { echo "try_fresh.sh: takes 12 or 13, --first and --keep, got ${*:-nothing}" >&2; exit 2; }
-release='' first='' keep=''
-for argument in "$@"; do
-  case $argument in
-    12 | 13) release=$argument ;;
-    --first) first=1 ;;
-    --keep) keep=1 ;;
-    *) usage "$@" ;;
-  esac
-done
-case $release in 12) suite=bookworm ;; 13) suite=trixie ;; *) usage "$@" ;; esac
-
-me=try_fresh.sh
+me=try_fresh.sh takes="--first --keep"
 source scripts/debian_root.sh
 log=$root/log
 

@@ -9,18 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-usage() { echo "try_packages.sh: takes 12 or 13, and --keep, got ${*:-nothing}" >&2; exit 2; }
-release='' keep=''
-for argument in "$@"; do
-  case $argument in
-    12 | 13) release=$argument ;;
-    --keep) keep=1 ;;
-    *) usage "$@" ;;
-  esac
-done
-case $release in 12) suite=bookworm ;; 13) suite=trixie ;; *) usage "$@" ;; esac
-
-me=try_packages.sh
+me=try_packages.sh takes="--keep"
 source scripts/debian_root.sh
 for program in dpkg-shlibdeps file; do command -v "$program" >/dev/null || skip "needs $program (dpkg-dev, file)"; done
 host=$(. /etc/os-release && echo "$ID $VERSION_ID")
