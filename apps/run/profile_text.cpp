@@ -95,7 +95,7 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
   }
   double rest = 0;
   for (size_t i = shown; i < p.rows.size(); ++i) rest += p.rows[i].seconds;
-  if (shown < p.rows.size())
+  if (rest >= kLeast * p.seconds)
     line("", "", joined(p.rows.size() - shown, " more"), "", milliseconds_text(rest), percent_text(rest / p.seconds), "", "", "");
   line("", "", "between", "", milliseconds_text(p.between), percent_text(p.between / p.seconds), "", "", "");
 }
