@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Empty roots of Debian. A script sets `me` (its name) and `takes` (its options besides 12 and 13), and sources this file, which sets
-# `release` and `suite`, and `first` and `keep` to not empty where --first and --keep were given; with --keep the root is left.
+# Empty roots of Debian. A script sets `me` (its name) and `takes` (its options besides 12 and 13), and sources this file. That
+# sets `release` and `suite`, and `first` and `keep` to not empty where --first and --keep were given; with --keep the root is left.
 # Then make_root makes $root, and in_root COMMAND... runs a command inside. Needs root (for chroot), debootstrap and a mirror;
 # without them it prints "SKIPPED: ..." and ends the script. The mirror is that of the host's sources, or deb.debian.org.
 # TMPDIR: where roots are made (3 GB).
