@@ -176,15 +176,24 @@ def layer_case(kind, args, shape, how="normal"):
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
     torch.manual_seed(zlib.crc32(text.encode()))
     module = MADE.get(kind, getattr(nn, kind, None))(**python(args))
-    random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind).get("dropout", 0)) > 0)
+    draw_state(kind, module, generator)
+    return record_layer(kind, args, module, draw(how, shape, generator))
+
+
+def draw_state(kind, module, generator):
     for name, t in module.state_dict().items():  # other than the initial ones and zeros, and exact in float32
         if t.is_floating_point() and kind not in ("Embedding", "EmbeddingBag", "PositionalEncoding"):
             t.copy_(torch.rand(t.shape, generator=generator) + 0.5 if name.endswith(("weight", "var")) and t.dim() == 1
                     else torch.randn(t.shape, generator=generator))
+
+
+def record_layer(kind, args, module, x):
+    """The case and its tensors: what a module of float32 values answers to x, computed in float64."""
+    random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind).get("dropout", 0)) > 0)
     case = {"type": kind, "args": args, "repr": repr(module), "random": random,
             "state": [[n, list(t.shape), str(t.dtype).removeprefix("torch.")] for n, t in module.state_dict().items()]}
     tensors = {f"p.{n}": t.clone() for n, t in module.state_dict().items()}
-    x = tensors["x"] = draw(how, shape, generator)
+    tensors["x"] = x
     module.double()
     if kind in ("Embedding", "EmbeddingBag") and module.max_norm:  # rows are scaled in place, and the state_dict has those
         tensors["s.weight"] = None
@@ -227,7 +236,11 @@ def loss_case(kind, args, shape, how, target, reduction):
     text = json.dumps([kind, args, shape, reduction])
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
     loss = getattr(nn, kind)(**{"reduction": reduction, **python(args)})
-    x, t = draw(how, shape, generator), draw(target, shape, generator)
+    return record_loss(kind, args, reduction, loss, draw(how, shape, generator), draw(target, shape, generator))
+
+
+def record_loss(kind, args, reduction, loss, x, t):
+    """The case and its tensors: what a loss answers to x and a target."""
     tensors = {"x": x, "t": t}
     x = x.double().requires_grad_()
     y = ctc(loss, x, t) if kind == "CTCLoss" else loss(x, t.double() if t.is_floating_point() else t)
@@ -247,19 +260,24 @@ def defaults(kind):
 
 
 def main():
-    tensors, metadata = {}, {"torch": torch.__version__}
     made = [("layer", layer_case(*case)) for case in layers()]
     for case in losses():
         for reduction in ("mean",) if "reduction" in case[1] else ("mean", "sum", "none"):
             made.append(("loss", loss_case(*case, reduction)))
+    path = ROOT / "tests/apps/catalog/layer_goldens.safetensors"
+    write_goldens(made, path)
+    print(f"{path}: {len(made)} cases, {path.stat().st_size} bytes, torch {torch.__version__}")
+
+
+def write_goldens(made, path):
+    """made: pairs of "layer" or "loss" and what record_layer or record_loss returned."""
+    tensors, metadata = {}, {"torch": torch.__version__}
     for i, (what, (case, parts)) in enumerate(made):
         key = f"{what} {i:03d}"
         metadata[key] = json.dumps(case)
         metadata[f"defaults {case['type']}"] = json.dumps(defaults(case["type"]))
         tensors.update({f"{key}/{n}": t.contiguous().clone() for n, t in parts.items()})
-    path = ROOT / "tests/apps/catalog/layer_goldens.safetensors"
     save_file(tensors, path, metadata=metadata)
-    print(f"{path}: {len(made)} cases, {path.stat().st_size} bytes, torch {torch.__version__}")
 
 
 if __name__ == "__main__":
