@@ -16,7 +16,6 @@ import subprocess
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-FOLDER = "build/alone-" + re.sub(r"\W+", "_", os.environ.get("CXX", "g++") + os.environ.get("CXXFLAGS", ""))
 
 
 def check(entry):
@@ -29,29 +28,41 @@ def check(entry):
     return done.stderr or (f"{words[0]} ended with {done.returncode}\n" if done.returncode else "")
 
 
-def main(pattern=""):
-    os.chdir(ROOT)
-    configured = subprocess.run(["cmake", "--preset", "dev", "-B", FOLDER, "-DCMAKE_CXX_COMPILER_LAUNCHER=", "-DHALFSTEP_CUDA=OFF"],
-                                capture_output=True, text=True, check=False)
+def commands_of(folder, preset, environment, options=()):
+    """Configures a build of the host's code, and returns its compile commands; [] when that fails: what CMake said is printed."""
+    configured = subprocess.run(["cmake", "--preset", preset, "-B", folder, "-DCMAKE_CXX_COMPILER_LAUNCHER=", "-DHALFSTEP_CUDA=OFF",
+                                 *options], env=environment, capture_output=True, text=True, check=False)
     if configured.returncode:
         print(configured.stdout + configured.stderr, file=sys.stderr)
-        return 1
-    commands = {}  # one of each file: some are part of several programs
-    with open(f"{FOLDER}/compile_commands.json", encoding="utf-8") as file:
-        for entry in json.load(file):
-            path = os.path.relpath(entry["file"])
-            if path.endswith(".cpp") and not path.startswith("build/") and re.search(pattern, path):
-                commands.setdefault(path, entry)
+        return []
+    with open(f"{folder}/compile_commands.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def check_all(entries):
+    """Compiles them on all cores, without objects; prints what compilers say, and returns how many files they said it of."""
     bad = 0
     jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for path, said in zip(commands, pool.map(check, commands.values())):
+        for path, said in zip(entries, pool.map(check, entries.values())):
             if said:
                 bad += 1
                 print(f"{path}:\n{said}", file=sys.stderr)
-    print(f"check_alone: {bad} of {len(commands)} files do not compile by themselves without a word" if bad else
-          f"check_alone: all {len(commands)} files compile by themselves")
-    return 1 if bad or not commands else 0
+    return bad
+
+
+def main(pattern=""):
+    os.chdir(ROOT)
+    folder = "build/alone-" + re.sub(r"\W+", "_", os.environ.get("CXX", "g++") + os.environ.get("CXXFLAGS", ""))
+    entries = {}  # one of each file: some are part of several programs
+    for entry in commands_of(folder, "dev", os.environ):
+        path = os.path.relpath(entry["file"])
+        if path.endswith(".cpp") and not path.startswith("build/") and re.search(pattern, path):
+            entries.setdefault(path, entry)
+    bad = check_all(entries)
+    print(f"check_alone: {bad} of {len(entries)} files do not compile by themselves without a word" if bad else
+          f"check_alone: all {len(entries)} files compile by themselves")
+    return 1 if bad or not entries else 0
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ class Tuner {
   double share_of_all() const {
     double out = 0;
     for (const auto& [name, share] : options_.shares) {
-      const auto in = [&](const TunedModule& m) { return name == m.path || name.starts_with(m.path + "."); };
+      const auto in = [&name = name](const TunedModule& m) { return name == m.path || name.starts_with(m.path + "."); };
       if (std::any_of(chosen_.begin(), chosen_.end(), in)) out += share;
     }
     return out;

@@ -64,7 +64,7 @@ StepUnderTest next_batches(Opened& opened, int64_t count) {
       batch = s.train->next();
     }
     const auto [input, target] = on_device(*batch, s.device);
-    out.batches.push_back({[&s, begins, input, target] {
+    out.batches.push_back({[&s, begins, input = input, target = target] {
                              if (begins) reset_states(*s.model);
                              return (*s.loss)((*s.model)(input), target);
                            },

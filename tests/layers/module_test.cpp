@@ -294,6 +294,9 @@ TEST_CASE("an error names the layer that raised it, below a list and in a run of
   CHECK_THROWS_WITH_AS(net.body(ones({2, 3})), doctest::Contains("\nlayer: body.2, Linear(in_features=5"), DeviceError);
 }
 
+// Clang warns of these classes, as it does in a user's program.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
 TEST_CASE("a forward by value of a class without parts names the cure where it is not found") {
   struct Doubles : ModuleOf<Doubles> {
     Tensor forward(Tensor x) { return x * 2.0; }
@@ -308,3 +311,4 @@ TEST_CASE("a forward by value of a class without parts names the cure where it i
   CHECK((*make<Made>())(ones({1})).item() == 2);  // make() knows the class
   CHECK_THROWS_WITH_AS(plain(ones({1})), doctest::Contains("give it Tensor forward(const Tensor& x) override"), ValueError);
 }
+#pragma GCC diagnostic pop

@@ -312,6 +312,9 @@ TEST_CASE("a Sequential in braces in another is a level of names") {
 }
 #endif
 
+// Clang warns of this class, as it does in a user's program.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverloaded-virtual"
 TEST_CASE("a forward that takes a tensor by value is found where a module is called") {
   struct ByValue : Module {
     Part<Linear> fc{this, "fc", 2, 3};
@@ -321,6 +324,7 @@ TEST_CASE("a forward that takes a tensor by value is found where a module is cal
   Sequential outer{std::make_shared<ByValue>(), ReLU()};
   CHECK(outer(ones({1, 2})).shape() == Shape{1, 3});
 }
+#pragma GCC diagnostic pop
 
 TEST_CASE("a hook that holds something is refused after its module has moved") {
   struct Hooked : Module {

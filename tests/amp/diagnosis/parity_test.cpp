@@ -32,7 +32,7 @@ struct Trained {
     out.scale = scale;
     out.low_gradients = true;
     out.random = {77, 0};
-    for (const auto& [x, y] : data) out.batches.push_back({[this, &x, &y] { return (*loss)((*model)(x), y); }, {x}, {y}});
+    for (const auto& [x, y] : data) out.batches.push_back({[this, &x = x, &y = y] { return (*loss)((*model)(x), y); }, {x}, {y}});
     return out;
   }
 };

@@ -26,7 +26,7 @@ struct ToTune {
   StepUnderTest step(double scale) {
     StepUnderTest out{.module = *model, .batches = {}, .low = DType::f16};
     out.scale = scale;
-    for (const auto& [x, y] : data) out.batches.push_back({[this, &x, &y] { return (*loss)((*model)(x), y); }, {x}, {y}});
+    for (const auto& [x, y] : data) out.batches.push_back({[this, &x = x, &y = y] { return (*loss)((*model)(x), y); }, {x}, {y}});
     return out;
   }
 };

@@ -102,10 +102,10 @@ TEST_CASE("sweep: draws depend on seed, key and number only, stay in their range
     CAPTURE(given);
     const auto found = counts(draws(given, 4000));
     CHECK(found.size() == 4);
-    for (const auto& [value, count] : found) {
-      CAPTURE(value);
-      CHECK(count > 850);
-      CHECK(count < 1150);
+    for (const auto& each : found) {
+      CAPTURE(each.first);
+      CHECK(each.second > 850);
+      CHECK(each.second < 1150);
     }
   }
   CHECK(counts(draws(R"({"from": 1, "to": 8, "scale": "log"})", 4000)).size() == 8);

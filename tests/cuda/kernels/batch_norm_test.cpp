@@ -59,7 +59,8 @@ TEST_CASE("batch normalisation of rows, short and long channels") {
   for (bool training : {true, false}) {
     for (const auto& [t, parameters] :
          {std::pair{DType::f32, DType::f32}, {DType::f16, DType::f32}, {DType::bf16, DType::bf16}, {DType::f64, DType::f64}}) {
-      const auto check = [&](int64_t batch, int64_t channels, int64_t inner, bool given = true, int64_t shift = 0) {
+      const auto check = [=, t = t, parameters = parameters](int64_t batch, int64_t channels, int64_t inner, bool given = true,
+                                                             int64_t shift = 0) {
         check_batch_norm({batch, channels, inner, 1e-5, 0.1, training}, t, parameters, given, shift);
       };
       for (int64_t channels : {1, 7, 8, 33, 264}) check(9, channels, 1);
