@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "apps/report/chart.h"
+#include "apps/report/frame.h"
 #include "apps/run/progress.h"
-#include "generated/report_page.h"
 
 namespace halfstep::app {
 namespace {
@@ -50,19 +50,14 @@ class Page {
   std::string text() {
     const RecordedRun& first = runs_[0];
     const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
-    out_ << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         << "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
-            "dark\">\n"
-         << "<title>" << escaped(title) << "</title>\n<style>\n"
-         << kPageStyle << "</style>\n</head>\n<body>\n<main>\n";
-    out_ << "<h1>" << escaped(title) << "</h1>\n<p class=\"soft\">" << escaped(about(first)) << "</p>\n";
+    begin_page(out_, title, about(first));
     summary();
     if (runs_.size() > 1) difference_table();
     curves();
     answers();
     plan();
     configs();
-    out_ << "</main>\n<div id=\"tip\"></div>\n<script>\n" << kPageScript << "</script>\n</body>\n</html>\n";
+    end_page(out_);
     return out_.str();
   }
 

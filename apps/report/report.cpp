@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/report/report.h"
 
+#include <algorithm>
+
 #include "apps/catalog/infer.h"
 #include "apps/config/config.h"
+#include "apps/report/bench_page.h"
 #include "apps/report/page.h"
 #include "apps/run/plan.h"
 
@@ -36,6 +39,27 @@ std::string report_of(const std::vector<std::filesystem::path>& folders, bool wi
   if (with_plan)
     for (const std::filesystem::path& folder : folders) plans.push_back(planned(folder));
   return report_page(runs, plans);
+}
+
+bool are_measurements(const std::vector<std::filesystem::path>& paths) {
+  const auto is_file = [](const std::filesystem::path& p) {
+    std::error_code none;
+    return std::filesystem::is_regular_file(p, none);
+  };
+  const auto other = std::find_if(paths.begin(), paths.end(), [&](const auto& p) { return is_file(p) != is_file(paths[0]); });
+  check<ConfigError>(other == paths.end(), "report",
+                     "all must be folders of runs, or all files of `halfstep bench mlp --json`, got ", paths[0].string(), " and ",
+                     other == paths.end() ? "" : other->string());
+  return is_file(paths[0]);
+}
+
+std::string bench_report_of(const std::vector<std::filesystem::path>& files) {
+  std::vector<Measurement> all;
+  for (const std::filesystem::path& file : files) all.push_back(read_measurement(file));
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (all[k].name == all[i].name) all[i].name = files[i].string();
+  return bench_page(all);
 }
 
 }  // namespace halfstep::app
