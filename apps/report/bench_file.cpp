@@ -18,8 +18,9 @@ struct ArmReader {
   const std::string& file;
 
   void must(bool good, const std::string& key, const char* kind) const {
-    check<DataError>(good, "report", file, ": the arm ", arm["arm"].dump(), " must have ", kind, " as \"", key, "\", got ",
-                     arm[key].dump());
+    if (!good)
+      fail<DataError>("report", file, ": the arm ", arm["arm"].dump(), " must have ", kind, " as \"", key, "\", got ",
+                      line_of(arm.value(key, Json())));
   }
   double number(const Json& value, const std::string& key) const {
     must(value.is_number() || value.is_null(), key, "a number");

@@ -85,7 +85,9 @@ void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
         << value_text(v, unit) << "</text>";
   }
   for (const double v : ticks(f.x0, f.x1, 6))
-    svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v) << "</text>";
+    if (v == std::floor(v))  // there is no half a step
+      svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v)
+          << "</text>";
 }
 
 // behind: how many curves are drawn after it. It is wider than they are, so that it shows where they have the same values.

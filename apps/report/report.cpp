@@ -33,12 +33,15 @@ std::vector<RecordedRun> read_runs(const std::vector<std::filesystem::path>& fol
   return out;
 }
 
-std::string report_of(const std::vector<std::filesystem::path>& folders, bool with_plan) {
+std::string report_of(const std::vector<std::filesystem::path>& folders, const ReportOptions& options) {
   const std::vector<RecordedRun> runs = read_runs(folders);
   std::vector<PlannedStep> plans;
-  if (with_plan)
-    for (const std::filesystem::path& folder : folders) plans.push_back(planned(folder));
-  return report_page(runs, plans);
+  std::vector<Mistakes> mistakes;
+  for (const std::filesystem::path& folder : folders) {
+    if (options.plan) plans.push_back(planned(folder));
+    if (options.mistakes > 0) mistakes.push_back(find_mistakes(folder, options.mistakes, options.seconds / double(folders.size())));
+  }
+  return report_page(runs, plans, mistakes);
 }
 
 bool are_measurements(const std::vector<std::filesystem::path>& paths) {

@@ -3,7 +3,7 @@
 """Reports in a browser: browser_test.py HALFSTEP. Needs chromium; skipped without it.
 
 At 400 and at 1,400 pixels, light and dark: nothing on the console, no overflow, the value under the pointer is the file's, and each
-run's color is on the screen. The same of a measurement.
+run's color is on the screen. The same of pictures and of a measurement.
 """
 import json
 import pathlib
@@ -26,6 +26,7 @@ svg.dispatchEvent(new PointerEvent("pointermove", at));
 const said = document.createElement("pre");
 said.id = "said";
 said.textContent = JSON.stringify({
+  pictures: [...document.images].map((image) => image.naturalWidth),
   overflow: document.documentElement.scrollWidth - innerWidth, tip: document.getElementById("tip").innerText,
   chart: JSON.parse(document.getElementById(svg.dataset.points).textContent)});
 document.body.append(said);
@@ -78,7 +79,7 @@ def check_pointer(where, said, runs):
         assert abs(value - curve["y"][near]) <= 1e-5 * abs(curve["y"][near]), (where, line)
 
 
-def check_page(browser, page, curves, what):
+def check_page(browser, page, curves, what, pictures=0):
     """The page of a file at each width and in each light; the colors of its first curves."""
     probed = page.with_name("probed.html")
     probed.write_text(page.read_text().replace("</body>", PROBE % PLACE + "</body>"))
@@ -91,6 +92,7 @@ def check_page(browser, page, curves, what):
             said = seen.stdout.split('<pre id="said">')[1].split("</pre>")[0]
             said = json.loads(said.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
             assert said["overflow"] <= 0, (where, said["overflow"])
+            assert len(said["pictures"]) == pictures and all(said["pictures"]), (where, said["pictures"])
             check_pointer(where, said, curves)
     browse(browser, page, 1400, False, f"--screenshot={page.with_suffix('.png')}")
     colors, style = pixels(page.with_suffix(".png")), page.read_text()
@@ -114,12 +116,20 @@ def main():
             subprocess.run([program, "report", *(folder / r for r in runs), "--out", folder / "page.html"], check=True,
                            stdout=subprocess.DEVNULL)
             check_page(browser, folder / "page.html", len(runs), f"{len(runs)} runs")
+        digits = {"output_dir": str(folder / "digits"), "train": {"epochs": 1}, "diagnostics": {"every": "10 steps"},
+                  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
+                  "data": {"train": {"type": "Digits", "split": "train"}, "val": {"type": "Digits", "split": "test"}}}
+        (folder / "config.json").write_text(json.dumps(CONFIG | digits))
+        subprocess.run([program, "train", folder / "config.json", "--quiet"], check=True)
+        subprocess.run([program, "report", folder / "digits", "--samples", "20", "--out", folder / "digits.html"], check=True,
+                       stdout=subprocess.DEVNULL)
+        check_page(browser, folder / "digits.html", 1, "a run of pictures", pictures=20)
         bench = [program, "bench", "mlp", "--json", "--device", "cpu", "--batch", "32", "--width", "64", "--batches", "2"]
         (folder / "bench.json").write_bytes(subprocess.run(bench, check=True, stdout=subprocess.PIPE).stdout)
         subprocess.run([program, "report", folder / "bench.json", "--out", folder / "bench.html"], check=True,
                        stdout=subprocess.DEVNULL)
         check_page(browser, folder / "bench.html", 3, "a measurement")
-    print("three reports at two widths, light and dark: all is seen")
+    print("four reports at two widths, light and dark: all is seen")
 
 
 main()
