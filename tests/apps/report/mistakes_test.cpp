@@ -45,21 +45,24 @@ void trained(const TempDir& dir, const std::string& config) {
 
 TEST_CASE("report: a picture in the wrong folder is shown, with its name and pixels") {
   const TempDir dir;
-  const auto picture = [&](const char* part, const char* kind, int i, uint8_t red, uint8_t blue, int64_t side = 8) {
+  const auto picture = [&](const char* part, const char* kind, int i, uint8_t red, uint8_t blue) {
+    const int side = 120;
     fs::create_directories(dir / part / kind);
     std::string pixels;
-    for (int64_t p = 0; p < side * side; ++p) pixels += {char(red + i), char(30), char(blue)};
-    write(dir / part / kind / (std::to_string(i) + ".png"), halfstep::testing::png(int(side), int(side), pixels));
+    for (int p = 0; p < side * side; ++p) pixels += {char(red + i), char(30), char(blue)};
+    write(dir / part / kind / (std::to_string(i) + ".png"), halfstep::testing::png(side, side, pixels));
   };
   for (const char* part : {"train", "val"})
     for (int i = 0; i < 4; ++i) picture(part, "red", i, 200, 40), picture(part, "blue", i, 40, 200);
   picture("val", "blue", 9, 200, 40);
   trained(dir, R"({"version": 1, "name": "p", "output_dir": "r",
       "data": {"root": ".",
-               "train": {"type": "ImageFolder", "path": "train", "size": 8, "transforms": [{"type": "Normalize", "from": "data"}]},
-               "val": {"type": "ImageFolder", "path": "val", "size": 8, "transforms": [{"type": "Normalize", "from": "data"}]},
+               "train": {"type": "ImageFolder", "path": "train", "size": 120,
+                         "transforms": [{"type": "Normalize", "from": "data"}]},
+               "val": {"type": "ImageFolder", "path": "val", "size": 120, "transforms": [{"type": "Normalize", "from": "data"}]},
                "loader": {"batch_size": 4}},
-      "model": {"type": "Sequential", "layers": [{"type": "Flatten"}, {"type": "Linear", "out_features": "auto"}]},
+      "model": {"type": "Sequential", "layers": [{"type": "AdaptiveAvgPool2d", "output_size": 8}, "Flatten",
+                                                {"type": "Linear", "out_features": "auto"}]},
       "loss": {"type": "CrossEntropyLoss"}, "optimizer": {"type": "SGD", "lr": 0.05}, "train": {"epochs": 3}})");
   REQUIRE(run(dir, "report r --out page.html").code == 0);
   const std::string page = read(dir / "page.html");
@@ -72,7 +75,7 @@ TEST_CASE("report: a picture in the wrong folder is shown, with its name and pix
   CHECK(page.find("src=", at) == std::string::npos);  // one picture, and no other address
   write(dir / "shown.png", from_base64(page.substr(at, page.find('"', at) - at)));
   const Picture shown = read_picture(dir / "shown.png", 3);
-  CHECK(shown.width == 8);
+  CHECK(shown.width == 60);  // of 120: no side is longer than 96
   CHECK(shown.pixels[0] == 209);
   CHECK(shown.pixels[2] == 40);
 
