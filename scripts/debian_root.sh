@@ -67,3 +67,26 @@ clone_into_root() {
   git clone -q --no-hardlinks . "$root/opt/halfstep"
   git -C "$root/opt/halfstep" checkout -q --detach "$(git rev-parse HEAD)"
 }
+# The Debian packages for this release, in $packages, a folder that goes with the script. On a host of the same release they are
+# those of build/default, which are built first; for another one the last commit is built in a root of that release.
+make_packages() {
+  local host program
+  for program in dpkg-shlibdeps file; do command -v "$program" >/dev/null || skip "needs $program (dpkg-dev, file)"; done
+  host=$(. /etc/os-release && echo "$ID $VERSION_ID")
+  packages=$root.packages
+  mkdir "$packages"
+  trap 'rm -rf "$packages"; cleanup' EXIT
+  if [[ $host == "debian $release" ]]; then
+    scripts/build.sh default packages
+    cp build/default/packages/*.deb "$packages"
+    return
+  fi
+  make_root
+  clone_into_root
+  in_root scripts/setup.sh
+  in_root apt-get install -y -qq --no-install-recommends dpkg-dev file
+  in_root scripts/build.sh default packages
+  cp "$root"/opt/halfstep/build/default/packages/*.deb "$packages"
+  rm -rf --one-file-system "$root"
+  mkdir "$root"
+}

@@ -3,33 +3,14 @@
 # Tries the Debian packages on an empty Debian: scripts/try_packages.sh 12|13 [--keep]
 #   --keep   leaves the root folder, and says where
 # Installs the program's package alone and trains and predicts with it; then the C library, for Python; then the C++ library, with
-# which it builds tests/consumer by find_package and by pkg-config. On a host of the same release the packages are those of
-# build/default, which are built first; for another release the last commit is built in a root of that release.
-# Needs what scripts/debian_root.sh needs, dpkg-dev and file; without them it prints "SKIPPED: try_packages.sh: ...".
+# which it builds tests/consumer by find_package and by pkg-config. Where the packages come from: make_packages in
+# scripts/debian_root.sh. Needs what that needs, dpkg-dev and file; without them it prints "SKIPPED: try_packages.sh: ...".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 me=try_packages.sh takes="--keep"
 source scripts/debian_root.sh
-for program in dpkg-shlibdeps file; do command -v "$program" >/dev/null || skip "needs $program (dpkg-dev, file)"; done
-host=$(. /etc/os-release && echo "$ID $VERSION_ID")
-packages=$root.packages
-mkdir "$packages"
-trap 'rm -rf "$packages"; cleanup' EXIT
-if [[ $host == "debian $release" ]]; then
-  scripts/build.sh default packages
-  cp build/default/packages/*.deb "$packages"
-else
-  make_root
-  clone_into_root
-  in_root scripts/setup.sh
-  in_root apt-get install -y -qq --no-install-recommends dpkg-dev file
-  in_root scripts/build.sh default packages
-  cp "$root"/opt/halfstep/build/default/packages/*.deb "$packages"
-  rm -rf --one-file-system "$root"
-  mkdir "$root"
-fi
-
+make_packages
 make_root
 mkdir -p "$root/opt/halfstep"
 cp "$packages"/*.deb "$root/opt/halfstep"

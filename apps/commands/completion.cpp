@@ -28,9 +28,12 @@ complete -o bashdefault -o default -F _halfstep halfstep
 _halfstep() {
   local -a answers
   answers=(${(f)"$(halfstep __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"})
-  if (( ${#answers} )); then compadd -U -Q -a answers; else _files; fi
+  if (( ${#answers} == 1 )) && [[ $answers[1] == *= ]]; then compadd -U -Q -S '' -a answers
+  elif (( ${#answers} )); then compadd -U -Q -a answers
+  else _files; fi
 }
-compdef _halfstep halfstep
+# At the first Tab zsh runs this file as the function; in a file that is sourced it is to be registered.
+if [[ $funcstack[1] == _halfstep ]]; then _halfstep "$@"; else compdef _halfstep halfstep; fi
 )sh"},
     {"fish", R"sh(# halfstep completion fish >~/.config/fish/completions/halfstep.fish
 complete -c halfstep -a '(halfstep __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'

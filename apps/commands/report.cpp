@@ -17,14 +17,16 @@ namespace {
 struct ReportArguments {
   std::vector<std::filesystem::path> runs;
   std::string out = "report.html";
+  int64_t samples = ReportOptions().mistakes;
   bool no_plan = false, json = false;
 };
 
 int report(const ReportArguments& o) {
-  const std::string page = report_of(o.runs, !o.no_plan);
+  const bool bench = are_measurements(o.runs);
+  const std::string page = bench ? bench_report_of(o.runs) : report_of(o.runs, {.plan = !o.no_plan, .mistakes = o.samples});
   atomic_write(o.out, page);
-  std::cout << o.out << ": " << o.runs.size() << (o.runs.size() == 1 ? " run, " : " runs, ") << page.size() / 1024
-            << " KiB, for a browser\n";
+  std::cout << o.out << ": " << o.runs.size() << (bench ? " measurement" : " run") << (o.runs.size() == 1 ? ", " : "s, ")
+            << page.size() / 1024 << " KiB, for a browser\n";
   return kDone;
 }
 
@@ -41,9 +43,14 @@ int compare(const ReportArguments& o) {
 
 void add_report(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<ReportArguments>();
-  CLI::App* c = program.add_subcommand("report", "Write a page about one run or several: curves, memory, precision, confusion");
-  c->add_option("runs", o->runs, "folders of runs")->required();
+  CLI::App* c = program.add_subcommand(
+      "report", "Write a page about runs (curves, memory, precision, confusion), or about files of `bench mlp --json`");
+  c->add_option("runs", o->runs, "folders of runs, or files that `halfstep bench mlp --json` printed")->required();
   c->add_option("--out", o->out, "write this HTML file, which needs no other")->type_name("FILE")->capture_default_str();
+  c->add_option("--samples", o->samples, "show so many samples that the model answers wrongly with the most confidence; 0: none")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t(0), int64_t(500)))
+      ->capture_default_str();
   c->add_flag("--no-plan", o->no_plan, "leave out the planned memory and precision of a step");
   c->callback([o, &chosen] { chosen = [o] { return report(*o); }; });
 }

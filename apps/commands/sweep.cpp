@@ -95,7 +95,7 @@ void write_page(const fs::path& folder, const std::vector<SweepResult>& results,
     if (!r.state.ending.empty() && runs.size() < kReportedMembers) runs.push_back(r.member->folder);
   if (runs.empty()) return;
   try {
-    atomic_write(folder / "report.html", report_of(runs, /*with_plan=*/false));
+    atomic_write(folder / "report.html", report_of(runs, {.plan = false, .mistakes = 0}));
     lines << "report: " << (folder / "report.html").string() << '\n';
   } catch (const Error& e) { std::cerr << "warning: no report: " << one_line(e) << '\n'; }
 }

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/config/config.h"
 
+#include <utility>
+
 #include "apps/config/merge.h"
 #include "apps/config/rules.h"
 
 namespace halfstep::app {
 namespace {
+
+// Such a file would be answered with an unknown key.
+void refuse_sweep(const ParsedJson& parsed, const std::filesystem::path& file) {
+  for (const char* key : {"grid", "random"})
+    check<ConfigError>(!parsed.json.is_object() || !parsed.json.contains(key) || parsed.json.contains("model"), "config",
+                       file.string(), " must be a config, but is a sweep: it has \"", key, '"',
+                       Help{"`halfstep sweep " + file.string() + "` trains its members"});
+}
 
 Config finish(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
@@ -36,7 +46,9 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
 
 Config load_config(const std::filesystem::path& file, const ConfigOptions& options) {
   Issues issues;
-  return finish(load_with_bases(file, issues), file, options, issues);
+  ParsedJson parsed = load_with_bases(file, issues);
+  refuse_sweep(parsed, file);
+  return finish(std::move(parsed), file, options, issues);
 }
 
 Config resolve_config(const Json& json, const std::string& name, const ConfigOptions& options) {

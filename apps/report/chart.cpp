@@ -85,14 +85,17 @@ void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
         << value_text(v, unit) << "</text>";
   }
   for (const double v : ticks(f.x0, f.x1, 6))
-    svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v) << "</text>";
+    if (v == std::floor(v))  // there is no half a step
+      svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v)
+          << "</text>";
 }
 
 // behind: how many curves are drawn after it. It is wider than they are, so that it shows where they have the same values.
 void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points& points, size_t behind) {
   const std::string color = color_of(c.color);
   svg << "<path class=\"line" << (c.faint ? " faint" : "") << "\" fill=\"none\" stroke=\"" << color << '"';
-  if (!c.faint) svg << " stroke-width=\"" << rounded(1.7 + 1.6 * double(std::min<size_t>(behind, 3))) << '"';
+  if (c.dashed) svg << " stroke-dasharray=\"5 5\"";
+  if (!c.faint) svg << " stroke-width=\"" << rounded(c.dashed ? 1.2 : 1.7 + 1.6 * double(std::min<size_t>(behind, 3))) << '"';
   svg << " d=\"";
   bool pen = false;
   for (const Point& p : points) {
@@ -161,7 +164,7 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
   std::ostringstream out;
   out << "<figure class=\"card\"><figcaption><b>" << escaped(title) << "</b>";
   for (const Curve& c : curves)
-    if (!c.faint && !c.name.empty())
+    if (!c.faint && !c.dashed && !c.name.empty())
       out << "<span class=\"name\"><i class=\"key" << (c.dots ? " dot" : "") << "\" style=\"background:" << color_of(c.color)
           << "\"></i>" << escaped(c.name) << "</span>";
   if (!o.marks.empty()) out << "<span class=\"name\"><i class=\"mark\"></i>" << escaped(o.marks_are) << "</span>";
@@ -173,9 +176,9 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
         << "\" x2=\"" << rounded(f.x(m.x)) << "\" y1=\"" << kBottom - 10 << "\" y2=\"" << kBottom << "\"/>";
   Json data{{"width", kWidth}, {"left", kLeft}, {"right", kRight}, {"x0", f.x0}, {"x1", f.x1}, {"share", o.unit == Unit::share}};
   data["curves"] = Json::array();
-  auto behind = size_t(std::count_if(curves.begin(), curves.end(), [](const Curve& c) { return !c.faint; }));
+  auto behind = size_t(std::count_if(curves.begin(), curves.end(), [](const Curve& c) { return !c.faint && !c.dashed; }));
   for (const Curve& c : curves) {
-    if (!c.faint) --behind;
+    if (!c.faint && !c.dashed) --behind;
     const Points shown = thinned(c.points, f.x0, f.x1, int(kRight - kLeft));
     draw_curve(out, f, c, shown, behind);
     if (c.faint) continue;

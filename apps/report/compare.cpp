@@ -20,6 +20,13 @@ double value_at(const Points& points, double step) {
   return out;
 }
 
+// Of a key at the chosen step; of a run without a line of it what run.json says. NaN if nothing does.
+double compared(const RecordedRun& run, const std::string& key, double step) {
+  if (const auto it = run.values.find(key); it != run.values.end()) return value_at(it->second, step);
+  const auto last = run.last.find(key);
+  return last == run.last.end() ? NAN : last->second;
+}
+
 double chosen_step(const RecordedRun& run) {
   const auto best = run.best();
   return best ? best->at.x : INFINITY;
@@ -32,6 +39,9 @@ std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
     for (const auto& [key, points] : r.values)
       if (key.starts_with("val/") || key == "train/loss" || key == "samples_per_second" || key == "peak_bytes" || key == "skipped")
         keys.insert(key);
+  for (const RecordedRun& r : runs)
+    for (const char* key : {"samples_per_second", "peak_bytes"})
+      if (r.last.contains(key)) keys.insert(key);
   return {keys.begin(), keys.end()};
 }
 
@@ -106,10 +116,7 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs) {
     cells.back().push_back(std::isfinite(chosen_step(r)) ? number_text(chosen_step(r), 9) + " (best)" : "the last");
   for (const std::string& key : compared_keys(runs)) {
     cells.push_back({key});
-    for (const RecordedRun& r : runs) {
-      const auto it = r.values.find(key);
-      cells.back().push_back(it == r.values.end() ? "-" : shown(key, value_at(it->second, chosen_step(r))));
-    }
+    for (const RecordedRun& r : runs) cells.back().push_back(shown(key, compared(r, key, chosen_step(r))));
   }
   print_cells(out, cells);
   for (const char* key : {"train/loss", "val/loss"}) {
@@ -130,8 +137,7 @@ Json comparison_json(const std::vector<RecordedRun>& runs) {
     Json one{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
     if (std::isfinite(chosen_step(r))) one["best_step"] = chosen_step(r);
     for (const std::string& key : compared_keys(runs)) {
-      const auto it = r.values.find(key);
-      const double v = it == r.values.end() ? NAN : value_at(it->second, chosen_step(r));
+      const double v = compared(r, key, chosen_step(r));
       one["values"][key] = std::isfinite(v) ? Json(v) : Json();
     }
     out["runs"].push_back(std::move(one));

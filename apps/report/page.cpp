@@ -9,8 +9,9 @@
 #include <sstream>
 
 #include "apps/report/chart.h"
+#include "apps/report/frame.h"
+#include "apps/report/observed.h"
 #include "apps/run/progress.h"
-#include "generated/report_page.h"
 
 namespace halfstep::app {
 namespace {
@@ -29,6 +30,9 @@ constexpr KnownCurve kCurves[] = {{"lr", "Learning rate"},
                                   {"data_wait", "Time spent waiting for data", false, Unit::share},
                                   {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
                                   {"peak_bytes", "Peak memory", false, Unit::bytes},
+                                  {"observed/lost", "Lost updates, the largest share of a parameter", false, Unit::share},
+                                  {"observed/zero", "Gradients that are 0, the largest share of a parameter", false, Unit::share},
+                                  {"observed/room", "Doublings that the loss scale has room for"},
                                   {"train/loss", ""},
                                   {"train/epoch_loss", ""},
                                   {"val/loss", ""},
@@ -45,24 +49,21 @@ bool is_share(const std::string& key) {
 
 class Page {
  public:
-  Page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans) : runs_(runs), plans_(plans) {}
+  Page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans, const std::vector<Mistakes>& mistakes)
+      : runs_(runs), plans_(plans), mistakes_(mistakes) {}
 
   std::string text() {
     const RecordedRun& first = runs_[0];
     const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
-    out_ << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         << "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
-            "dark\">\n"
-         << "<title>" << escaped(title) << "</title>\n<style>\n"
-         << kPageStyle << "</style>\n</head>\n<body>\n<main>\n";
-    out_ << "<h1>" << escaped(title) << "</h1>\n<p class=\"soft\">" << escaped(about(first)) << "</p>\n";
+    begin_page(out_, title, about(first));
     summary();
     if (runs_.size() > 1) difference_table();
     curves();
     answers();
+    observed();
     plan();
     configs();
-    out_ << "</main>\n<div id=\"tip\"></div>\n<script>\n" << kPageScript << "</script>\n</body>\n</html>\n";
+    end_page(out_);
     return out_.str();
   }
 
@@ -71,11 +72,11 @@ class Page {
     std::string out;
     const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
     if (const auto o = r.config.find("optimizer"); o != r.config.end() && o->is_object())
-      add(o->value("type", "") + (o->contains("lr") && (*o)["lr"].is_number() ? ", lr " + (*o)["lr"].dump() : ""));
-    if (const Json batch = r.config.value("/data/loader/batch_size"_json_pointer, Json()); batch.is_number())
-      add("batch " + batch.dump());
-    if (r.made_by.is_object())
-      add("halfstep " + r.made_by.value("halfstep", std::string("?")) + " on " + r.made_by.value("device", std::string("?")));
+      add(text_at(*o, "type", "") + (o->contains("lr") && (*o)["lr"].is_number() ? ", lr " + (*o)["lr"].dump() : ""));
+    Json batch = r.config;
+    for (const char* key : {"data", "loader", "batch_size"}) batch = batch.is_object() ? batch.value(key, Json()) : Json();
+    if (batch.is_number()) add("batch " + batch.dump());
+    if (r.made_by.is_object()) add("halfstep " + text_at(r.made_by, "halfstep", "?") + " on " + text_at(r.made_by, "device", "?"));
     return out;
   }
 
@@ -219,19 +220,38 @@ class Page {
     if (!constant_.empty()) out_ << "<p class=\"soft\">The same throughout: " << escaped(constant_) << ".</p>\n";
   }
 
+  static bool is_matrix(const Json& rows) {
+    return rows.is_array() && !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
+             return row.is_array() && row.size() == rows.size() &&
+                    std::all_of(row.begin(), row.end(), [](const Json& cell) { return cell.is_number(); });
+           });
+  }
   void answers() {
     bool any = false;
     for (const RecordedRun& r : runs_) {
       for (const auto& [key, table] : r.tables) {
         const Json& rows = table.is_object() && table.contains("matrix") ? table["matrix"] : table;
-        if (!rows.is_array() || rows.empty() || !rows[0].is_array() || rows.size() > 50) continue;
+        if (!is_matrix(rows) || rows.size() > 50) continue;
         if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
         any = true;
         confusion(r, rows);
       }
     }
     if (any) out_ << "</div>\n";
+    if (mistakes_.empty()) return;
+    out_ << (mistakes_[0].has_classes ? "<h2>Wrong answers</h2>\n" : "<h2>Largest errors</h2>\n") << "<div class=\"stack\">\n";
+    for (size_t i = 0; i < mistakes_.size(); ++i) write_mistakes(out_, runs_.size() > 1 ? runs_[i].name : "", mistakes_[i]);
+    out_ << "</div>\n";
   }
+
+  void observed() {
+    if (std::none_of(runs_.begin(), runs_.end(), [](const RecordedRun& r) { return r.observed.has_value(); })) return;
+    out_ << "<h2>Gradients of an observed step</h2>\n<div class=\"stack\">\n";
+    for (const RecordedRun& r : runs_)
+      if (r.observed) write_observed(out_, r, runs_.size() > 1);
+    out_ << "</div>\n";
+  }
+
   void confusion(const RecordedRun& r, const Json& rows) {
     const auto name = [&](size_t c) { return c < r.classes.size() ? r.classes[c] : std::to_string(c); };
     double most = 1;
@@ -315,6 +335,7 @@ class Page {
 
   const std::vector<RecordedRun>& runs_;
   const std::vector<PlannedStep>& plans_;
+  const std::vector<Mistakes>& mistakes_;
   std::ostringstream out_;
   std::string constant_;
   int charts_ = 0;
@@ -322,8 +343,9 @@ class Page {
 
 }  // namespace
 
-std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans) {
-  return Page(runs, plans).text();
+std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans,
+                        const std::vector<Mistakes>& mistakes) {
+  return Page(runs, plans, mistakes).text();
 }
 
 }  // namespace halfstep::app

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/report/mistakes.h"
 #include "apps/report/record.h"
 
 namespace halfstep::app {
@@ -16,7 +17,8 @@ struct PlannedStep {
   std::string fault;
 };
 
-// At least one run; plans: one for each run, or none at all.
-std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans);
+// At least one run; plans, mistakes: one for each run, or none at all.
+std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans,
+                        const std::vector<Mistakes>& mistakes = {});
 
 }  // namespace halfstep::app

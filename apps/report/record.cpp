@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "apps/report/observed.h"
 #include "framework/data/form.h"
 #include "framework/io/checkpoint.h"
 
@@ -37,7 +38,10 @@ void add_run_json(RecordedRun& run, const fs::path& file) {
   std::ifstream in(file);
   const Json json = in.good() ? Json::parse(in, nullptr, /*allow_exceptions=*/false) : Json();
   if (!json.is_object()) return;
-  run.ending = json.value("ending", "");
+  run.ending = text_at(json, "ending", "");
+  const Json summary = json.value("summary", Json());
+  for (const char* key : {"samples_per_second", "peak_bytes", "seconds"})
+    if (summary.is_object() && summary.value(key, Json()).is_number()) run.last[key] = summary[key].get<double>();
   if (const auto starts = json.find("starts"); starts != json.end() && starts->is_array() && !starts->empty())
     run.made_by = starts->back();
 }
@@ -62,8 +66,8 @@ void add_line(RecordedRun& run, const Json& entry, double& skipped) {
 
 std::string RecordedRun::precision() const {
   const auto amp = config.find("amp");
-  if (amp == config.end() || !amp->is_object() || amp->value("enabled", false) == false) return "float32";
-  return amp->value("dtype", std::string("auto"));
+  if (amp == config.end() || !amp->is_object() || amp->value("enabled", Json()) != true) return "float32";
+  return text_at(*amp, "dtype", "auto");
 }
 
 std::optional<RecordedRun::Best> RecordedRun::best() const {
@@ -100,7 +104,13 @@ RecordedRun read_run(const fs::path& folder, bool with_checkpoints) {
     else
       ++out.lines_left_out;
   }
+  add_observed(out, folder / "observed.jsonl");
   return out;
+}
+
+std::string text_at(const Json& object, const char* key, const std::string& otherwise) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  return it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
 }
 
 Points thinned(const Points& points, double low, double high, int pixels) {

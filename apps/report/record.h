@@ -18,6 +18,18 @@ struct Point {
 };
 using Points = std::vector<Point>;
 
+// A parameter in an observed step (docs/diagnostics.md). Shares that are not known are NaN.
+struct ObservedTensor {
+  std::string name;
+  int first = 0;  // counts[i] gradients lie in [2^(first + i), 2^(first + i + 1))
+  std::vector<double> counts{};
+  double zero, subnormal, overflow, lost, update;
+};
+struct ObservedStep {
+  double step, scale;
+  std::vector<ObservedTensor> tensors;
+};
+
 struct RecordedRun {
   std::string name;                      // of its folder
   Json config;                           // config.resolved.json
@@ -25,9 +37,11 @@ struct RecordedRun {
   Json made_by;
   std::string ending;  // of run.json: "finished", "running" also of a run that was killed; "" if unknown
   std::map<std::string, Points> values;  // each number of metrics.jsonl over the applied steps; what is no number is left out
-  std::map<std::string, double> last;    // the last of each
+  // The last of each, and where there is none what run.json says of the whole run.
+  std::map<std::string, double> last;
   std::map<std::string, Json> tables;    // the last of each table, such as a confusion matrix
   std::vector<double> skips;             // steps at whose lines the count of skipped ones had grown
+  std::optional<ObservedStep> observed;  // the last one
   std::vector<std::string> classes;      // names of classes, where the data has them
   int64_t lines_left_out = 0;            // that are no JSON objects with a step
 
@@ -44,6 +58,9 @@ struct RecordedRun {
 // Throws CheckpointError for a folder that is no run's, IoError for files that cannot be read. Without its checkpoints there are no
 // names of classes.
 RecordedRun read_run(const std::filesystem::path& folder, bool with_checkpoints = true);
+
+// The text at a key, or the other where there is none.
+std::string text_at(const Json& object, const char* key, const std::string& otherwise);
 
 // At most the least and the largest value of each pixel, so that no peak is lost: for x from `low` to `high`, `pixels` wide.
 Points thinned(const Points& points, double low, double high, int pixels);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/report/report.h"
 
+#include <algorithm>
+
 #include "apps/catalog/infer.h"
 #include "apps/config/config.h"
+#include "apps/report/bench_page.h"
 #include "apps/report/page.h"
 #include "apps/run/plan.h"
 
@@ -30,12 +33,36 @@ std::vector<RecordedRun> read_runs(const std::vector<std::filesystem::path>& fol
   return out;
 }
 
-std::string report_of(const std::vector<std::filesystem::path>& folders, bool with_plan) {
+std::string report_of(const std::vector<std::filesystem::path>& folders, const ReportOptions& options) {
   const std::vector<RecordedRun> runs = read_runs(folders);
   std::vector<PlannedStep> plans;
-  if (with_plan)
-    for (const std::filesystem::path& folder : folders) plans.push_back(planned(folder));
-  return report_page(runs, plans);
+  std::vector<Mistakes> mistakes;
+  for (const std::filesystem::path& folder : folders) {
+    if (options.plan) plans.push_back(planned(folder));
+    if (options.mistakes > 0) mistakes.push_back(find_mistakes(folder, options.mistakes, options.seconds / double(folders.size())));
+  }
+  return report_page(runs, plans, mistakes);
+}
+
+bool are_measurements(const std::vector<std::filesystem::path>& paths) {
+  const auto is_file = [](const std::filesystem::path& p) {
+    std::error_code none;
+    return std::filesystem::is_regular_file(p, none);
+  };
+  const auto other = std::find_if(paths.begin(), paths.end(), [&](const auto& p) { return is_file(p) != is_file(paths[0]); });
+  check<ConfigError>(other == paths.end(), "report",
+                     "all must be folders of runs, or all files of `halfstep bench mlp --json`, got ", paths[0].string(), " and ",
+                     other == paths.end() ? "" : other->string());
+  return is_file(paths[0]);
+}
+
+std::string bench_report_of(const std::vector<std::filesystem::path>& files) {
+  std::vector<Measurement> all;
+  for (const std::filesystem::path& file : files) all.push_back(read_measurement(file));
+  for (size_t i = 0; i < all.size(); ++i)
+    for (size_t k = 0; k < i; ++k)
+      if (all[k].name == all[i].name) all[i].name = files[i].string();
+  return bench_page(all);
 }
 
 }  // namespace halfstep::app

@@ -12,8 +12,6 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostBaselineBytes = size_t(256) << 20;
-
 // Of an arm that was measured.
 const Json* arm_of(const Json& baseline, const std::string& arm) {
   for (const Json& a : baseline["arms"])
@@ -27,14 +25,14 @@ bool is_measured(const Json& arm) {
   return true;
 }
 
+}  // namespace
+
 bool is_bench(const Json& json) {
   if (!json.is_object() || json.value("bench", Json()) != "mlp" || !json.value("arms", Json()).is_array()) return false;
   return std::all_of(json["arms"].begin(), json["arms"].end(), [](const Json& arm) {
     return arm.is_object() && arm.value("arm", Json()).is_string() && (arm.contains("refused") || is_measured(arm));
   });
 }
-
-}  // namespace
 
 bool ArmComparison::slower() const { return median_ms - baseline_ms > std::max(spread_ms, baseline_spread_ms); }
 
@@ -48,7 +46,7 @@ std::string ArmComparison::text() const {
 Json read_baseline(const std::filesystem::path& file, const BenchOptions& options, int threads) {
   Json out;
   try {
-    out = read_json<Json>(read_file(file, kMostBaselineBytes));
+    out = read_json<Json>(read_file(file, kMostBenchBytes));
   } catch (const IoError& e) {
     const std::string why = e.what();
     fail<ConfigError>("bench", "--baseline must be a readable file; ", why.substr(why.find(']') + 2));

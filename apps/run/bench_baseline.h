@@ -22,6 +22,10 @@ struct ArmComparison {
   std::string text() const;
 };
 
+// Is it what `bench mlp --json` printed, with the times of each arm that was not refused?
+bool is_bench(const Json& json);
+inline constexpr size_t kMostBenchBytes = size_t(256) << 20;
+
 // Throws ConfigError where the file is none of `bench mlp --json`, was measured with another network, device or number of threads,
 // or has none of the arms.
 Json read_baseline(const std::filesystem::path& file, const BenchOptions& options, int threads);

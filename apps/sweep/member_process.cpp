@@ -58,4 +58,13 @@ void MemberProcess::stop() {
   stopping_ = true;
 }
 
+// SIGTSTP would not do: a process group without a parent in the terminal's ignores it.
+void MemberProcess::pause() {
+  if (!code_) kill(pid_, SIGSTOP);
+}
+
+void MemberProcess::resume() {
+  if (!code_) kill(pid_, SIGCONT);
+}
+
 }  // namespace halfstep::app

@@ -11,8 +11,8 @@
 
 namespace halfstep::app {
 
-// Its output goes to a file. It is in a process group of its own, so that Ctrl-C in a terminal reaches it once, by stop(). When the
-// process that started it dies, the kernel sends it SIGTERM, on which a run saves and stops.
+// Its output goes to a file. It is in a process group of its own, so that Ctrl-C in a terminal reaches it once, by stop(), and
+// Ctrl-Z by pause(). When the process that started it dies, the kernel sends it SIGTERM, on which a run saves and stops.
 class MemberProcess {
  public:
   // Throws IoError where the system starts no process.
@@ -25,6 +25,8 @@ class MemberProcess {
   // Sends SIGTERM. To be called until it has ended: a signal that comes before its program has begun is lost, and a second one
   // changes nothing.
   void stop();
+  void pause();  // until resume(); it keeps its memory
+  void resume();
   bool is_stopping() const { return stopping_; }
 
  private:

@@ -138,6 +138,16 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
   }
 }
 
+// Such a file would be answered with each of its keys.
+void refuse_config(const Json& file, const std::filesystem::path& path) {
+  for (const char* key : {"grid", "random", "base", "config"})
+    if (file.contains(key)) return;
+  for (const char* key : {"model", "extends"})
+    check<ConfigError>(!file.contains(key), "sweep", path.string(), " must be a sweep, but is a config: it has \"", key, '"',
+                       Help{"`halfstep train " + path.string() + "` trains it; a sweep names it: {\"base\": \"" +
+                            path.filename().string() + "\", \"grid\": {\"optimizer.lr\": [0.1, 0.01]}}"});
+}
+
 }  // namespace
 
 SweepFile read_sweep(const std::filesystem::path& path) {
@@ -154,6 +164,7 @@ SweepFile read_sweep(const std::filesystem::path& path) {
                      Help{R"(such as {"base": "mnist.json", "grid": {"optimizer.lr": [0.1, 0.01]}})"});
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);      // a byte order mark
   const Json file = read_json<Json>(text, /*comments=*/true);  // with the keys in their order
+  refuse_config(file, path);
   check_keys(file, issues);
   ParsedJson head{nlohmann::json::object(), {}};  // with ${...} and defaults as in a config
   for (const char* key : {"name", "output_dir", "base"})

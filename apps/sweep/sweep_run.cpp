@@ -27,6 +27,37 @@ struct RunningMember {
   std::unique_ptr<MemberProcess> process;
 };
 
+volatile std::sig_atomic_t g_paused = 0;
+void on_terminal_stop(int) { g_paused = 1; }
+
+// While it lives, Ctrl-Z is noted. A SIGTSTP that was ignored, as in a shell without jobs, stays so.
+class TerminalStops {
+ public:
+  [[nodiscard]] TerminalStops() {
+    g_paused = 0;
+    struct sigaction action = {};
+    action.sa_handler = on_terminal_stop;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTSTP, nullptr, &before_);
+    if (before_.sa_handler != SIG_IGN) sigaction(SIGTSTP, &action, nullptr);
+  }
+  ~TerminalStops() { sigaction(SIGTSTP, &before_, nullptr); }
+  TerminalStops(const TerminalStops&) = delete;
+
+  // After Ctrl-Z: stops the members and this process; both continue when the shell continues it, by fg or bg.
+  void obey(const std::vector<RunningMember>& running) {
+    if (!g_paused) return;
+    g_paused = 0;
+    for (const RunningMember& r : running) r.process->pause();
+    raise(SIGSTOP);
+    for (const RunningMember& r : running) r.process->resume();
+  }
+
+ private:
+  struct sigaction before_ = {};
+};
+
 // The kernel stops a run whose sweep was killed; it saves first.
 void wait_for_lock(const SweepMember& member, const SweepOptions& o) {
   for (int look = 0; std::filesystem::exists(member.folder / "run.lock") && !stop_signal(); ++look) {
@@ -87,7 +118,9 @@ void train_members(const SweepMembers& members, const SweepOptions& o) {
   const int jobs = std::clamp(o.jobs, 1, std::max(1, int(waiting.size())));
   size_t next = 0, ended = members.all.size() - waiting.size();
   std::vector<RunningMember> running;
+  TerminalStops terminal;
   while (!running.empty() || (next < waiting.size() && !stop_signal())) {
+    terminal.obey(running);
     if (stop_signal()) {
       for (const RunningMember& r : running) r.process->stop();
     } else if (next < waiting.size() && int(running.size()) < jobs) {

@@ -100,6 +100,7 @@ class Child {
     const size_t at = status.find("SigCgt:");
     return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1);
   }
+  pid_t id() const { return pid_; }
   void send(int signal) const {
     if (pid_ > 0) kill(pid_, signal);
   }

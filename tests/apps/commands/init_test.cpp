@@ -171,3 +171,43 @@ TEST_CASE("completion: commands, options, keys and their words, also through bas
   REQUIRE(std::system(command.c_str()) == 0);
   CHECK(read(dir / "bash.txt") == "train.epochs=\n");
 }
+
+// An interactive zsh in a terminal of its own, as its user has it: the first Tab reads the script from a folder of fpath.
+TEST_CASE("completion: zsh completes at the first Tab") {
+  if (std::system("command -v zsh >/dev/null 2>&1") != 0) {
+    MESSAGE("SKIPPED: no zsh");
+    return;
+  }
+  const TempDir dir;
+  write(dir / "_halfstep", run(dir, "completion zsh").out);
+  write(dir / "ask.zsh", R"(zmodload zsh/zpty
+setopt extendedglob
+zpty -b shell zsh -f -i
+say() { zpty -w shell "$1" }
+# What the terminal shows, until it has this text, or a minute passed.
+await() {
+  local part all=
+  for (( i = 0; i < 600; ++i )) {
+    while zpty -r -t shell part; do all+=$part; done
+    all=${all//$'\e['[0-9;?]#[a-zA-Z]/}  # colors and the like
+    [[ $all == *$1* ]] && { print -r -- "$all"; return }
+    sleep 0.1
+  }
+  print -r -- "NOT SEEN: $1 in $all"
+}
+say "fpath=($PWD \$fpath); autoload -U compinit; compinit -u -D; PROMPT='> '; print rea''dy"
+await ready >/dev/null
+zpty -w -n shell $'halfstep pred\t'
+await "predict " | tail -1
+zpty -w -n shell $'\x15halfstep train c.json --set train.ep\t'
+await "train.epochs=" | tail -1
+zpty -w -n shell $'4\x15halfstep explain ConvTranspose3\t'
+await "ConvTranspose3d " | tail -1
+)");
+  const std::string command =
+      "cd '" + dir.path().string() + "' && PATH='" + program().parent_path().string() + ":'$PATH zsh -f ask.zsh >zsh.txt 2>&1";
+  REQUIRE(std::system(command.c_str()) == 0);
+  const std::string seen = read(dir / "zsh.txt");
+  CHECK_MESSAGE(!contains(seen, "NOT SEEN"), seen);
+  CHECK_MESSAGE(contains(seen, "predict "), seen);
+}

@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/apps/small_run.h"
 
@@ -198,4 +202,30 @@ TEST_CASE("sweep: what is wrong is an error before any member begins") {
   const Ran there = dir.sweep(R"({"base": "swept.json", "name": "swept", "grid": {"optimizer.lr": [0.1]}})");
   CHECK(there.code == 2);
   CHECK(contains(there.err, "[sweep] runs/swept holds a run\nhelp: give the sweep another \"output_dir\""));
+}
+
+TEST_CASE("sweep: Ctrl-Z halts the members too, and they continue with the sweep") {
+  const SweepFolder dir;
+  write(dir / "s.json", R"({"base": "swept.json", "set": {"train.epochs": 4000}, "grid": {"optimizer.lr": [0.01, 0.02]}})");
+  Child child(dir, "sweep s.json --threads 1 --jobs 2");
+  const auto is_halted = [](const std::string& process) {
+    const std::string stat = read("/proc/" + process + "/stat");
+    const size_t name = stat.rfind(')');
+    return name != std::string::npos && stat[name + 2] == 'T';
+  };
+  const std::string sweep = std::to_string(child.id());
+  const auto members = [&] {
+    std::istringstream list(read("/proc/" + sweep + "/task/" + sweep + "/children"));
+    return std::vector<std::string>(std::istream_iterator<std::string>(list), {});
+  };
+  const auto begun = [&](const char* name) { return fs::exists(dir.member(name) / "run.json"); };
+  REQUIRE(child.until([&] { return begun("0001-lr0.01") && begun("0002-lr0.02"); }));
+  const std::vector<std::string> both = members();
+  REQUIRE(both.size() == 2);
+  child.send(SIGTSTP);
+  CHECK(child.until([&] { return is_halted(sweep) && is_halted(both[0]) && is_halted(both[1]); }));
+  child.send(SIGCONT);
+  CHECK(child.until([&] { return !is_halted(sweep) && !is_halted(both[0]) && !is_halted(both[1]); }));
+  child.send(SIGINT);
+  CHECK(child.wait() == 130);
 }

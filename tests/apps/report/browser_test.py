@@ -3,7 +3,7 @@
 """Reports in a browser: browser_test.py HALFSTEP. Needs chromium; skipped without it.
 
 At 400 and at 1,400 pixels, light and dark: nothing on the console, no overflow, the value under the pointer is the file's, and each
-run's color is on the screen.
+run's color is on the screen. The same of pictures and of a measurement.
 """
 import json
 import pathlib
@@ -20,12 +20,13 @@ CONFIG = {"name": "run", "device": "cpu", "model": {"type": "Linear", "out_featu
                    "val": {"type": "Random", "num_batches": 1, "input_shape": [4], "classes": 3}, "loader": {"batch_size": 8}}}
 # Appended to a copy of the page: what a person would see, as JSON in the page.
 PROBE = """<script>
-const svg = document.querySelector("svg"), box = svg.getBoundingClientRect();
+const svg = document.querySelector("svg[data-points]"), box = svg.getBoundingClientRect();
 const at = {clientX: box.left + box.width * %s, clientY: box.top + 20, bubbles: true};
 svg.dispatchEvent(new PointerEvent("pointermove", at));
 const said = document.createElement("pre");
 said.id = "said";
 said.textContent = JSON.stringify({
+  pictures: [...document.images].map((image) => image.naturalWidth),
   overflow: document.documentElement.scrollWidth - innerWidth, tip: document.getElementById("tip").innerText,
   chart: JSON.parse(document.getElementById(svg.dataset.points).textContent)});
 document.body.append(said);
@@ -78,6 +79,28 @@ def check_pointer(where, said, runs):
         assert abs(value - curve["y"][near]) <= 1e-5 * abs(curve["y"][near]), (where, line)
 
 
+def check_page(browser, page, curves, what, pictures=0):
+    """The page of a file at each width and in each light; the colors of its first curves."""
+    probed = page.with_name("probed.html")
+    probed.write_text(page.read_text().replace("</body>", PROBE % PLACE + "</body>"))
+    for width in (400, 1400):
+        for dark in (False, True):
+            where = f"{what}, {width} pixels, {'dark' if dark else 'light'}"
+            seen = browse(browser, probed, width, dark, "--dump-dom")
+            console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
+            assert not console, (where, console)
+            said = seen.stdout.split('<pre id="said">')[1].split("</pre>")[0]
+            said = json.loads(said.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+            assert said["overflow"] <= 0, (where, said["overflow"])
+            assert len(said["pictures"]) == pictures and all(said["pictures"]), (where, said["pictures"])
+            check_pointer(where, said, curves)
+    browse(browser, page, 1400, False, f"--screenshot={page.with_suffix('.png')}")
+    colors, style = pixels(page.with_suffix(".png")), page.read_text()
+    for k in range(curves):
+        color = bytes.fromhex(style.split(f"--c{k}: #")[1][:6])
+        assert color in colors, f"{what}: the color {k} is not on the screen"
+
+
 def main():
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not browser:
@@ -92,25 +115,21 @@ def main():
         for runs in (["run0"], ["run0", "run1", "run2"]):
             subprocess.run([program, "report", *(folder / r for r in runs), "--out", folder / "page.html"], check=True,
                            stdout=subprocess.DEVNULL)
-            page = folder / "probed.html"
-            page.write_text((folder / "page.html").read_text().replace("</body>", PROBE % PLACE + "</body>"))
-            for width in (400, 1400):
-                for dark in (False, True):
-                    where = f"{len(runs)} runs, {width} pixels, {'dark' if dark else 'light'}"
-                    seen = browse(browser, page, width, dark, "--dump-dom")
-                    console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
-                    assert not console, (where, console)
-                    said = seen.stdout.split('<pre id="said">')[1].split("</pre>")[0]
-                    said = json.loads(said.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
-                    assert said["overflow"] <= 0, (where, said["overflow"])
-                    check_pointer(where, said, len(runs))
-            style = (folder / "page.html").read_text()
-            browse(browser, folder / "page.html", 1400, False, f"--screenshot={folder / 'page.png'}")
-            colors = pixels(folder / "page.png")
-            for k in range(len(runs)):
-                color = bytes.fromhex(style.split(f"--c{k}: #")[1][:6])
-                assert color in colors, f"the color of run {k} is not on the screen"
-    print("two reports at two widths, light and dark: all is seen")
+            check_page(browser, folder / "page.html", len(runs), f"{len(runs)} runs")
+        digits = {"output_dir": str(folder / "digits"), "train": {"epochs": 1}, "diagnostics": {"every": "10 steps"},
+                  "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
+                  "data": {"train": {"type": "Digits", "split": "train"}, "val": {"type": "Digits", "split": "test"}}}
+        (folder / "config.json").write_text(json.dumps(CONFIG | digits))
+        subprocess.run([program, "train", folder / "config.json", "--quiet"], check=True)
+        subprocess.run([program, "report", folder / "digits", "--samples", "20", "--out", folder / "digits.html"], check=True,
+                       stdout=subprocess.DEVNULL)
+        check_page(browser, folder / "digits.html", 1, "a run of pictures", pictures=20)
+        bench = [program, "bench", "mlp", "--json", "--device", "cpu", "--batch", "32", "--width", "64", "--batches", "2"]
+        (folder / "bench.json").write_bytes(subprocess.run(bench, check=True, stdout=subprocess.PIPE).stdout)
+        subprocess.run([program, "report", folder / "bench.json", "--out", folder / "bench.html"], check=True,
+                       stdout=subprocess.DEVNULL)
+        check_page(browser, folder / "bench.html", 3, "a measurement")
+    print("four reports at two widths, light and dark: all is seen")
 
 
 main()

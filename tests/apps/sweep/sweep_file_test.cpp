@@ -142,3 +142,22 @@ TEST_CASE("sweep: one member for each config, one monitored value for all, and d
                                dir.path().string() + R"("}], "seed": [7]})"),
                        doctest::Contains("seed=7) of "), DataError);
 }
+
+TEST_CASE("sweep: a config in the place of a sweep is named, and the other way round") {
+  const Folder dir;
+  write(dir / "s.json", R"({"base": "tiny.json", "grid": {"optimizer.lr": [0.1]}})");
+  write(dir / "more.json", R"({"extends": "tiny.json"})");
+  for (const char* command : {"train", "plan", "validate"}) {
+    const Ran ran = run(dir, std::string(command) + " s.json");
+    CHECK(ran.code == 2);
+    CHECK_MESSAGE(contains(ran.err, "[config] s.json must be a config, but is a sweep: it has \"grid\""), ran.err);
+    CHECK_MESSAGE(contains(ran.err, "`halfstep sweep s.json` trains its members"), ran.err);
+  }
+  for (const auto& [file, key] : {std::pair("tiny.json", "model"), std::pair("more.json", "extends")}) {
+    const Ran ran = run(dir, std::string("sweep ") + file);
+    CHECK(ran.code == 2);
+    CHECK_MESSAGE(contains(ran.err, std::string("[sweep] ") + file + " must be a sweep, but is a config: it has \"" + key),
+                  ran.err);
+    CHECK_MESSAGE(contains(ran.err, std::string("`halfstep train ") + file), ran.err);
+  }
+}

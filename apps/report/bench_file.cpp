@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/bench_file.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "apps/run/bench_baseline.h"
+#include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/json.h"
+
+namespace halfstep::app {
+namespace {
+
+// One arm's values, of the kinds that they must have.
+struct ArmReader {
+  const Json& arm;
+  const std::string& file;
+
+  void must(bool good, const std::string& key, const char* kind) const {
+    if (!good)
+      fail<DataError>("report", file, ": the arm ", arm["arm"].dump(), " must have ", kind, " as \"", key, "\", got ",
+                      line_of(arm.value(key, Json())));
+  }
+  double number(const Json& value, const std::string& key) const {
+    must(value.is_number() || value.is_null(), key, "a number");
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
+  double number(const char* key) const { return number(arm.value(key, Json()), key); }
+  Points list(const char* key) const {
+    Points out;
+    const Json values = arm.value(key, Json::array());
+    must(values.is_array(), key, "a list of numbers");
+    for (const Json& v : values) out.push_back({double(out.size() + 1), number(v, key)});
+    return out;
+  }
+  std::string text(const char* key) const {
+    const Json value = arm.value(key, Json(""));
+    must(value.is_string(), key, "a text");
+    return value.get<std::string>();
+  }
+};
+
+MeasuredArm measured(const Json& arm, const std::string& file) {
+  const ArmReader read{arm, file};
+  MeasuredArm out{.name = read.text("arm"),
+                  .refused = read.text("refused"),
+                  .median_ms = read.number("median_ms"),
+                  .fastest_ms = read.number("fastest_ms"),
+                  .p90_ms = read.number("p90_ms"),
+                  .speedup = read.number("speedup"),
+                  .peak_bytes = read.number("peak_bytes"),
+                  .planned_bytes = read.number("planned_peak_bytes"),
+                  .difference = read.number("loss_difference"),
+                  .tolerance = read.number("loss_tolerance"),
+                  .agrees = arm.value("losses_agree", Json(true)) == true,
+                  .steps = read.number("steps"),
+                  .skipped = read.number("skipped"),
+                  .plain_products = read.number("plain_products"),
+                  .step_ms = read.list("step_ms"),
+                  .losses = read.list("losses")};
+  const Json memory = arm.value("peak_bytes_by_tag", Json::object());
+  read.must(memory.is_object(), "peak_bytes_by_tag", "bytes by purpose");
+  for (const auto& [purpose, bytes] : memory.items()) {
+    out.memory.emplace_back(purpose, read.number(bytes, "peak_bytes_by_tag"));
+    read.must(out.memory.back().second >= 0, "peak_bytes_by_tag", "bytes by purpose");
+  }
+  return out;
+}
+
+}  // namespace
+
+const MeasuredArm* Measurement::reference() const {
+  const MeasuredArm* out = nullptr;
+  for (const MeasuredArm& arm : arms)
+    if (!arm.losses.empty() && (!out || arm.name == "float32")) out = &arm;
+  return out;
+}
+
+Measurement read_measurement(const std::filesystem::path& file) {
+  Json json;
+  try {
+    json = read_json<Json>(read_file(file, kMostBenchBytes));
+  } catch (const JsonError&) {}  // said below
+  check<DataError>(is_bench(json), "report", file.string(), " must be a run's folder, or what `halfstep bench mlp --json` printed");
+  Measurement out{.name = file.filename().string(), .settings = Json::object(), .arms = {}};
+  for (const Json& arm : json["arms"]) out.arms.push_back(measured(arm, file.string()));
+  for (const auto& [key, value] : json.items())
+    if (key != "arms") out.settings[key] = value;
+  return out;
+}
+
+}  // namespace halfstep::app

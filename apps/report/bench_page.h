@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page about measurements of `halfstep bench mlp`: times, memory by purpose, and whether the losses agree.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/report/bench_file.h"
+
+namespace halfstep::app {
+
+// At least one.
+std::string bench_page(const std::vector<Measurement>& files);
+
+}  // namespace halfstep::app

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The frame of every page: head, style, and the script that shows values under the pointer.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+
+namespace halfstep::app {
+
+// Up to the heading, with a line below it.
+void begin_page(std::ostream& out, const std::string& title, const std::string& about);
+void end_page(std::ostream& out);
+
+}  // namespace halfstep::app

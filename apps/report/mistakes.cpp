@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/report/mistakes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <ostream>
+#include <utility>
+
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
+#include "apps/report/chart.h"
+#include "apps/run/predictor.h"
+#include "apps/run/progress.h"
+#include "framework/data/image_folder.h"
+#include "framework/data/subsets.h"
+#include "framework/io/png.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kShownSide = 96;     // pixels of a picture's longer side
+constexpr int64_t kCoarseSide = 48;    // below it pixels are shown as squares
+constexpr int64_t kShownNumbers = 16;  // of a sample that is neither a picture nor a table's row
+
+// A sample that is answered wrongly, or a number's error.
+struct Finding {
+  int64_t index;
+  double confidence;
+  std::string truth, answer;
+};
+
+std::string base64(const std::string& bytes) {
+  static constexpr char kLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    const size_t n = std::min<size_t>(3, bytes.size() - i);
+    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < n ? uint8_t(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) out += k <= n ? kLetters[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
+}
+
+bool is_picture(const Shape& shape) {
+  return shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] >= 4 && shape[2] >= 4;
+}
+
+// [C, H, W]. Large ones are made smaller by whole factors: each pixel is the mean of a square.
+Picture small_picture(const Tensor& given, bool is_unit) {
+  const int64_t channels = given.size(0), height = given.size(1), width = given.size(2);
+  const int64_t by = (std::max(height, width) + kShownSide - 1) / kShownSide;
+  const Tensor input = given.to(DType::f32).contiguous();
+  const std::vector<float> values = input.to_vector<float>();
+  float low = 0, high = 1;  // of other data: from its least to its largest value
+  if (const auto [least, most] = std::minmax_element(values.begin(), values.end()); !is_unit) low = *least, high = *most;
+  Picture out{.width = (width + by - 1) / by, .height = (height + by - 1) / by, .channels = channels};
+  for (int64_t y = 0; y < height; y += by)
+    for (int64_t x = 0; x < width; x += by)
+      for (int64_t c = 0; c < channels; ++c) {
+        double sum = 0, n = 0;
+        for (int64_t v = y; v < std::min(y + by, height); ++v)
+          for (int64_t u = x; u < std::min(x + by, width); ++u, ++n) sum += values[size_t((c * height + v) * width + u)];
+        const double part = high > low ? (sum / n - low) / (high - low) : 0;
+        out.pixels.push_back(uint8_t(std::lround(255 * (part > 0 ? std::min(part, 1.0) : 0))));
+      }
+  return out;
+}
+
+// A file's name below its class, where samples are files.
+std::string name_of_sample(const Dataset* data, int64_t i) {
+  const int64_t given = i;
+  while (const auto* part = dynamic_cast<const Subset<Dataset>*>(data)) {
+    i = part->indices()[size_t(i)];
+    data = &part->dataset();
+  }
+  if (const auto* pictures = dynamic_cast<const ImageFolderDataset*>(data)) {
+    const fs::path& file = pictures->file(i);
+    return (file.parent_path().filename() / file.filename()).string();
+  }
+  return "sample " + std::to_string(given);
+}
+
+// A row of a table as its file has it, but for filled gaps, or the numbers of a small sample: columns and cells.
+struct Rows {
+  const DataForm& form;
+
+  const CsvEncoding* encoding() const {
+    const auto* table = std::get_if<TableForm>(&form.source);
+    return table && table->options.encoding ? &*table->options.encoding : nullptr;
+  }
+  bool one_hot() const { return std::get<TableForm>(form.source).options.one_hot; }
+  std::vector<std::string> columns() const {
+    std::vector<std::string> out;
+    if (const CsvEncoding* e = encoding()) {
+      for (const auto& column : e->columns) out.push_back(column.name);
+    } else if (numel(form.input) <= kShownNumbers) {
+      for (int64_t k = 0; k < numel(form.input); ++k) out.push_back("x" + std::to_string(k));
+    }
+    return out;
+  }
+  std::vector<std::string> cells(const Tensor& sample) const {
+    const std::vector<double> values = sample.reshape({-1}).to_vector<double>();
+    const InputUnits units = input_units(form);
+    const auto at = [&](size_t i) {
+      if (units.mean.empty()) return values.at(i);
+      const size_t k = units.mean.size() == 1 ? 0 : i;
+      return values.at(i) * units.std.at(k) + units.mean.at(k);
+    };
+    std::vector<std::string> out;
+    const CsvEncoding* e = encoding();
+    if (!e) {
+      for (size_t i = 0; i < values.size(); ++i) out.push_back(number_text(at(i), 5));
+      return out;
+    }
+    size_t i = 0;
+    for (const auto& column : e->columns) {
+      std::string cell;
+      if (!column.categories.empty() && one_hot()) {
+        for (const std::string& category : column.categories)
+          if (at(i++) > 0.5) cell = category;
+      } else if (!column.categories.empty()) {
+        cell = column.categories.at(size_t(std::clamp<double>(std::round(at(i++)), 0, double(column.categories.size() - 1))));
+      } else {
+        for (size_t k = 0; k < std::max<size_t>(1, column.date.size()); ++k) cell += (k ? " " : "") + number_text(at(i++), 6);
+      }
+      out.push_back(cell);
+    }
+    return out;
+  }
+};
+
+class Search {
+ public:
+  Search(const fs::path& run, int64_t most, double seconds)
+      : model_(run),
+        most_(most),
+        ends_(std::chrono::steady_clock::now() +
+              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+
+  Mistakes find() {
+    out_.step = model_.step();
+    out_.has_classes = form().classes > 0;
+    refuse(std::holds_alternative<TextForm>(form().source), "the model is one of text");
+    refuse(form().label_sequences, "the answers are rows of labels");
+    refuse(out_.has_classes ? !form().target.empty() : numel(form().target) != 1,
+           "a sample has more than one class or number to be answered");
+    refuse(out_.has_classes && !gives_probabilities(model_.config().loss), "the loss gives the answers no probabilities");
+    out_.split = model_.config().data.has("val") ? "val" : "test";
+    refuse(!model_.config().data.has(out_.split), "the run has no data.val");
+    Json config = model_.config().json;
+    config["data"][out_.split]["transforms"] = Json::array();  // the model does them itself
+    data_ = build_dataset(config, out_.split, Device::cpu, &form());
+    refuse(data_->input_shape() != form().input, "the samples have another shape now");
+    out_.samples = data_->size();
+    examine();
+    show();
+    return std::move(out_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const DataForm& form() const { return model_.form(); }
+  static void refuse(bool bad, const char* why) { check<DataError>(!bad, "report", why); }
+
+  void examine() {
+    const int64_t batch = std::min<int64_t>(256, std::max<int64_t>(1, model_.config().data.loader.batch_size));
+    for (int64_t begin = 0; begin < out_.samples && (begin == 0 || Clock::now() < ends_); begin += batch) {
+      std::vector<int64_t> indices(size_t(std::min(batch, out_.samples - begin)));
+      std::iota(indices.begin(), indices.end(), begin);
+      const Batch read = data_->batch(indices);
+      const std::vector<Prediction> answers = model_.answers(read.input);
+      const std::vector<double> truths = read.target.reshape({-1}).to_vector<double>();
+      for (size_t i = 0; i < answers.size(); ++i) judge(indices[i], answers[i], truths.at(i));
+      out_.examined += int64_t(answers.size());
+      keep_worst();
+    }
+  }
+  void judge(int64_t index, const Prediction& p, double truth) {
+    if (out_.has_classes) {
+      if (truth < 0 || p.top.at(0).number == int64_t(truth)) return;  // below 0: a class that the loss ignores
+      ++out_.wrong;
+      return found_.push_back({index, p.top[0].probability, form().class_name(int64_t(truth)), p.top[0].name});
+    }
+    check<DataError>(p.numbers.size() == 1, "report", "the model answers with ", p.numbers.size(), " numbers for one");
+    const double wanted = truth * form().scale.std + form().scale.mean;
+    found_.push_back({index, std::abs(p.numbers[0] - wanted), number_text(wanted, 5), number_text(p.numbers[0], 5)});
+  }
+  void keep_worst() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+    if (int64_t(found_.size()) > most_) found_.resize(size_t(most_));
+  }
+
+  void show() {
+    const auto* image = std::get_if<ImageForm>(&form().source);
+    const Rows rows{form()};
+    if (!is_picture(form().input)) out_.columns = rows.columns();
+    for (const Finding& f : found_) {
+      Mistake m{.sample = name_of_sample(data_.get(), f.index), .truth = f.truth, .answer = f.answer, .confidence = f.confidence};
+      const Tensor input = data_->get(f.index).first;
+      if (is_picture(form().input)) {
+        const Picture picture = small_picture(image && image->on_side ? input.transpose(1, 2) : input, image != nullptr);
+        m.picture = "data:image/png;base64," + base64(png_bytes(picture));
+        m.is_coarse = std::max(picture.width, picture.height) <= kCoarseSide;
+      } else if (!out_.columns.empty()) {
+        m.cells = rows.cells(input);
+      }
+      out_.worst.push_back(std::move(m));
+    }
+  }
+
+  Predictor model_;
+  const int64_t most_;
+  const Clock::time_point ends_;
+  std::shared_ptr<const Dataset> data_;
+  std::vector<Finding> found_;
+  Mistakes out_;
+};
+
+std::string confidence_text(const Mistakes& found, const Mistake& m) {
+  return found.has_classes ? value_text(m.confidence, Unit::share) : number_text(m.confidence, 4);
+}
+
+void write_pictures(std::ostream& out, const Mistakes& found) {
+  out << "<div class=\"shots\">\n";
+  for (const Mistake& m : found.worst)
+    out << "<figure><img" << (m.is_coarse ? " class=\"coarse\"" : "") << " alt=\"" << escaped(m.sample) << "\" title=\""
+        << escaped(m.sample) << "\" src=\"" << m.picture << "\"><figcaption><b>" << escaped(m.answer) << "</b> "
+        << confidence_text(found, m) << "<br><span class=\"soft\">is " << escaped(m.truth) << "<br>" << escaped(m.sample)
+        << "</span></figcaption></figure>\n";
+  out << "</div>\n";
+}
+
+void write_rows(std::ostream& out, const Mistakes& found) {
+  out << "<table><tr><th>sample</th><th>is</th><th>answer</th><th class=\"n\">" << (found.has_classes ? "confidence" : "error")
+      << "</th>";
+  for (const std::string& c : found.columns) out << "<th class=\"n\">" << escaped(c) << "</th>";
+  out << "</tr>\n";
+  for (const Mistake& m : found.worst) {
+    out << "<tr><td class=\"soft\">" << escaped(m.sample) << "</td><td>" << escaped(m.truth) << "</td><td><b>" << escaped(m.answer)
+        << "</b></td><td class=\"n\">" << confidence_text(found, m) << "</td>";
+    for (const std::string& cell : m.cells) out << "<td class=\"n\">" << escaped(cell) << "</td>";
+    out << "</tr>\n";
+  }
+  out << "</table>\n";
+}
+
+}  // namespace
+
+Mistakes find_mistakes(const fs::path& run, int64_t most, double seconds) {
+  try {
+    return Search(run, most, seconds).find();
+  } catch (const Error& e) {
+    const std::string why = one_line(e);
+    const std::string own = "[report] ";
+    return {.fault = why.starts_with(own) ? why.substr(own.size()) : why};
+  }
+}
+
+void write_mistakes(std::ostream& out, const std::string& run, const Mistakes& found) {
+  out << "<div class=\"card\">" << (run.empty() ? "" : "<b>" + escaped(run) + "</b> ") << "<span class=\"soft\">";
+  if (!found.fault.empty()) {
+    out << "Not shown: " << escaped(found.fault) << "</span></div>\n";
+    return;
+  }
+  const bool all = found.examined == found.samples;
+  const std::string where = (all ? " of " : " of the first ") + std::to_string(found.examined) + " samples of data." + found.split +
+                            (all ? "" : ", which has " + std::to_string(found.samples) + ',') + " at step " +
+                            std::to_string(found.step);
+  if (found.has_classes && found.wrong == 0)
+    out << "None" << where << " is answered wrongly.";
+  else if (found.has_classes)
+    out << found.wrong << where << " are answered wrongly ("
+        << value_text(double(found.wrong) / double(found.examined), Unit::share)
+        << "). Those with the most confidence: the answer, and what the data says.";
+  else
+    out << "The largest errors" << where << '.';
+  out << "</span>\n";
+  if (!found.worst.empty() && !found.worst[0].picture.empty())
+    write_pictures(out, found);
+  else if (!found.worst.empty())
+    write_rows(out, found);
+  out << "</div>\n";
+}
+
+}  // namespace halfstep::app
