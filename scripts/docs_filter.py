@@ -27,6 +27,7 @@ def page(path, text):
     out, in_code, names = [], False, headings(text)
     for number, line in enumerate(text.splitlines()):
         in_code ^= line.startswith("```")
+        line = re.sub(r"^```(\w+) .*", r"```\1", line)  # of a block's marks it knows the language alone
         if not in_code:
             if re.match(r"#+ +", line):
                 slug = next(names)[1]

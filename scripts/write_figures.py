@@ -10,10 +10,13 @@ Of several records of a kind the newest counts. A mark with an unknown NAME and 
 import json
 import pathlib
 import re
-import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks/recipes"))
+sys.dont_write_bytecode = True
+from run import RECIPES, summary
+
 PAGES = ("README.md", "docs/performance.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
@@ -67,10 +70,17 @@ def torch_spread():
                      for (batch, width), arms in torch_runs().items())
 
 
-def lenet():
-    rows = [r for r in newest("recipes-cpu-epyc-zen5")["rows"] if r["recipe"] == "mnist_lenet" and r["side"] == "halfstep"]
-    means = [100 * statistics.mean(r["result"] for r in rows if r["precision"] == precision) for precision in ARMS]
-    return f"{min(means):.1f} to {max(means):.1f} %"
+def recipes_table():
+    """A line for each recipe: the mean and standard deviation of its result in each precision, and PyTorch's."""
+    rows = newest("recipes-cpu-epyc-zen5")["rows"]
+    lines = ["", "| recipe | data | float32 | bfloat16 | float16 | PyTorch, float32 |", "| --- | --- | --- | --- | --- | --- |"]
+    for recipe, about in RECIPES.items():
+        cells = []
+        for side, precision in [("halfstep", p) for p in ARMS] + [("torch", "float32")]:
+            arm = (recipe, side, precision)
+            cells.append(summary(recipe, [r["result"] for r in rows if (r["recipe"], r["side"], r["precision"]) == arm]))
+        lines.append(f"| [`{recipe}`](configs/recipes/{recipe}.json) | {about['data']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
 
 
 def latency_table():
@@ -104,8 +114,8 @@ def openmp_ratios():
 FIGURES = {
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
-    "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread, "lenet": lenet,
-    "latency_table": latency_table, "nets_table": nets_table, "openmp_ratios": openmp_ratios,
+    "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread,
+    "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table, "openmp_ratios": openmp_ratios,
 }
 
 

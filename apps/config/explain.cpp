@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/catalog/dataset_examples.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 
@@ -151,7 +152,9 @@ std::string text_of(const Place& p) {
 std::string text_of(const std::string& path, const Family& family, const Component& c) {
   std::string out = c.type + " (" + family.what + ", in \"" + path + "\")" + (c.doc.empty() ? "" : ": " + c.doc) + '\n';
   const std::string keys = keys_of({&c.fields, &family.common});
-  return out + (keys.empty() ? "  takes no keys\n" : keys);
+  out += keys.empty() ? "  takes no keys\n" : keys;
+  const std::string example = &family == &dataset_family() ? dataset_example(c.type) : "";
+  return out + (example.empty() ? "" : "a config with it:\n" + example);
 }
 
 // "model.layers.0.bias" without its numbers.

@@ -128,6 +128,7 @@ TEST_CASE("explain: keys, types and other programs' names") {
   says("model.layers.0.stride", {"step of the window", "in       Conv2d, ConvTranspose2d"});
   says("Conv2d", {"Conv2d (layer, in \"model\"): convolution of [C, H, W]", "out_channels", "must be given"});
   says("Conv2d.padding", {"\"same\": the output is as large"});
+  says("CSV", {"a config with it:", "\"type\": \"CSV\", \"path\": \"houses.csv\""});
   says("lr", {"called   learning_rate, base_lr", "optimizer.groups.lr"});
   says("train.ema", {"true, false or an object", "decay"});
   const Ran near = run(dir, "explain learning_rate");

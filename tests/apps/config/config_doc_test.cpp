@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "apps/catalog/dataset_examples.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
@@ -38,7 +40,7 @@ void row(std::ostream& out, const std::string& prefix, const Field& f) {
   for (const Field& inner : inside->fields) row(out, prefix + f.key + (list ? "[]." : "."), inner);
 }
 
-// A section's own keys, then the sections inside it.
+// The keys of a section, with those of the sections inside it.
 void rows(std::ostream& out, const std::string& prefix, const Section& section) {
   for (const Field& f : section.fields) {
     if (f.kind == Kind::section)
@@ -50,35 +52,74 @@ void rows(std::ostream& out, const std::string& prefix, const Section& section) 
 
 constexpr const char* kHead = "| key | value | default | |\n| --- | --- | --- | --- |\n";
 
-void table(std::ostream& out, const std::string& title, const std::vector<Field>& fields) {
-  const bool any = std::any_of(fields.begin(), fields.end(), [](const Field& f) { return f.kind != Kind::not_yet; });
-  if (!title.empty() && (any || title.starts_with("**"))) out << '\n' << title << '\n';
-  if (!any) return;
+bool has_keys(const std::vector<Field>& fields) {
+  return std::any_of(fields.begin(), fields.end(), [](const Field& f) { return f.kind != Kind::not_yet; });
+}
+
+void table(std::ostream& out, const std::vector<Field>& fields) {
   out << '\n' << kHead;
   for (const Field& f : fields) row(out, "", f);
 }
 
+// A heading for each section of a config; the keys outside of sections come first.
+void sections(std::ostream& out, const Section& root) {
+  out << "## All keys\n\n### Top level\n\n" << kHead;
+  for (const Field& f : root.fields)
+    if (f.kind != Kind::section) row(out, "", f);
+  for (const Field& f : root.fields) {
+    if (f.kind != Kind::section) continue;
+    out << "\n### `" << f.key << "`\n\n" << kHead;
+    rows(out, f.key + ".", *f.section);
+  }
+}
+
+std::string link_to(std::string heading) {
+  const std::string shown = "`" + heading + "`";
+  for (char& c : heading) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return "[" + shown + "](#" + heading + ")";
+}
+
+void family(std::ostream& out, const std::string& title, const Family& f);
+
+void inner_family(std::ostream& out, const std::string& key, const Family& f) {
+  std::string title = f.what + "s (`" + key + "`)";
+  title[0] = char(std::toupper(static_cast<unsigned char>(title[0])));
+  family(out, title, f);
+}
+
 // The components of a family, and those that lists of its common fields take.
 void family(std::ostream& out, const std::string& title, const Family& f) {
-  out << "\n## " << title << "\n";
-  const Field* inner = nullptr;
-  for (const Component& c : f.components) {
-    if (c.doc.ends_with("of this program")) continue;  // of another test
-    table(out, "**`" + c.type + "`**: " + c.doc, c.fields);
+  std::vector<const Component*> types;
+  for (const Component& c : f.components)
+    if (!c.doc.ends_with("of this program")) types.push_back(&c);  // which are of another test
+  out << "\n## " << title << "\n\n";
+  size_t column = 0;
+  for (const Component* c : types) {
+    const std::string link = link_to(c->type) + (c == types.back() ? "\n" : ",");
+    const bool fits = column + 1 + link.size() <= 130;
+    out << (column == 0 ? "" : fits ? " " : "\n") << link;
+    column = (fits && column > 0 ? column + 1 : 0) + link.size();
+  }
+  for (const Component* c : types) {
+    out << "\n### `" << c->type << "`\n\n" << c->doc << '\n';
+    if (has_keys(c->fields)) table(out, c->fields);
+    if (const std::string example = &f == &dataset_family() ? dataset_example(c->type) : ""; !example.empty())
+      out << "\n```json\n" << example << "```\n";
+  }
+  if (has_keys(f.common)) {
+    out << "\n### Keys of every " << f.what << '\n';
+    table(out, f.common);
   }
   for (const Field& field : f.common)
-    if (field.kind == Kind::list && field.item->family) inner = &field;
-  table(out, "Besides, for every type:", f.common);
-  if (inner) family(out, "In `" + inner->key + "`", *inner->item->family);
+    if (field.kind == Kind::list && field.item->family) inner_family(out, field.key, *field.item->family);
 }
 
 }  // namespace
 
 TEST_CASE("docs/configs.md lists every key of the schema") {
   std::ostringstream text;
-  text << "<!-- From here on written from the schema by tests/apps/config/config_doc_test.cpp; do not edit. -->\n\n## All keys\n\n"
-       << kHead;
-  rows(text, "", root_schema());
+  text << "<!-- From here on written from the schema by tests/apps/config/config_doc_test.cpp; do not edit. -->\n\n";
+  sections(text, root_schema());
   family(text, "Layers (`model`)", module_family());
   family(text, "Losses (`loss`)", loss_family());
   family(text, "Metrics (`metrics`)", metric_family());
