@@ -80,6 +80,41 @@ uint32_t crc32c(std::string_view bytes) {  // Castagnoli's polynomial, reflected
   return ~crc;
 }
 
+// Each number, word and switch below `value`, by its dotted path: SessionStartInfo.hparams of TensorBoard's plugin.
+void add_hyperparameters(const Json& value, const std::string& path, ProtoWriter& info) {
+  if (value.is_structured()) {
+    size_t place = 0;
+    for (const auto& [key, inner] : value.items())
+      add_hyperparameters(inner, path + "." + (value.is_array() ? std::to_string(place++) : key), info);
+    return;
+  }
+  ProtoWriter content;  // google.protobuf.Value
+  if (value.is_boolean())
+    content.integer(4, value.get<bool>());
+  else if (value.is_number())
+    content.real64(2, value.get<double>());
+  else if (value.is_string())
+    content.bytes(3, value.get_ref<const std::string&>());
+  else
+    return;
+  info.message(1, ProtoWriter().bytes(1, path).message(2, content));
+}
+
+// The config's parts that training depends on, as a Summary with what the plugin reads beside an empty tensor.
+ProtoWriter hyperparameters(const Json& config, double time) {
+  ProtoWriter info;
+  for (const char* key : {"seed", "model", "loss", "optimizer", "scheduler", "amp", "train"})
+    if (const auto found = config.find(key); found != config.end()) add_hyperparameters(*found, key, info);
+  if (const auto data = config.find("data"); data != config.end() && data->is_object())
+    add_hyperparameters(data->value("loader", Json()), "data.loader", info);
+  info.real64(5, time);  // the start
+  const auto plugin = ProtoWriter().bytes(1, "hparams").message(2, ProtoWriter().integer(1, 0).message(3, info));
+  const auto empty = ProtoWriter().integer(1, 1).message(2, ProtoWriter().message(2, ProtoWriter().integer(1, 0)));
+  const auto value =
+      ProtoWriter().bytes(1, "_hparams_/session_start_info").message(8, empty).message(9, ProtoWriter().message(1, plugin));
+  return ProtoWriter().message(1, value);
+}
+
 // An event as a record: its size and its bytes, each followed by a checksum. A plain checksum of bytes that contain checksums is
 // weak, so that the format rotates it and adds a constant.
 std::string event_record(const ProtoWriter& event) {
@@ -95,11 +130,12 @@ std::string event_record(const ProtoWriter& event) {
 
 }  // namespace
 
-MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& folder, const ResumePoint& from) {
+MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& folder, const ResumePoint& from,
+                         const Json& config) {
   for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
     if (name == "jsonl") sinks_.push_back(std::make_unique<MetricsFile>(folder / "metrics.jsonl", from));
     if (name == "csv") sinks_.push_back(std::make_unique<CsvSink>(folder / kMetricsCsv, from));
-    if (name == "tensorboard") sinks_.push_back(std::make_unique<EventSink>(folder, from));
+    if (name == "tensorboard") sinks_.push_back(std::make_unique<EventSink>(folder, from, config));
   }
 }
 
@@ -163,7 +199,7 @@ void CsvSink::write(const Json& entry) {
   file_.append(line + '\n');
 }
 
-EventSink::EventSink(const fs::path& folder, const ResumePoint& from) {
+EventSink::EventSink(const fs::path& folder, const ResumePoint& from, const Json& config) {
   const double time = now_seconds();
   fs::path path;
   for (int64_t second = int64_t(time); path.empty() || fs::exists(path);
@@ -174,8 +210,10 @@ EventSink::EventSink(const fs::path& folder, const ResumePoint& from) {
   }
   const int64_t forgotten = from.step > 0 ? from.applied + 1 : 0;  // the first step that does not count
   const ProtoWriter start = ProtoWriter().integer(1, 1);           // SessionLog.status: START
-  file_ = AppendedFile(path, event_record(ProtoWriter().real64(1, time).bytes(3, "brain.Event:2")) +
-                                 event_record(ProtoWriter().real64(1, time).integer(2, forgotten).message(7, start)));
+  file_ =
+      AppendedFile(path, event_record(ProtoWriter().real64(1, time).bytes(3, "brain.Event:2")) +
+                             event_record(ProtoWriter().real64(1, time).integer(2, forgotten).message(7, start)) +
+                             event_record(ProtoWriter().real64(1, time).integer(2, 0).message(5, hyperparameters(config, time))));
 }
 
 void EventSink::write(const Json& entry) {

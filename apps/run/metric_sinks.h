@@ -19,7 +19,9 @@ class MetricSinks : public MetricSink {
  public:
   MetricSinks() = default;  // takes entries and writes none
   // Names: "jsonl", "csv", "tensorboard"; one that is given twice counts once. Throws IoError.
-  MetricSinks(const std::vector<std::string>& names, const std::filesystem::path& folder, const ResumePoint& from);
+  // config: of the run, for TensorBoard to compare runs by.
+  MetricSinks(const std::vector<std::string>& names, const std::filesystem::path& folder, const ResumePoint& from,
+              const Json& config);
   void write(const Json& entry) override;
   void sync() override;
   int64_t lost() const override;  // of all sinks together
@@ -45,11 +47,12 @@ class CsvSink : public MetricSink {
 };
 
 // An event file of TensorBoard, a new one each time a run starts or resumes. It begins with the start of a session, by which
-// TensorBoard forgets what an earlier file says of later steps.
+// TensorBoard forgets what an earlier file says of later steps, and has the numbers and words of the config that its page HPARAMS
+// compares runs by.
 // Format: tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto
 class EventSink : public MetricSink {
  public:
-  EventSink(const std::filesystem::path& folder, const ResumePoint& from);  // throws IoError
+  EventSink(const std::filesystem::path& folder, const ResumePoint& from, const Json& config);  // throws IoError
   void write(const Json& entry) override;
   void sync() override { file_.sync(); }
   int64_t lost() const override { return file_.lost(); }

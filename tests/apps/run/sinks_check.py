@@ -12,6 +12,7 @@ import tempfile
 try:
     import pandas
     from tensorboard.backend.event_processing import event_accumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2
 except ImportError as missing:
     sys.exit(f"SKIPPED: {missing} in this Python (pip install tensorboard pandas)")
 
@@ -24,6 +25,8 @@ CONFIG = {
     "logging": {"every": "1 steps", "sinks": ["jsonl", "csv", "tensorboard"]},
     "output_dir": "r",
 }
+HPARAMS = {"seed": 3, "model.type": "MLP", "model.hidden.0": 8, "optimizer.type": "SGD", "optimizer.lr": 0.01,
+           "optimizer.nesterov": False, "data.loader.batch_size": 16, "train.epochs": 4}
 NO_SCALARS = ("step", "attempted", "epoch", "seconds")
 
 
@@ -59,12 +62,23 @@ def main():
             for (_, g), (_, w) in zip(got, points):
                 assert math.isclose(g, w, rel_tol=1e-6), (key, g, w)
 
+        # What runs are compared by: of the last start. A run's parts must not be there twice.
+        files = sorted((folder / "r").glob("events.out.tfevents.*"))
+        last_start = event_accumulator.EventAccumulator(str(files[-1]))
+        last_start.Reload()
+        content = last_start.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+        hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+        found = {key: getattr(value, value.WhichOneof("kind")) for key, value in hparams.items()}
+        assert HPARAMS.items() <= found.items(), found
+        assert not any(key.startswith(("output_dir", "data.train", "logging")) for key in found), found
+
         table = pandas.read_csv(folder / "r/metrics.csv")
         same = pandas.read_json(folder / "r/metrics.jsonl", lines=True)
         assert len(table) == len(same) == len(lines)
         for key in want:
             pandas.testing.assert_series_equal(table[key], same[key], check_dtype=False)
-        print(f"{sum(map(len, want.values()))} scalars in TensorBoard, {len(table)} rows in pandas")
+        print(f"{sum(map(len, want.values()))} scalars and {len(found)} hyperparameters in TensorBoard, "
+              f"{len(table)} rows in pandas")
 
 
 if __name__ == "__main__":
