@@ -11,6 +11,10 @@ rounds is printed with the least and the greatest: below 1 halfstep is faster. h
 PyTorch's run with autocast around forward alone and its usual SGD. The loss of both is the mean of the squared outputs.
 The nets are in torch_nets.py. A file that exists keeps its other rows.
 
+    python3 benchmarks/compare_torch_nets.py --before OLD/build/default/benchmarks/nets [--match ResNet]
+
+Against the nets of another build in place of PyTorch, in the same way.
+
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
 
 On a GPU training steps alone, of larger nets, in float16 and bfloat16: halfstep's eager and recorded steps beside each variant of
@@ -78,6 +82,15 @@ class Torch:
         return median_ms(self.run, seconds)
 
 
+class Before:
+    """Another build's net, as a side of the comparison."""
+    def __init__(self, binary, threads, case):
+        self.other, self.case = Halfstep(binary, threads), case
+
+    def ms(self, seconds):
+        return self.other.ms(self.case | {"seconds": seconds})
+
+
 def on_gpu(a):
     """One JSON object at the end, a line for each net and dtype before. Ends with 2 where something could not be measured."""
     try:
@@ -128,6 +141,7 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--dtypes", help="[float32,bfloat16; on a GPU float16,bfloat16]")
     p.add_argument("--json", help="write the rows here")
+    p.add_argument("--before", help="on a CPU: the nets of another build, in place of PyTorch")
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
     p.add_argument("--floor", action="store_true",
                    help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
@@ -138,10 +152,15 @@ def main():
     a.dtypes = a.dtypes or ("float16,bfloat16" if a.device == "cuda" else "float32,bfloat16")
     if a.device == "cuda":
         return on_gpu(a)
-    import torch
-    torch.set_num_threads(a.threads)
+    settings = {"threads": a.threads, "rounds": a.rounds, "seconds": a.seconds}
+    if a.before:
+        sides = ["before"]
+    else:
+        import torch
+        torch.set_num_threads(a.threads)
+        settings = {"torch": torch.__version__} | settings
+        sides = ["eager"] + (["compile"] if a.compile else [])
     ours = Halfstep(a.binary, a.threads)
-    sides = ["eager"] + (["compile"] if a.compile else [])
     print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'of floor':>9}"
           + "".join(f" {side + ' ms':>11} {'ratio':>6} {'spread':12}" for side in sides))
     for entry in NETS:
@@ -152,16 +171,14 @@ def main():
                 row = on_cpu(ours, entry, dtype, train, sides, a)
                 print(shown(row, sides), flush=True)
                 if a.json:
-                    write(a.json, {"torch": torch.__version__, "threads": a.threads, "rounds": a.rounds, "seconds": a.seconds},
-                          [row],
-                          [n["name"] for n in NETS])
+                    write(a.json, settings, [row], [n["name"] for n in NETS])
 
 
 def on_cpu(ours, entry, dtype, train, sides, a):
     """A row of the table: both sides one after the other, round by round, and the floor of the net's plan."""
     case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
             "train": train, "seconds": a.seconds}
-    theirs = [Torch(entry, dtype, train, variant=side) for side in sides]
+    theirs = [Before(a.before, a.threads, case) if a.before else Torch(entry, dtype, train, variant=side) for side in sides]
     rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs)) for _ in range(a.rounds)]
     row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
            "halfstep_ms": statistics.median(r[0] for r in rounds)}

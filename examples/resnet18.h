@@ -27,8 +27,8 @@ struct BasicBlock : Module {
     if (stride != 1 || in != out) downsample = add("downsample", Sequential(conv(in, out, 1, stride), BatchNorm2d(out)));
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = bn2(conv2(relu(bn1(conv1(x)))));
-    return relu(y + (downsample ? downsample(x) : x));
+    const Tensor y = bn2(conv2(bn1->relu(conv1(x))));
+    return add_relu(y, downsample ? downsample(x) : x);
   }
   bool is_recordable() const override { return true; }
 };
@@ -49,7 +49,7 @@ struct ResNet18 : Module {
     fc = add("fc", Linear(8 * width, classes));
   }
   Tensor forward(const Tensor& images) override {
-    Tensor x = max_pool2d(relu(bn1(conv1(images))), 3, {.stride = 2, .padding = 1});
+    Tensor x = max_pool2d(bn1->relu(conv1(images)), 3, {.stride = 2, .padding = 1});
     for (const auto& layer : layers) x = layer(x);
     return fc(x.mean({2, 3}));
   }

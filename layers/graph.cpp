@@ -62,9 +62,14 @@ Residual::Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcu
   if (shortcut) register_listed("shortcut", std::move(shortcut));
 }
 
-Tensor Residual::forward(const Tensor& x) {
-  const Tensor y = (*own_child(0))(x);
-  return combine(Combine::add, {y, child_slots().size() > 1 ? (*own_child(1))(x) : x});
+Tensor Residual::joined(const Tensor& x, bool relu) {
+  const Tensor y = (*own_child(0))(x), z = child_slots().size() > 1 ? (*own_child(1))(x) : x;
+  return relu ? add_relu(y, z) : y + z;
+}
+
+Tensor Residual::relu(const Tensor& x) {
+  if (has_hooks() || recomputes_in_backward() || autocast::any_policies) return halfstep::relu((*this)(x));
+  return run([this](const Tensor& in) { return forward_relu(in); }, x);
 }
 
 bool Residual::is_recordable() const { return children_recordable(*this); }
@@ -135,6 +140,7 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
                       Help{"the result of a graph is its last node's"});
     steps_[*last_use[v]].last.push_back(v);
   }
+  find_relus();
 }
 
 Graph::Graph(const Graph& other) : Module(other), nodes_(other.nodes_), inputs_(other.inputs_), steps_(other.steps_) {
@@ -145,6 +151,50 @@ void Graph::structure_changed() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].layer) nodes_[i].layer = own_child(*steps_[i].layer);
   }
+  if (steps_.size() == nodes_.size()) find_relus();
+}
+
+void Graph::find_relus() {
+  std::vector<int> uses(inputs_.size() + nodes_.size());
+  for (Step& step : steps_) {
+    step.sum_relu = step.passes = false;
+    step.relu = nullptr;
+    for (size_t v : step.from) ++uses[v];
+  }
+  const auto is_sum = [&](size_t i) { return nodes_[i].combine == Combine::add && steps_[i].from.size() == 2; };
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i].layer || !is_relu(*nodes_[i].layer)) continue;
+    if (is_sum(i)) {
+      steps_[i].sum_relu = true;
+      continue;
+    }
+    const size_t v = steps_[i].from[0];
+    if (nodes_[i].combine || v < inputs_.size() || uses[v] > 1) continue;
+    const size_t before = v - inputs_.size();
+    Step& step = steps_[before];
+    if (nodes_[before].layer)
+      step.relu = with_relu(*nodes_[before].layer);
+    else
+      step.sum_relu = is_sum(before);
+    steps_[i].passes = step.relu || (step.sum_relu && !nodes_[before].layer);
+  }
+}
+
+bool Graph::fuses() const {
+  if (any_hooks() || any_recomputes() || policies_part_ops()) return false;
+  return std::none_of(child_slots().begin(), child_slots().end(),
+                      [](const auto& slot) { return slot->module && slot->module->precision(); });
+}
+
+Tensor Graph::run_step(size_t i, Tensors in, bool fused) const {
+  const Node& node = nodes_[i];
+  const Step& step = steps_[i];
+  if (fused && step.passes) return in[0];
+  if (fused && step.sum_relu) return add_relu(in[0], in[1]);
+  const Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
+  in.clear();
+  if (!node.layer) return y;
+  return fused && step.relu ? step.relu(*node.layer, y) : (*node.layer)(y);
 }
 
 Tensor Graph::Input::of(const Tensor& x) const {
@@ -156,6 +206,7 @@ Tensor Graph::Input::of(const Tensor& x) const {
 }
 
 Tensor Graph::forward(const Tensor& x) {
+  const bool fused = fuses();
   Tensors values;
   values.reserve(inputs_.size() + nodes_.size());
   for (const Input& input : inputs_) values.push_back(input.of(x));
@@ -163,10 +214,7 @@ Tensor Graph::forward(const Tensor& x) {
     Tensors in;
     for (size_t v : steps_[i].from) in.push_back(values[v]);
     for (size_t v : steps_[i].last) values[v] = {};  // a long graph holds only values that it still needs
-    const Node& node = nodes_[i];
-    Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
-    in.clear();
-    values.push_back(node.layer ? (*node.layer)(y) : y);
+    values.push_back(run_step(i, std::move(in), fused));
   }
   return values.back();
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/fused_relu.h"
 #include "layers/module.h"
 
 namespace halfstep {
@@ -26,9 +27,15 @@ Tensor combine(Combine how, const Tensors& xs, int64_t dim = 1);
 class Residual : public Module {
  public:
   explicit Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut = nullptr);
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return joined(x, /*relu=*/false); }
+  Tensor forward_relu(const Tensor& x) { return joined(x, /*relu=*/true); }
+  // relu(layer(x)), the sum and the ReLU in one pass if no hook needs the value between.
+  Tensor relu(const Tensor& x);
   bool is_recordable() const override;
   std::string describe() const override { return "Residual"; }
+
+ private:
+  Tensor joined(const Tensor& x, bool relu);
 };
 
 // combine(branch(x) for each branch). The branches are named "0", "1"...
@@ -45,7 +52,8 @@ class Parallel : public Module {
 };
 
 // Nodes that refer to the outputs of others by name. A node joins its inputs, if it has several, and runs its layer on that, if it
-// has one. The result is that of the last node.
+// has one. The result is that of the last node. A ReLU behind a sum of two, or behind a layer that Sequential would run with it, is
+// computed in the same pass, by Sequential's rules.
 //
 //   Graph unet({{.name = "down", .layer = encoder},
 //               {.name = "middle", .layer = bottom},
@@ -83,8 +91,15 @@ class Graph : public Module {
     std::vector<size_t> from;  // places of its inputs among all values: those of inputs_, then those of nodes_
     std::vector<size_t> last;  // of these, the ones that nothing needs afterwards
     std::optional<size_t> layer{};  // which child
+    // Where a ReLU follows, and nothing else reads the value between, it is computed with what comes before it.
+    bool sum_relu = false;    // add_relu() of the two inputs, in place of the sum and the ReLU
+    WithRelu relu = nullptr;  // of the layer
+    bool passes = false;      // the node's layer is a ReLU that the step before has computed
   };
   void structure_changed() override;
+  void find_relus();
+  bool fuses() const;  // at this call
+  Tensor run_step(size_t i, Tensors in, bool fused) const;
   std::vector<Node> nodes_;
   std::vector<Input> inputs_;
   std::vector<Step> steps_;

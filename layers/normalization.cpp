@@ -102,7 +102,7 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
 
 }  // namespace
 
-Tensor BatchNormNd::forward(const Tensor& x) {
+Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
   double momentum = options_.momentum.value_or(0);
@@ -112,9 +112,11 @@ Tensor BatchNormNd::forward(const Tensor& x) {
     // On meta there is no number to read, and none of the values depends on it.
     if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
   }
-  if (ProcessGroup* const group = current_group(); group && options_.sync && training())
-    return batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
-  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps);
+  if (ProcessGroup* const group = current_group(); group && options_.sync && training()) {
+    const Tensor y = batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
+    return relu ? halfstep::relu(y) : y;
+  }
+  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu);
 }
 
 Tensor InstanceNormNd::forward(const Tensor& x) {

@@ -68,7 +68,13 @@ class RunningNorm : public Module {
 // Throws ShapeError for an input of another rank or other channels, ValueError for one value per channel in training.
 class BatchNormNd : public RunningNorm {
  public:
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return normalized(x, /*relu=*/false); }
+  Tensor forward_relu(const Tensor& x) { return normalized(x, /*relu=*/true); }
+  // relu(layer(x)), in one pass if no hook needs the value between.
+  Tensor relu(const Tensor& x) {
+    return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
+                                                 : run([this](const Tensor& in) { return forward_relu(in); }, x);
+  }
   bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads how many batches there were
 
  protected:
@@ -76,6 +82,8 @@ class BatchNormNd : public RunningNorm {
       : RunningNorm(type, num_features, options), least_rank_(least_rank), most_rank_(most_rank) {}
 
  private:
+  Tensor normalized(const Tensor& x, bool relu);
+
   int least_rank_, most_rank_;
 };
 class BatchNorm1d : public BatchNormNd {  // [N, C] or [N, C, L]

@@ -6,23 +6,9 @@
 
 #include "framework/base/layer_path.h"
 #include "layers/activations.h"
+#include "layers/fused_relu.h"
 
 namespace halfstep {
-namespace {
-
-// Does a region have a policy of its own for an op that would be computed as part of another?
-bool policies_part_ops() {
-  if (!autocast::any_policies) [[likely]]
-    return false;
-  return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {
-    for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d"})
-      if (region.policies.find(op)) return true;
-    return false;
-  });
-}
-
-}  // namespace
-
 Part<Module> Sequential::operator[](int64_t i) const {
   const int64_t n = int64_t(size());
   check<IndexError>(-n <= i && i < n, "Sequential", "index must be below ", n, ", got ", i);
@@ -32,9 +18,6 @@ Part<Module> Sequential::operator[](int64_t i) const {
 void Sequential::add_to_stages(std::vector<Stage>& stages, Module* module) {
   // Exact types only: a class derived from them may do something else in forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
-  const auto is_conv = [](const Module& m) {
-    return typeid(m) == typeid(Conv1d) || typeid(m) == typeid(Conv2d) || typeid(m) == typeid(Conv3d);
-  };
   Stage* const last = stages.empty() || stages.back().alone ? nullptr : &stages.back();
   const bool chain = last && !last->linears.empty();
   if (is(typeid(Linear))) {
@@ -43,12 +26,12 @@ void Sequential::add_to_stages(std::vector<Stage>& stages, Module* module) {
     return;
   }
   Activation activation = Activation::none;
-  if (is(typeid(ReLU))) activation = Activation::relu;
+  if (is_relu(*module)) activation = Activation::relu;
   if (is(typeid(GELU)) && static_cast<GELU*>(module)->is_tanh()) activation = Activation::gelu;
   if (chain && activation != Activation::none && last->linears.back().second == Activation::none)
     last->linears.back().second = activation;
-  else if (activation == Activation::relu && last && !last->conv && is_conv(*last->module))
-    last->conv = static_cast<ConvNd*>(last->module);
+  else if (activation == Activation::relu && last && !chain && !last->relu && with_relu(*last->module))
+    last->relu = with_relu(*last->module);
   else
     stages.push_back({module});
 }
@@ -94,7 +77,7 @@ Tensor Sequential::forward(const Tensor& x) {
 
 Tensor Sequential::run_stage(const Stage& stage, const Tensor& x) {
   if (!stage.linears.empty()) return run_chain(stage, x);
-  return stage.conv ? stage.conv->relu(x) : (*stage.module)(x);
+  return stage.relu ? stage.relu(*stage.module, x) : (*stage.module)(x);
 }
 
 Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {

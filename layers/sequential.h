@@ -7,15 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "layers/convolution.h"
+#include "layers/fused_relu.h"
 #include "layers/linear.h"
 #include "layers/part.h"
 
 namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
-// linear() or mlp(), and a convolution with the ReLU after it one call of conv1d(), conv2d() or conv3d(): the same values, fewer
-// passes. Layers with a precision of their own run by themselves, and so do all where a region has a policy for one of these ops.
+// linear() or mlp(), and a convolution, a batch normalisation or a Residual with the ReLU after it one call that ends with the
+// ReLU: the same values, fewer passes. Layers with a precision of their own run by themselves, and so do all where a region has a
+// policy for one of these ops.
 // Children are named "0", "1"... or as given. A Sequential in another is written with braces around it, `Sequential{Sequential{
 // ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {
@@ -71,11 +72,11 @@ class Sequential : public Module {
   std::string describe() const override { return "Sequential"; }
 
  private:
-  // What forward runs next: `linears`, as one call of mlp(), or `conv` with its ReLU, or `module` where there is neither.
+  // What forward runs next: `linears`, as one call of mlp(), or where there are none `module`, with the ReLU behind it or without.
   struct Stage {
     Module* module;
     std::vector<std::pair<Linear*, Activation>> linears{};
-    ConvNd* conv = nullptr;
+    WithRelu relu = nullptr;            // of `module`, where a ReLU follows it
     const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
     bool alone = false;                 // has a precision of its own: nothing joins it
   };

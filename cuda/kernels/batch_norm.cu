@@ -29,7 +29,7 @@ struct BatchNorm {
   Operand x, grad, weight, bias, mean, rstd, out;
   int64_t batch, channels, inner;
   int64_t first, count;  // which channels
-  bool training;
+  bool training, relu;
 };
 
 // Whose parameters N neighbouring elements have: the first `split` those of channel `first`, the rest those of `second`. Where
@@ -76,24 +76,38 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
     owners.load(a.weight, a.first, C(1), w);
     owners.load(a.bias, a.first, C(0), b);
 #pragma unroll
-    for (int j = 0; j < size.value; ++j) x[j] = (x[j] - mean[j]) * (rstd[j] * w[j]) + b[j];
+    for (int j = 0; j < size.value; ++j) {
+      x[j] = normalized(x[j], mean[j], rstd[j], w[j], b[j]);
+      if (a.relu) x[j] = functor::relu{}(x[j]);
+    }
     store_some(a.out, i, x);
   });
 }
 
 // dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first. plain, scaled: the sums, from a.first on.
-template <class C, int N>
-__global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled) {
+// With Relu g is 0 where the forward's result was, which is found again; `zero`: stored_as_zero.
+template <class C, int N, bool Relu>
+__global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled, C zero) {
   const C n = C(a.batch * a.inner);
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
-    C g[size.value], rstd[size.value], w[size.value];
+    C g[size.value], x[size.value] = {}, mean[size.value] = {}, rstd[size.value], w[size.value];
     load_some(a.grad, i, g);
     owners.load(a.rstd, a.first, C(1), rstd);
     owners.load(a.weight, a.first, C(1), w);
-    if (a.training) {
-      C x[size.value], mean[size.value], first[size.value], second[size.value];
+    if (Relu || a.training) {
       load_some(a.x, i, x);
       owners.load(a.mean, a.first, C(0), mean);
+    }
+    if constexpr (Relu) {
+      C b[size.value];
+      owners.load(a.bias, a.first, C(0), b);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) {
+        if (normalized(x[j], mean[j], rstd[j], w[j], b[j]) <= zero) g[j] = 0;
+      }
+    }
+    if (a.training) {
+      C first[size.value], second[size.value];
       owners.load(plain, 0, C(0), first);
       owners.load(scaled, 0, C(0), second);
 #pragma unroll
@@ -141,18 +155,19 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
          Operand(running_var), Operand(mean), Operand(rstd));
   const int64_t numel = args.batch * args.channels * args.inner;
   if (numel == 0) return;
-  const BatchNorm a{x, {}, weight, bias, mean, rstd, out, args.batch, args.channels, args.inner, 0, args.channels, args.training};
+  const BatchNorm a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
+                    args.inner, 0,  args.channels, args.training, args.relu};
   for_elements(x.dtype, reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args)), [&](auto type, auto pack) {
     launch(forward_kernel<decltype(type), pack.value>, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a);
   });
 }
 
 void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const TensorView& grad, const TensorView& x,
-                         const TensorView& weight, const TensorView& mean, const TensorView& rstd, const TensorView& dx,
-                         const TensorView& dweight, const TensorView& dbias) {
-  const bool some = reads_some(kPack, {&grad, &x, &weight, &mean, &rstd, &dx}, run_of(args));
-  const ChannelSums sums{grad, x, mean, rstd, args.batch, args.channels, args.inner, 0, 1};
-  BatchNorm a{x, grad, weight, {}, mean, rstd, dx, args.batch, args.channels, args.inner, 0, 0, args.training};
+                         const TensorView& weight, const TensorView& bias, const TensorView& mean, const TensorView& rstd,
+                         const TensorView& dx, const TensorView& dweight, const TensorView& dbias) {
+  const bool some = reads_some(kPack, {&grad, &x, &weight, &bias, &mean, &rstd, &dx}, run_of(args));
+  const ChannelSums sums{grad, x, mean, rstd, args.batch, args.channels, args.inner, 0, 1, 1, args.relu, weight, bias};
+  BatchNorm a{x, grad, weight, bias, mean, rstd, dx, args.batch, args.channels, args.inner, 0, 0, args.training, args.relu};
   for (a.first = 0; a.first < args.channels; a.first += kChannelsAtOnce) {
     a.count = args.channels - a.first < kChannelsAtOnce ? args.channels - a.first : kChannelsAtOnce;
     if (args.training || dweight || dbias) channel_sums(q, sums, a.first, a.count, dbias, dweight);
@@ -165,7 +180,8 @@ void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const Tensor
       plain.dtype = scaled.dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
       plain.data = totals;
       scaled.data = totals + a.count;
-      launch(backward_kernel<C, pack.value>, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, plain, scaled);
+      const auto kernel = a.relu ? backward_kernel<C, pack.value, true> : backward_kernel<C, pack.value, false>;
+      launch(kernel, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, plain, scaled, C(stored_as_zero(x.dtype)));
     });
   }
 }

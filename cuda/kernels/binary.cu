@@ -12,6 +12,11 @@ constexpr AnyKernels<2> kAny[] = {
 
 }  // namespace
 
+void add_relu(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& out) {
+  using Fn = functor::add_relu;
+  run_elementwise<2>(q, packs_kernel<Fn, 2>, AnyKernels<2>::real<Fn>(), compute_of(out.dtype), {&out, &a, &b});
+}
+
 void binary(const Queue& q, Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;

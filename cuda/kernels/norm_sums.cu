@@ -14,6 +14,8 @@ struct Sums {
   Operand grad, x, mean, rstd;
   int64_t rows, channels, inner, stat_row, stat_div, stat_rows;
   int64_t first, count, segments;
+  Operand weight, bias;
+  double zero;  // stored_as_zero
 };
 
 // The statistics of columns c to c + N, those of column 0 of which are number `base`.
@@ -22,6 +24,16 @@ __device__ inline void load_statistics(const Operand& p, int64_t base, int64_t c
   if (p.data == nullptr || div % N == 0 || div == 1) return load_parameter(p, base, c, div, otherwise, v);
 #pragma unroll
   for (int j = 0; j < N; ++j) v[j] = p.load_floating<C>(base + short_quotient(c + j, div));
+}
+
+// g = 0 where the ReLU's result was.
+template <class C, int N>
+__device__ inline void through_relu(const C (&x)[N], const C (&mean)[N], const C (&rstd)[N], const C (&w)[N], const C (&b)[N],
+                                    C zero, C (&g)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (normalized(x[j], mean[j], rstd[j], w[j], b[j]) <= zero) g[j] = 0;
+  }
 }
 
 template <class C, int N>
@@ -35,7 +47,7 @@ __device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N],
 }
 
 // inner = 1: a lane has N columns, a warp every kBlockWarps-th row of the segment. partial: [2, segments, count].
-template <class C, int N>
+template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
   constexpr int kTile = 32 * N;
   SHARED(C, shared, [kBlockWarps][2][kTile]);
@@ -54,6 +66,12 @@ __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
         const int64_t base = short_quotient(r, s.stat_rows) * s.stat_row;
         load_statistics(s.mean, base, c, s.stat_div, C(0), mean);
         load_statistics(s.rstd, base, c, s.stat_div, C(1), rstd);
+        if constexpr (Relu) {
+          C w[N], b[N];
+          load_parameter(s.weight, 0, c, 1, C(1), w);
+          load_parameter(s.bias, 0, c, 1, C(0), b);
+          through_relu(x, mean, rstd, w, b, C(s.zero), g);
+        }
         add(g, x, mean, rstd, plain, scaled);
       }
     }
@@ -74,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
 }
 
 // A block has a segment of a channel's runs, in the packs that cover them.
-template <class C, int N>
+template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
   SHARED(double, sums, [kBlockWarps]);
   const int64_t per_run = Cover<N>::each(s.inner), packs = s.rows * per_run, part = (packs + s.segments - 1) / s.segments;
@@ -105,6 +123,12 @@ __global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
       for (int j = 0; j < N; ++j) {
         mean[j] = mean[0], rstd[j] = rstd[0];
         if (N > 1 && (j < pack.from || j >= pack.to)) g[j] = 0, x[j] = mean[0];
+      }
+      if constexpr (Relu) {
+        C w[N], b[N];
+        load_parameter(s.weight, 0, c * s.inner, s.inner, C(1), w);
+        load_parameter(s.bias, 0, c * s.inner, s.inner, C(0), b);
+        through_relu(x, mean, rstd, w, b, C(s.zero), g);
       }
       add(g, x, mean, rstd, plain, scaled);
     }
@@ -152,7 +176,7 @@ void join(const Queue& q, const C* partial, int64_t segments, int64_t first, int
          Operand(scaled), totals);
 }
 
-template <class C, int N>
+template <class C, int N, bool Relu>
 void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& scaled) {
   const int64_t room = int64_t(kScratchBytes / 2 / (2 * sizeof(C))) / s.count;
   const int64_t useful = s.inner == 1 ? s.rows / kSegmentRows : s.rows * s.inner / kSegmentRun;
@@ -160,9 +184,10 @@ void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& s
   if (s.segments > room) s.segments = room;
   C* partial = reinterpret_cast<C*>(q.scratch);
   if (s.inner == 1)
-    launch(column_kernel<C, N>, blocks_for((s.count + 32 * N - 1) / (32 * N) * s.segments, 1), kThreads, 0, q.stream, s, partial);
+    launch(column_kernel<C, N, Relu>, blocks_for((s.count + 32 * N - 1) / (32 * N) * s.segments, 1), kThreads, 0, q.stream, s,
+           partial);
   else
-    launch(run_kernel<C, N>, blocks_for(s.count * s.segments, 1), kThreads, 0, q.stream, s, partial);
+    launch(run_kernel<C, N, Relu>, blocks_for(s.count * s.segments, 1), kThreads, 0, q.stream, s, partial);
   join<C>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<C*>(totals_of(q)));
 }
 
@@ -175,11 +200,17 @@ void join_channel_sums(const Queue& q, const float* partial, int64_t segments, i
 
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled) {
-  const Sums all{s.grad, s.x, s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row, s.stat_div, s.stat_rows, first, count, 0};
-  if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum_up<double, 1>(q, all, plain, scaled);
+  const Sums all{s.grad,     s.x,         s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row,
+                 s.stat_div, s.stat_rows, first,  count,  0,      s.weight,   s.bias,  stored_as_zero(s.x.dtype)};
+  const auto sum = [&](auto type, auto pack) {
+    using C = decltype(type);
+    s.relu ? sum_up<C, pack.value, true>(q, all, plain, scaled) : sum_up<C, pack.value, false>(q, all, plain, scaled);
+  };
+  const std::integral_constant<int, 1> one;
+  if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum(double(), one);
   const int64_t run = s.inner == 1 ? s.channels : s.inner >= kPack ? kPack : s.inner;
-  const bool some = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd}, run);
-  some ? sum_up<float, kPack>(q, all, plain, scaled) : sum_up<float, 1>(q, all, plain, scaled);
+  const bool some = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, run);
+  some ? sum(float(), std::integral_constant<int, kPack>()) : sum(float(), one);
 }
 
 }  // namespace halfstep::cuda

@@ -100,12 +100,26 @@ struct NearSums {
   }
 };
 
+// What batch_norm makes of x. A ReLU's gradient finds it again, and needs the same bits.
+template <class C>
+__device__ inline C normalized(C x, C mean, C rstd, C weight, C bias) {
+  const C scale = rstd * weight, centered = x - mean;
+#ifdef HALFSTEP_CUDA_EMU
+  return centered * scale + bias;
+#else
+  return ::fma(centered, scale, bias);
+#endif
+}
+
 // For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
 // are number row / stat_rows * stat_row + channel / stat_div. mean may be empty: 0.
 struct ChannelSums {
   TensorView grad, x, mean, rstd;
   int64_t rows, channels, inner, stat_row, stat_div;
   int64_t stat_rows = 1;  // more than one where inner = 1 only
+  // relu: g counts as 0 where normalized() was stored as 0 or less, in x's dtype. weight and bias: of the channels; may be empty.
+  bool relu = false;
+  TensorView weight = {}, bias = {};
 };
 // As many channels as one call takes.
 inline constexpr int64_t kChannelsAtOnce = 16384;

@@ -40,7 +40,10 @@ struct BatchNormArgs {
   double eps;
   double momentum;                 // running = (1 - momentum) running + momentum new; the new variance is the unbiased one
   bool training;                   // statistics of the batch; else the running ones
+  bool relu = false;               // at last
 };
+// The largest value that is stored as 0 or less, where a ReLU has the slope 0. Half of a 16-bit dtype's smallest number is a tie.
+constexpr double stored_as_zero(DType t) { return t == DType::f16 ? 0x1p-25 : t == DType::bf16 ? 0x1p-134 : 0.0; }
 
 // A sparse matrix that acts along one dimension: out[o] = sum over k in [start[o], start[o + 1]) of weight[k] x[index[k]].
 struct SparseRows {

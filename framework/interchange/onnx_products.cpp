@@ -32,9 +32,10 @@ OnnxNames batch_norm(OnnxCall& c) {
   const auto or_else = [&](size_t i, double value) {
     return c.there(i) ? c.in(i, t) : c.constant(full({c.x().size(1)}, value, {.dtype = t}));
   };
-  return rounded(
+  const OnnxNames y = rounded(
       c, c.node("BatchNormalization", {c.in(kX, t), or_else(kWeight, 1), or_else(kBias, 0), or_else(kMean, 0), or_else(kVar, 1)},
                 {{"epsilon", c.real("eps")}}));
+  return c.flag("relu") ? OnnxNames{c.node("Relu", {y[0]})} : y;
 }
 
 OnnxNames layer_norm(OnnxCall& c) {

@@ -80,6 +80,14 @@ namespace functor {
   };
 #include "framework/math/elementwise.def"
 
+// relu(a + b), whose gradients follow from its result: no row, as rows save inputs.
+struct add_relu {
+  template <class T>
+  HS_HD T operator()(T a, T b) const {
+    return relu{}(add{}(a, b));
+  }
+};
+
 }  // namespace functor
 
 struct ElementwiseRow {

@@ -11,10 +11,15 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class C, class T>
-HS_CLONES void scale_run(const T* g, C scale, T* out, int64_t n) {
+// scale (g - first - (x - mean) second); without Training scale g.
+template <bool Training, bool Relu, class C, class T>
+HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C second, RunRelu<C> relu, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(C(g[i]) * scale);
+  for (int64_t i = 0; i < n; ++i) {
+    const C d = Training || Relu ? C(x[i]) - mean : C(0);
+    const C kept = Relu && d * relu.scale + relu.bias <= relu.zero ? C(0) : C(g[i]);
+    out[i] = stored<T>(scale * (Training ? kept - first - d * second : kept));
+  }
 }
 
 // Short runs of pixels as columns with parameters of their own, unless those of all would fill the cache.
@@ -60,7 +65,7 @@ void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorVi
   }
 }
 
-template <class C, class T>
+template <bool Relu, class C, class T>
 void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_view, const TensorView& rstd_view) {
   const int64_t repeat = by_columns(a) ? a.inner : 1;
@@ -68,7 +73,7 @@ void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weig
   const std::vector<C> mean = values(mean_view, C(0)), shift = values(bias, C(0)), rstd = values(rstd_view, C(0));
   std::vector<C> scale = values(weight, C(1));
   for (size_t i = 0; i < scale.size(); ++i) scale[i] *= rstd[i];
-  if (by_columns(a)) return map_columns(matrix_of(a), x, mean.data(), scale.data(), shift.data(), out);
+  if (by_columns(a)) return map_columns(matrix_of(a), x, mean.data(), scale.data(), shift.data(), out, Relu);
   const int64_t grain = std::max<int64_t>(1, kBlock / a.inner);
   parallel_for(a.batch * a.channels, grain, work_of(a), [&](int64_t begin, int64_t end) {
     alignas(64) T buffer[kBlock], made[kBlock];
@@ -77,7 +82,7 @@ void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weig
       for (int64_t i = 0; i < a.inner; i += kBlock) {
         const int64_t from = r * a.inner + i, n = std::min(kBlock, a.inner - i);
         T* to = begin_row(out, from, made);
-        map_run(read_row<T>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
+        map_run<Relu>(read_row<T>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
         end_row(out, from, to, n);
       }
     }
@@ -88,18 +93,21 @@ template <class C, class T>
 struct Backward {
   const BatchNormArgs& a;
   const TensorView &grad, &x, &dx;
-  std::vector<C> mean{}, rstd{}, scale{};  // of each channel
+  std::vector<C> mean{}, rstd{}, scale{}, shift{};  // of each channel
+  C zero{};                                         // what relu makes 0 of
 
   // The coefficients of dx, from a channel's sums.
   C first(double sum) const { return C(sum / double(a.batch * a.inner)); }
   C second(double sum, size_t i) const { return C(sum / double(a.batch * a.inner) * double(rstd[i])); }
 
+  template <bool Relu>
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const bool sums_wanted = a.training || dweight || dbias;
     parallel_for(a.channels, 1, work_of(a), [&](int64_t begin, int64_t end) {
       alignas(64) T g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
       for (int64_t c = begin; c < end; ++c) {
         const size_t k = size_t(c);
+        const RunRelu<C> relu{scale[k], shift[k], zero};
         const auto each = [&](const auto& f) {
           for (int64_t b = 0; b < a.batch; ++b) {
             for (int64_t i = 0; i < a.inner; i += kBlock) {
@@ -109,15 +117,16 @@ struct Backward {
                 prefetch_row(grad, next, std::min(kBlock, a.inner));
                 prefetch_row(x, next, std::min(kBlock, a.inner));
               }
-              f(from, n, read_row<T>(grad, from, 1, n, g_buffer));
+              const T* const values = Relu || sums_wanted ? read_row<T>(x, from, 1, n, x_buffer) : nullptr;
+              f(from, n, read_row<T>(grad, from, 1, n, g_buffer), values);
             }
           }
         };
         double sums[2] = {0, 0};
         if (sums_wanted) {
-          each([&](int64_t from, int64_t n, const T* g) {
+          each([&](int64_t, int64_t n, const T* g, const T* values) {
             double part[2];
-            gradient_sums<false, C>(g, read_row<T>(x, from, 1, n, x_buffer), nullptr, mean[k], rstd[k], n, part[0], part[1]);
+            gradient_sums<false, C, T, Relu>(g, values, nullptr, mean[k], rstd[k], n, part[0], part[1], relu);
             sums[0] += part[0];
             sums[1] += part[1];
           });
@@ -126,12 +135,10 @@ struct Backward {
         if (dweight) store_one(dweight.dtype, sums[1], at(dweight, c));
         if (!dx) continue;
         const C one = first(sums[0]), two = second(sums[1], k);
-        each([&](int64_t from, int64_t n, const T* g) {
+        each([&](int64_t from, int64_t n, const T* g, const T* values) {
           T* to = begin_row(dx, from, made);
-          if (a.training)
-            gradient_run(g, read_row<T>(x, from, 1, n, x_buffer), mean[k], scale[k], one, two, to, n);
-          else
-            scale_run(g, scale[k], to, n);
+          a.training ? gradient_run<true, Relu>(g, values, mean[k], scale[k], one, two, relu, to, n)
+                     : gradient_run<false, Relu>(g, values, mean[k], scale[k], one, two, relu, to, n);
           end_row(dx, from, to, n);
         });
       }
@@ -146,11 +153,12 @@ struct Backward {
   }
   void by_columns(const TensorView& dweight, const TensorView& dbias) const {
     const Matrix m = matrix_of(a);
-    const std::vector<C> means = repeated(mean), scales = repeated(scale);
+    const std::vector<C> means = repeated(mean), scales = repeated(scale), shifts = repeated(shift);
+    const ColumnRelu<C> behind{scales.data(), shifts.data(), zero}, *const relu = a.relu ? &behind : nullptr;
     std::vector<C> one(mean.size()), two(mean.size());
     if (a.training || dweight || dbias) {
       std::vector<double> plain(size_t(m.columns)), with_x(plain.size());
-      column_gradient_sums(m, grad, x, means.data(), plain.data(), with_x.data());
+      column_gradient_sums(m, grad, x, means.data(), plain.data(), with_x.data(), relu);
       for (size_t c = 0; c < mean.size(); ++c) {
         double sums[2] = {0, 0};
         for (size_t i = c * size_t(a.inner); i < (c + 1) * size_t(a.inner); ++i) {
@@ -165,11 +173,11 @@ struct Backward {
       }
     }
     if (!dx) return;
-    const std::vector<C> none(means.size());
+    const C* const none = nullptr;
     if (a.training)
-      column_gradients(m, grad, x, means.data(), scales.data(), repeated(one).data(), repeated(two).data(), dx);
+      column_gradients(m, grad, x, means.data(), scales.data(), repeated(one).data(), repeated(two).data(), dx, relu);
     else
-      map_columns(m, grad, none.data(), scales.data(), none.data(), dx);
+      column_gradients(m, grad, x, means.data(), scales.data(), none, none, dx, relu);
   }
 };
 
@@ -179,12 +187,17 @@ void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView
                 const TensorView& running_mean, const TensorView& running_var, const TensorView& out, const TensorView& mean,
                 const TensorView& rstd) {
   find_statistics(args, x, running_mean, running_var, mean, rstd);
-  with_types({&x, &out}, [&](auto c, auto t) { forward<decltype(c), decltype(t)>(args, x, weight, bias, out, mean, rstd); });
+  with_types({&x, &out}, [&](auto c, auto t) {
+    using C = decltype(c);
+    using T = decltype(t);
+    args.relu ? forward<true, C, T>(args, x, weight, bias, out, mean, rstd)
+              : forward<false, C, T>(args, x, weight, bias, out, mean, rstd);
+  });
 }
 
 void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
-                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
-                         const TensorView& dbias) {
+                         const TensorView& bias, const TensorView& mean, const TensorView& rstd, const TensorView& dx,
+                         const TensorView& dweight, const TensorView& dbias) {
   with_types({&x, &grad, &dx}, [&](auto c, auto t) {
     using C = decltype(c);
     Backward<C, decltype(t)> b{args, grad, x, dx};
@@ -192,7 +205,10 @@ void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, cons
     b.rstd = parameter<C>(rstd, args.channels, 1, C(0));
     b.scale = parameter<C>(weight, args.channels, 1, C(1));
     for (size_t i = 0; i < b.scale.size(); ++i) b.scale[i] *= b.rstd[i];
-    by_columns(args) ? b.by_columns(dweight, dbias) : b.by_runs(dweight, dbias);
+    b.shift = parameter<C>(bias, args.channels, 1, C(0));
+    b.zero = C(stored_as_zero(x.dtype));
+    if (by_columns(args)) return b.by_columns(dweight, dbias);
+    args.relu ? b.template by_runs<true>(dweight, dbias) : b.template by_runs<false>(dweight, dbias);
   });
 }
 

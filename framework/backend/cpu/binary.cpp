@@ -143,6 +143,12 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
   }
 }
 
+void add_relu(const TensorView& a, const TensorView& b, const TensorView& out) {
+  const TensorView in[] = {a, b};
+  if (out.dtype == DType::f64) return map<double>(out, in, scalar<functor::add_relu, double>);
+  map(out, in, forward_of<functor::add_relu>());
+}
+
 void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
   if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // one operand less to read

@@ -13,32 +13,45 @@
 namespace halfstep::cpu {
 namespace {
 
-template <class C, class T>
+template <bool Relu, class C, class T>
 HS_CLONES void map_row(const T* x, const C* mean, const C* scale, const C* shift, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = cast<T>((cast<C>(x[i]) - mean[i]) * scale[i] + shift[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = cast<T>(rectified<Relu>((cast<C>(x[i]) - mean[i]) * scale[i] + shift[i]));
 }
-template <class C, class T>
-HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scale, const C* first, const C* second, T* out,
-                            int64_t n) {
+template <bool Training, bool Relu, class C, class T>
+HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scale, const C* first, const C* second, const C* shift,
+                            C zero, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = cast<T>(scale[i] * cast<C>(g[i]) - first[i] - (cast<C>(x[i]) - mean[i]) * second[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    const bool off = Relu && (cast<C>(x[i]) - mean[i]) * scale[i] + shift[i] <= zero;
+    const C v = scale[i] * (off ? C(0) : cast<C>(g[i]));
+    out[i] = cast<T>(Training ? v - first[i] - (cast<C>(x[i]) - mean[i]) * second[i] : v);
+  }
 }
 
 // Rows rows, `pitch` apart, more.
-template <int Rows, class C, class T>
-[[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, C* plain, C* with_x, int64_t n) {
+template <int Rows, bool Relu, class C, class T>
+[[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
+                                            C* plain, C* with_x, int64_t n) {
   typedef typename LanesOf<C>::type V;
   constexpr int kWidth = kLanes / int(sizeof(C));
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    V a, b, middle, gv, xv;
+    V a, b, middle, gv, xv, scale, shift;
     std::memcpy(&a, plain + i, sizeof a);
     std::memcpy(&b, with_x + i, sizeof b);
     std::memcpy(&middle, mean + i, sizeof middle);
+    if constexpr (Relu) {
+      std::memcpy(&scale, relu.scale + i, sizeof scale);
+      std::memcpy(&shift, relu.shift + i, sizeof shift);
+    }
     for (int r = 0; r < Rows; ++r) {
       load_lanes(g + r * pitch + i, gv);
       load_lanes(x + r * pitch + i, xv);
+      if constexpr (Relu) {
+        const auto off = (xv - middle) * scale + shift <= relu.zero;  // all bits, or none
+        gv = V(decltype(off)(gv) & ~off);
+      }
       a += gv;
       b += gv * (xv - middle);
     }
@@ -47,17 +60,19 @@ template <int Rows, class C, class T>
   }
   for (; i < n; ++i) {
     for (int r = 0; r < Rows; ++r) {
-      const C gv = cast<C>(g[r * pitch + i]);
+      const bool off = Relu && (cast<C>(x[r * pitch + i]) - mean[i]) * relu.scale[i] + relu.shift[i] <= relu.zero;
+      const C gv = off ? C(0) : cast<C>(g[r * pitch + i]);
       plain[i] += gv;
       with_x[i] += gv * (cast<C>(x[r * pitch + i]) - mean[i]);
     }
   }
 }
-template <class C, class T>
-HS_CLONES void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, C* plain, C* with_x, int64_t n) {
+template <bool Relu, class C, class T>
+HS_CLONES void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, const ColumnRelu<C>& relu,
+                             C* plain, C* with_x, int64_t n) {
   int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) add_some<4>(g + r * pitch, x + r * pitch, pitch, mean, plain, with_x, n);
-  for (; r < rows; ++r) add_some<1>(g + r * pitch, x + r * pitch, pitch, mean, plain, with_x, n);
+  for (; r + 4 <= rows; r += 4) add_some<4, Relu>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
+  for (; r < rows; ++r) add_some<1, Relu>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
 }
 
 // A matrix as a wider one: enough rows side by side for long loops. The last row may be cut off.
@@ -73,6 +88,7 @@ struct SideBySide {
 
   template <class C>
   std::vector<C> repeated(const C* values) const {
+    if (!values) return {};
     std::vector<C> out(static_cast<size_t>(width));
     const int64_t columns = width / together;
     for (int64_t k = 0; k < together; ++k) std::copy_n(values, columns, out.data() + k * columns);
@@ -124,9 +140,10 @@ void column_moments(const Matrix& m, const TensorView& x, double* mean, double* 
 
 template <class C>
 void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
-                          double* with_x) {
+                          double* with_x, const ColumnRelu<C>* relu) {
   const SideBySide wide(m, kBlock);
-  const std::vector<C> means = wide.repeated(mean);
+  const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(relu ? relu->scale : nullptr),
+                       shifts = wide.repeated(relu ? relu->shift : nullptr);
   const int64_t blocks = (wide.width + kBlock - 1) / kBlock, part = rows_at_once(wide.rows), parts = (wide.rows + part - 1) / part;
   std::vector<C> sums(size_t(2 * parts * wide.width));  // of each part
   parallel_tasks(parts * blocks, m.numel() * 4, [&](int64_t task) {
@@ -135,17 +152,21 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
     C *const a = sums.data() + 2 * p * wide.width + c, *const b = a + wide.width;
     const auto add = [&](int64_t r, int64_t rows, int64_t width) {
       const int64_t place = m.from + r * wide.width + c;
+      const ColumnRelu<C> here = relu ? ColumnRelu<C>{scales.data() + c, shifts.data() + c, relu->zero} : ColumnRelu<C>{{}, {}, {}};
+      const auto sum = [&](const auto* g, const auto* from, int64_t pitch, int64_t count) {
+        relu ? add_gradients<true>(g, from, pitch, count, means.data() + c, here, a, b, width)
+             : add_gradients<false>(g, from, pitch, count, means.data() + c, here, a, b, width);
+      };
       const auto direct = [&](auto stored) {
         using T = decltype(stored);
-        add_gradients(grad.as<const T>() + place, x.as<const T>() + place, wide.width, rows, means.data() + c, a, b, width);
+        sum(grad.as<const T>() + place, x.as<const T>() + place, wide.width, rows);
       };
       if constexpr (std::is_same_v<C, float>) {
         if (brief<C>({&grad, &x})) return direct(bf16{});
       }
       if (grad.dtype == dtype_of<C> && x.dtype == dtype_of<C>) return direct(C{});
       for (int64_t i = place; rows > 0; --rows, i += wide.width)
-        add_gradients(read_row<C>(grad, i, 1, width, g_buffer), read_row<C>(x, i, 1, width, x_buffer), 0, 1, means.data() + c, a, b,
-                      width);
+        sum(read_row<C>(grad, i, 1, width, g_buffer), read_row<C>(x, i, 1, width, x_buffer), 0, 1);
     };
     const int64_t begin = p * part, end = std::min(wide.whole, begin + part);
     if (begin < end) add(begin, end - begin, n);
@@ -165,12 +186,14 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
 }
 
 template <class C>
-void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out) {
+void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
+                 bool relu) {
   const SideBySide wide(m, kBlock);
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(scale), shifts = wide.repeated(shift);
   each_block(m, wide, [&](int64_t place, int64_t c, int64_t n) {
     const auto run = [&](const auto* from, auto* to) {
-      map_row(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
+      relu ? map_row<true>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n)
+           : map_row<false>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
     };
     if constexpr (std::is_same_v<C, float>) {
       if (brief<C>({&x, &out})) return run(x.as<const bf16>() + place, out.as<bf16>() + place);
@@ -184,13 +207,24 @@ void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* s
 
 template <class C>
 void column_gradients(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, const C* scale, const C* first,
-                      const C* second, const TensorView& out) {
+                      const C* second, const TensorView& out, const ColumnRelu<C>* relu) {
   const SideBySide wide(m, kBlock);
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(scale), firsts = wide.repeated(first),
-                       seconds = wide.repeated(second);
+                       seconds = wide.repeated(second), shifts = wide.repeated(relu ? relu->shift : nullptr);
+  const C zero = relu ? relu->zero : C(0);
   each_block(m, wide, [&](int64_t place, int64_t c, int64_t n) {
+    const auto part = [&](const std::vector<C>& values) { return values.empty() ? nullptr : values.data() + c; };
     const auto run = [&](const auto* g, const auto* from, auto* to) {
-      gradient_row(g, from, means.data() + c, scales.data() + c, firsts.data() + c, seconds.data() + c, to, n);
+      const auto row = [&](auto training, auto with_relu) {
+        gradient_row<training.value, with_relu.value>(g, from, means.data() + c, scales.data() + c, part(firsts), part(seconds),
+                                                      part(shifts), zero, to, n);
+      };
+      const std::true_type yes;
+      const std::false_type no;
+      if (first)
+        relu ? row(yes, yes) : row(yes, no);
+      else
+        relu ? row(no, yes) : row(no, no);
     };
     if constexpr (std::is_same_v<C, float>) {
       if (brief<C>({&grad, &x, &out}))
@@ -204,10 +238,11 @@ void column_gradients(const Matrix& m, const TensorView& grad, const TensorView&
 }
 
 #define HS_COLUMNS(C)                                                                                                            \
-  template void column_gradient_sums<C>(const Matrix&, const TensorView&, const TensorView&, const C*, double*, double*);        \
-  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&);               \
+  template void column_gradient_sums<C>(const Matrix&, const TensorView&, const TensorView&, const C*, double*, double*,         \
+                                        const ColumnRelu<C>*);                                                                   \
+  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&, bool);         \
   template void column_gradients<C>(const Matrix&, const TensorView&, const TensorView&, const C*, const C*, const C*, const C*, \
-                                    const TensorView&);
+                                    const TensorView&, const ColumnRelu<C>*);
 HS_COLUMNS(float)
 HS_COLUMNS(double)
 #undef HS_COLUMNS

@@ -21,17 +21,24 @@ struct Matrix {
 
 // The mean and the variance (with the divisor `rows`) of each column.
 void column_moments(const Matrix& m, const TensorView& x, double* mean, double* var);
+// A ReLU behind map_columns: what follows counts g as 0 where (x - mean) scale + shift is at most `zero` (stored_as_zero).
+template <class C>
+struct ColumnRelu {
+  const C *scale, *shift;
+  C zero;
+};
 // plain: sum g; with_x: sum g (x - mean).
 template <class C>
 void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
-                          double* with_x);
+                          double* with_x, const ColumnRelu<C>* relu = nullptr);
 // out = (x - mean) scale + shift
 template <class C>
-void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out);
-// out = scale g - first - (x - mean) second
+void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
+                 bool relu = false);
+// out = scale g - first - (x - mean) second; without `first` and `second` scale g.
 template <class C>
 void column_gradients(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, const C* scale, const C* first,
-                      const C* second, const TensorView& out);
+                      const C* second, const TensorView& out, const ColumnRelu<C>* relu = nullptr);
 
 // normalize and its backward for images and volumes in channels_last: groups of channels.
 void normalize_channels_last(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,

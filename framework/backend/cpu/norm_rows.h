@@ -46,14 +46,24 @@ void end_row(const TensorView& out, int64_t from, const T* made, int64_t n) {
   if (out.dtype != dtype_of<T>) store<T>(out.dtype, made, at(out, from), 1, n);
 }
 
+// A ReLU behind map_run with this scale and bias: g counts as 0 where the result is at most `zero` (stored_as_zero).
+template <class C>
+struct RunRelu {
+  C scale{}, bias{}, zero{};
+};
 // sum g and sum g (x - mean) rstd, of a block in the cache; with `w`, of g w.
-template <bool Weighted, class C, class T>
-HS_CLONES void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second) {
+template <bool Weighted, class C, class T, bool Relu = false>
+HS_CLONES void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second,
+                             RunRelu<C> relu = {}) {
   typedef typename LanesOf<C>::type V;
   constexpr int kWidth = kLanes / int(sizeof(C));
   V a = {}, b = {}, gv, xv, wv;
   const auto add = [&]() HS_INLINE {
     if constexpr (Weighted) gv *= wv;
+    if constexpr (Relu) {
+      const auto off = (xv - mean) * relu.scale + relu.bias <= relu.zero;  // all bits, or none
+      gv = V(decltype(off)(gv) & ~off);
+    }
     a += gv;
     b += gv * ((xv - mean) * rstd);
   };
@@ -77,18 +87,17 @@ HS_CLONES void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd,
   second = double(sum_lanes(lanes[1]));
 }
 
-// (x - mean) scale + bias
-template <class C, class T>
-HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
-  HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>((C(x[i]) - mean) * scale + bias);
+// max(v, 0), in which a NaN stays.
+template <bool Relu, class C>
+[[gnu::always_inline]] inline C rectified(C v) {
+  return Relu && v <= C(0) ? C(0) : v;
 }
 
-// scale (g - first - (x - mean) second)
-template <class C, class T>
-HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C second, T* out, int64_t n) {
+// (x - mean) scale + bias
+template <bool Relu = false, class C, class T>
+HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
   HS_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(scale * (C(g[i]) - first - (C(x[i]) - mean) * second));
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rectified<Relu>((C(x[i]) - mean) * scale + bias));
 }
 
 // into = the sums of rows [0, count) of `rows`, `n` wide, each column in order.

@@ -12,7 +12,8 @@ namespace {
 
 bool promotes_by_itself(std::string_view name) {
   const auto named = [&](const ElementwiseRow& row) { return row.name == name; };
-  return name == "where" || name == "equal" || std::any_of(std::begin(kBinaryRows), std::end(kBinaryRows), named) ||
+  return name == "where" || name == "equal" || name == "add_relu" ||
+         std::any_of(std::begin(kBinaryRows), std::end(kBinaryRows), named) ||
          std::any_of(std::begin(kTestRows), std::end(kTestRows), named);
 }
 

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/elementwise/pointwise.h"
 #include "framework/ops/ops.h"
 
@@ -49,6 +51,30 @@ struct Glu {
   }
 };
 
+// Of floating tensors. Both gradients are one: the result alone says where.
+struct AddRelu {
+  struct Attr {
+    Shape a_shape, b_shape;
+  };
+  static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .takes = Takes::numbers};
+
+  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info.name);
+    const MemoryFormat format = format_of(shape, in);
+    const Tensor y = Tensor::empty(shape, {.dtype = result_type(in), .device = in[0].device(), .format = format});
+    backend_for(y.device())
+        .add_relu(broadcast_view(in[0], shape, format), broadcast_view(in[1], shape, format), ordered(y, format));
+    ctx.save_output(y);
+    return y;
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+    const Tensor g = relu_gradient(grads[0], ctx.saved());
+    return {ctx.needs(0) ? sum_to(g, a.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, a.b_shape) : Tensor()};
+  }
+  static Tensor in_simpler_ops(const Attr&, const Tensors& in) { return relu(in[0] + in[1]); }
+};
+
 constexpr OpInfo kSoftminInfo{.name = "softmin", .policy = CastPolicy::f32_output, .doc = "softmax(-x) along a dimension"};
 constexpr OpInfo kGumbelSoftmax{.name = "gumbel_softmax", .doc = "a sample of classes that has a gradient; hard: 0 and 1"};
 constexpr OpInfo kRreluInfo{.name = "rrelu", .doc = "x, or s x for x <= 0; in training s is random, else (lower + upper)/2"};
@@ -78,6 +104,20 @@ OpInfo of_numbers(OpInfo info) {
 }
 
 }  // namespace
+
+Tensor relu_gradient(const Tensor& g, const Tensor& y) {
+  if (grad_enabled()) return unary_gradient(Unary::relu, g, y);
+  const MemoryFormat format = format_of(g.shape(), {g, y});
+  const Tensor dx = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device(), .format = format});
+  backend_for(g.device()).unary_backward(Unary::relu, ordered(g, format), ordered(y, format), ordered(dx, format));
+  return dx;
+}
+
+Tensor add_relu(const Tensor& a, const Tensor& b) {
+  check<ValueError>(a.defined() && b.defined(), AddRelu::info.name, "an input is undefined");
+  if (is_floating(result_type({a, b}))) return call<AddRelu>({a, b}, {a.shape(), b.shape()});
+  return under_name(AddRelu::info.name, [&] { return relu(add(a, b)); });
+}
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   return call_pointwise(Pointwise::softplus, {x}, beta, threshold);
@@ -170,6 +210,7 @@ Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 }
 
 void add_activations(OpList& list) {
+  list.add(AddRelu::info, [](Args& a) { return add_relu(a.tensor(0), a.tensor(1)); });
   list.add(info_of(Pointwise::softplus),
            [](Args& a) { return softplus(a.tensor(0), a.number("beta", 1), a.number("threshold", 20)); });
   list.add(info_of(Pointwise::leaky_relu), [](Args& a) { return leaky_relu(a.tensor(0), a.number("negative_slope", 0.01)); });

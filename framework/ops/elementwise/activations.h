@@ -3,7 +3,6 @@
 // floating tensors of any shape unless said otherwise.
 #pragma once
 
-
 #include "framework/base/generator.h"
 #include "framework/tensor/tensor.h"
 
@@ -14,6 +13,9 @@ namespace halfstep {
 Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false, int64_t dim = -1, Generator* generator = nullptr);
 // The derivatives of lgamma: digamma is the first; polygamma(n, x), n >= 1, is the (n + 1)-th.
 Tensor polygamma(int64_t n, const Tensor& x);
+
+// relu(a + b) in one pass, forward and backward: for the sum behind which a residual block ends. As add it broadcasts and promotes.
+Tensor add_relu(const Tensor& a, const Tensor& b);
 
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // ln(1 + e^(beta x)) / beta; x where beta x > threshold
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);              // x, or negative_slope x for x <= 0

@@ -10,6 +10,8 @@ namespace halfstep {
 
 Tensor unary_formula(Unary op, const Tensor& x);
 Tensor unary_gradient(Unary op, const Tensor& g, const Tensor& saved);
+// The gradient of relu's input from that of its result y, by one kernel unless it is recorded. For ops that end with a ReLU.
+Tensor relu_gradient(const Tensor& g, const Tensor& y);
 Tensor binary_formula(Binary op, const Tensor& a, const Tensor& b);
 Tensor binary_gradient(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b);
 // in: a, b and c, as many as the row has. 16-bit operands of gradients are read as float32.

@@ -165,7 +165,9 @@ struct Channels {
 struct BatchNorm {
   static constexpr OpInfo kInfo{
       .name = "batch_norm",
-      .doc = "(x - mean) / sqrt(var + eps) * weight + bias for each channel; statistics of the batch or running ones"};
+      .doc =
+          "(x - mean) / sqrt(var + eps) * weight + bias for each channel; statistics of the batch or running ones; optionally "
+          "ReLU of it in the same pass"};
   struct Attr {
     BatchNormArgs args;
     const OpInfo* info = &kInfo;  // instance_norm by running statistics is this, too
@@ -189,7 +191,7 @@ struct BatchNorm {
   }
   enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
   static Attributes describe(const Attr& a) {
-    return {{"eps", a.args.eps}, {"momentum", a.args.momentum}, {"training", a.args.training}};
+    return {{"eps", a.args.eps}, {"momentum", a.args.momentum}, {"training", a.args.training}, {"relu", a.args.relu}};
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
@@ -212,13 +214,16 @@ struct BatchNorm {
     ctx.save(rstd);
     return y;
   }
+  // Where ReLU has made 0 of a result follows from what normalising needs again anyway: the result need not be saved.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const MemoryFormat format = ctx.saved(kX).format();
-    const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format);
+    const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format),
+                 b = a.args.relu ? dense(ctx.saved(kBias)) : Tensor();
     const Gradients d(ctx, x, {a.args.channels}, kWeight, kBias);
     backend_for(x.device())
-        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), ctx.saved(kMean).view(),
-                             ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format), view_of(d.dweight), view_of(d.dbias));
+        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
+                             ctx.saved(kMean).view(), ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format),
+                             view_of(d.dweight), view_of(d.dbias));
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& a, const Tensors& in) {
@@ -230,7 +235,8 @@ struct BatchNorm {
     Tensor y = x * rsqrt((a.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + a.args.eps);
     if (in[3].defined()) y = y * read(in[3]);
     if (in[4].defined()) y = y + read(in[4]);
-    return y.reshape(in[0].shape()).to(in[0].dtype());
+    y = y.reshape(in[0].shape()).to(in[0].dtype());
+    return a.args.relu ? relu(y) : y;
   }
 };
 
@@ -286,16 +292,16 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                  bool training, double momentum, double eps) {
+                  bool training, double momentum, double eps, bool relu) {
   // PyTorch's form of no batch without channels.
   if (x.dim() == 1 && x.size(0) == 0)
-    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps).reshape({0});
+    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu).reshape({0});
   const Channels n("batch_norm", x);
   check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape());
   return call<BatchNorm>({x, running_mean, running_var, weight, bias},
-                         {{n.batch, n.channels, n.positions, eps, momentum, training}});
+                         {{n.batch, n.channels, n.positions, eps, momentum, training, relu}});
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -359,7 +365,7 @@ void add_normalization(OpList& list) {
   });
   list.add(BatchNorm::kInfo, [](Args& a) {
     return batch_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
-                      a.flag("training", false), a.number("momentum", 0.1), a.number("eps", 1e-5));
+                      a.flag("training", false), a.number("momentum", 0.1), a.number("eps", 1e-5), a.flag("relu", false));
   });
   list.add(Normalize::kInfo[Normalize::instance], [](Args& a) {
     return instance_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),

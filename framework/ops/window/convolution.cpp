@@ -10,6 +10,7 @@
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
@@ -154,17 +155,8 @@ struct ConvWeight {
   }
 };
 
-// The gradient of relu's input, from that of its output y.
-Tensor through_relu(const Tensor& g, const Tensor& y) {
-  if (grad_enabled()) return where(y <= 0, 0.0, g);
-  const MemoryFormat format = y.format();
-  const Tensor masked = Tensor::empty(y.shape(), {.dtype = g.dtype(), .device = g.device(), .format = format});
-  backend_for(g.device()).unary_backward(Unary::relu, ordered(g, format), ordered(y, format), ordered(masked, format));
-  return masked;
-}
-
 Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
-  const Tensor g = with_relu.relu ? through_relu(grads[0], ctx.saved(kOutput)) : grads[0];
+  const Tensor g = with_relu.relu ? relu_gradient(grads[0], ctx.saved(kOutput)) : grads[0];
   const Tensor x = ctx.saved(kX), weight = ctx.saved(kWeight);
   Attr a = with_relu;
   a.relu = false;  // the gradients are linear

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation against the CPU backend.
+#include <algorithm>
+
 #include "device.h"
 
 using namespace halfstep;
@@ -39,10 +41,10 @@ void check_batch_norm(const BatchNormArgs& a, DType t, DType parameters, bool gi
 
   const Buffer dx = poisoned(t, shape), dweight = poisoned(wide, channels), dbias = poisoned(wide, channels);
   const Buffer want_dx = make(t, shape), want_dweight = make(wide, channels), want_dbias = make(wide, channels);
-  cpu().batch_norm_backward(a, g, x, or_none(w), want_mean, want_rstd, want_dx, or_none(want_dweight), or_none(want_dbias));
+  cpu().batch_norm_backward(a, g, x, or_none(w), none, want_mean, want_rstd, want_dx, or_none(want_dweight), or_none(want_dbias));
   {
     const OnDevice dev_mean(want_mean), dev_rstd(want_rstd), dev_dx(dx), dev_dweight(dweight), dev_dbias(dbias);
-    cuda::batch_norm_backward(queue(), a, dev_g, dev_x, or_none(dev_w), dev_mean, dev_rstd, dev_dx, or_none(dev_dweight),
+    cuda::batch_norm_backward(queue(), a, dev_g, dev_x, or_none(dev_w), none, dev_mean, dev_rstd, dev_dx, or_none(dev_dweight),
                               or_none(dev_dbias));
     for (const OnDevice* d : {&dev_dx, &dev_dweight, &dev_dbias}) d->fetch();
   }
@@ -53,7 +55,77 @@ void check_batch_norm(const BatchNormArgs& a, DType t, DType parameters, bool gi
   check_close(dbias, want_dbias, 16, sums, what + " dbias");
 }
 
+// What the kernels give with the ReLU in them, or beside them.
+struct WithRelu {
+  Buffer y, dx, dweight, dbias;
+
+  WithRelu(BatchNormArgs a, DType t, DType parameters, bool fused, bool given, int64_t shift)
+      : y(poisoned(t, {a.batch, a.channels, a.inner})), dx(poisoned(t, y.view.shape)) {
+    const Shape channels{a.channels};
+    const DType wide = t == DType::f64 ? t : DType::f32;
+    dweight = poisoned(wide, channels), dbias = poisoned(wide, channels);
+    const Buffer x = uniform(t, y.view.shape, 3, -1, 5), g = uniform(t, y.view.shape, 4), w = uniform(parameters, channels, 5),
+                 b = uniform(parameters, channels, 6, -0.5, 0.5), running_mean = uniform(parameters, channels, 7, 1, 3),
+                 running_var = uniform(parameters, channels, 8, 0.5, 2);
+    set(w.view, 0, t == DType::f16 ? 4e-8 : 1e-40);  // about the smallest that t holds: some results are stored as 0
+    set(b.view, 0, 0);
+    if (a.channels > 1) {  // results of exactly 0
+      set(w.view, 1, 0);
+      set(b.view, 1, 0);
+    }
+    const TensorView none;
+    const OnDevice dev_x(x, shift), dev_g(g, shift), dev_w(w), dev_b(b), dev_running_mean(running_mean),
+        dev_running_var(running_var), dev_y(y), dev_dx(dx), dev_dweight(dweight), dev_dbias(dbias), mean(poisoned(wide, channels)),
+        rstd(poisoned(wide, channels)), normalized(poisoned(t, y.view.shape)), masked(poisoned(t, y.view.shape));
+    const auto or_none = [&](const OnDevice& v) -> TensorView { return given ? TensorView(v) : none; };
+    a.relu = fused;
+    const OnDevice& out = fused ? dev_y : normalized;
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), dev_running_mean, dev_running_var, out, mean, rstd);
+    if (!fused) {
+      cuda::unary(queue(), Unary::relu, normalized, dev_y);
+      cuda::unary_backward(queue(), Unary::relu, dev_g, dev_y, masked);
+    }
+    cuda::batch_norm_backward(queue(), a, fused ? dev_g : masked, dev_x, or_none(dev_w), fused ? or_none(dev_b) : none, mean, rstd,
+                              dev_dx, or_none(dev_dweight), or_none(dev_dbias));
+    for (const OnDevice* d : {&dev_y, &dev_dx, &dev_dweight, &dev_dbias}) d->fetch();
+  }
+};
+
+void check_relu(const BatchNormArgs& a, DType t, DType parameters, bool given = true, int64_t shift = 0) {
+  const WithRelu fused(a, t, parameters, true, given, shift), plain(a, t, parameters, false, given, shift);
+  CAPTURE(a.batch);
+  CAPTURE(a.channels);
+  CAPTURE(a.inner);
+  CAPTURE(a.training);
+  CAPTURE(name(t));
+  const std::vector<double> y = plain.y.values();
+  CHECK(std::any_of(y.begin(), y.end(), [](double v) { return v == 0; }));
+  CHECK(std::any_of(y.begin(), y.end(), [](double v) { return v > 0; }));
+  CHECK(fused.y.raw() == plain.y.raw());
+  CHECK(fused.dx.raw() == plain.dx.raw());
+  CHECK(fused.dweight.raw() == plain.dweight.raw());
+  CHECK(fused.dbias.raw() == plain.dbias.raw());
+}
+
 }  // namespace
+
+TEST_CASE("a ReLU in the kernels of batch normalisation gives the bits of a kernel of its own") {
+  for (bool training : {true, false}) {
+    for (const auto& [t, parameters] :
+         {std::pair{DType::f32, DType::f32}, {DType::f16, DType::f32}, {DType::bf16, DType::f32}, {DType::f64, DType::f64}}) {
+      const auto check = [&](int64_t batch, int64_t channels, int64_t inner, bool given = true, int64_t shift = 0) {
+        check_relu({batch, channels, inner, 1e-5, 0.1, training}, t, parameters, given, shift);
+      };
+      for (int64_t channels : {7, 8, 264}) check(9, channels, 1);
+      check(70, 40, 1, false);
+      check(3, 5, 7);
+      check(2, 3, 49);
+      check(4, 2, 64, false);
+      check(2, 3, 256, true, 1);
+      check(3, 1, 8201);
+    }
+  }
+}
 
 TEST_CASE("batch normalisation of rows, short and long channels") {
   for (bool training : {true, false}) {

@@ -149,23 +149,35 @@ TEST_CASE("binary kernels of every mixture of dtypes and every broadcast are the
           if (to == DType::boolean) continue;
           for (int64_t shift : {0, 1}) {
             const Buffer a = uniform(ta, shape, 3), b = formed(form, tb, shape, 4, -2, 2), g = uniform(to, shape, 5);
-            const Buffer y = poisoned(to, shape), z = poisoned(to, shape), d = poisoned(to, shape);
-            const Buffer want_y = make(to, shape), want_z = make(to, shape), want_d = make(to, shape);
+            const Buffer y = poisoned(to, shape), z = poisoned(to, shape), d = poisoned(to, shape), r = poisoned(to, shape);
+            const Buffer want_y = make(to, shape), want_z = make(to, shape), want_d = make(to, shape), want_r = make(to, shape);
             cpu().binary(Binary::mul, a, b, want_y);
             cpu().binary(Binary::sub, b, a, want_z);
             cpu().binary_backward(Binary::mul, 0, g, a, b, want_d);
-            const OnDevice dev_a(a, shift), dev_b(b, shift), dev_g(g), dev_y(y), dev_z(z, shift), dev_d(d);
+            cpu().add_relu(a, b, want_r);
+            const OnDevice dev_a(a, shift), dev_b(b, shift), dev_g(g), dev_y(y), dev_z(z, shift), dev_d(d), dev_r(r);
             cuda::binary(queue(), Binary::mul, dev_a, dev_b, dev_y);
             cuda::binary(queue(), Binary::sub, dev_b, dev_a, dev_z);
             cuda::binary_backward(queue(), Binary::mul, 0, dev_g, dev_a, dev_b, dev_d);
-            for (const OnDevice* v : {&dev_y, &dev_z, &dev_d}) v->fetch();
+            cuda::add_relu(queue(), dev_a, dev_b, dev_r);
+            for (const OnDevice* v : {&dev_y, &dev_z, &dev_d, &dev_r}) v->fetch();
             CHECK_MESSAGE(y.values() == want_y.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
             CHECK_MESSAGE(z.values() == want_z.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
             CHECK_MESSAGE(d.values() == want_d.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
+            CHECK_MESSAGE(r.values() == want_r.values(), name(ta), " ", name(tb), " form ", int(form), " shift ", shift);
           }
         }
       }
     }
+  }
+  for (const Shape& shape : {Shape{6, 64}, Shape{5, 13}}) {
+    const Buffer a = uniform(DType::f64, shape, 3), b = uniform(DType::f64, shape, 4), r = poisoned(DType::f64, shape),
+                 want = make(DType::f64, shape);
+    cpu().add_relu(a, b, want);
+    const OnDevice dev_a(a), dev_b(b), dev_r(r);
+    cuda::add_relu(queue(), dev_a, dev_b, dev_r);
+    dev_r.fetch();
+    CHECK(r.values() == want.values());
   }
 }
 

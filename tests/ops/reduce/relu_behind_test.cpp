@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// ReLU in the pass of a batch normalisation or of a sum: the bits of the two ops, forward and backward, and less that is kept.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "framework/autograd/autograd.h"
+#include "framework/backend/ledger.h"
+#include "framework/ops/ops.h"
+#include "framework/tensor/memory.h"
+
+using namespace halfstep;
+
+namespace {
+
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
+std::string bits(const Tensor& t) {
+  const Tensor dense = t.detach().contiguous();
+  return {static_cast<const char*>(dense.data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
+}
+void check_same(const Tensors& fused, const Tensors& plain) {
+  REQUIRE(fused.size() == plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    CAPTURE(i);
+    CHECK(fused[i].dtype() == plain[i].dtype());
+    CHECK(fused[i].format() == plain[i].format());
+    CHECK(bits(fused[i]) == bits(plain[i]));
+  }
+}
+// Where ReLU lets nothing through the gradient is infinite: it must not count.
+Tensor gradient_for(const Tensor& y) {
+  const Tensor some = randn(y.shape()).to(y.dtype());
+  return where(y.detach() <= 0, INFINITY, some).to(y.format());
+}
+
+struct NormCase {
+  const char* what;
+  Shape shape;
+  MemoryFormat format = MemoryFormat::contiguous;
+};
+constexpr MemoryFormat kLast = MemoryFormat::channels_last;
+const NormCase kNormCases[] = {{"a matrix", {37, 5}},
+                               {"a wide matrix", {6, 4500}},
+                               {"a few pixels", {3, 7, 3, 2}},
+                               {"short runs", {4, 6, 5, 9}},
+                               {"long runs", {2, 3, 35, 41}},
+                               {"sequences", {3, 5, 130}},
+                               {"few channels last", {3, 5, 7, 6}, kLast},
+                               {"channels last", {4, 48, 9, 9}, kLast},
+                               {"many channels last", {2, 1100, 3, 3}, kLast}};
+
+// Result, gradients and running statistics.
+Tensors norm(const NormCase& c, DType t, bool training, bool parameters, bool fused) {
+  manual_seed(5);
+  Tensor x = randn(c.shape);
+  if (!training) {
+    x.reshape({-1}).narrow(0, 0, 1).fill_(NAN);
+    x.reshape({-1}).narrow(0, 1, 1).fill_(INFINITY);
+  }
+  x = x.to(t).to(c.format).detach().set_requires_grad();
+  const int64_t channels = c.shape[1];
+  const DType wide = t == DType::f64 ? t : DType::f32;
+  const Tensor mean = (randn({channels}) * 0.1).to(wide), var = (rand({channels}) + 0.5).to(wide);
+  Tensor w = randn({channels}), b = randn({channels});
+  // The first channel's results are about the smallest that the dtype holds: some are stored as 0.
+  w.narrow(0, 0, 1).fill_(t == DType::f16 ? 4e-8 : 1e-40);
+  b.narrow(0, 0, 1).fill_(0);
+  w.narrow(0, 1, 1).fill_(0), b.narrow(0, 1, 1).fill_(0);  // the second's are exactly 0
+  w = w.to(wide).detach().set_requires_grad(), b = b.to(wide).detach().set_requires_grad();
+  Tensors in{x};
+  if (parameters) in.insert(in.end(), {w, b});
+  const Tensor weight = parameters ? w : Tensor(), bias = parameters ? b : Tensor();
+  const Tensor y = fused ? batch_norm(x, mean, var, weight, bias, training, 0.1, 1e-5, true)
+                         : relu(batch_norm(x, mean, var, weight, bias, training, 0.1, 1e-5));
+  Tensors out{y.detach(), mean, var};
+  for (const Tensor& g : grad({y}, in, {gradient_for(y)})) out.push_back(g);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a ReLU in a batch normalisation's pass is relu() of its result, to the bit") {
+  for (const NormCase& c : kNormCases) {
+    for (DType t : kDTypes) {
+      for (bool training : {true, false}) {
+        for (bool parameters : {true, false}) {
+          CAPTURE(c.what);
+          CAPTURE(name(t));
+          CAPTURE(training);
+          CAPTURE(parameters);
+          const Tensors plain = norm(c, t, training, parameters, false);
+          CHECK(any(plain[0] == 0.0).item<bool>());
+          CHECK(any(isfinite(plain[3]) & (plain[3] != 0.0)).item<bool>());
+          if (!training) CHECK(any(isnan(plain[0])).item<bool>());
+          check_same(norm(c, t, training, parameters, true), plain);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a batch normalisation with a ReLU keeps what it keeps without") {
+  const Tensor x = randn({4, 3, 5, 5}).set_requires_grad(), w = ones({3}).set_requires_grad(), b = zeros({3}).set_requires_grad();
+  const auto saved = [&](bool fused) {
+    const LedgerScope ledger(Device::cpu);
+    batch_norm(x, {}, {}, w, b, true, 0.1, 1e-5, fused);
+    REQUIRE(ledger.calls().size() == 1);
+    size_t bytes = 0;
+    for (const LedgerTensor& t : ledger.calls()[0].saved) bytes += size_t(numel(t.shape)) * size_of(t.dtype);
+    return bytes;
+  };
+  CHECK(saved(true) == saved(false));
+}
+
+TEST_CASE("add_relu is relu() of the sum, to the bit, in any dtypes, formats and shapes") {
+  struct Case {
+    const char* what;
+    Shape a, b;
+    MemoryFormat format_a = MemoryFormat::contiguous, format_b = MemoryFormat::contiguous;
+  };
+  const Case cases[] = {{"rows", {3, 5, 7, 9}, {3, 5, 7, 9}},
+                        {"channels last", {2, 20, 9, 9}, {2, 20, 9, 9}, kLast, kLast},
+                        {"two formats", {2, 20, 9, 9}, {2, 20, 9, 9}, kLast},
+                        {"a bias", {30, 70}, {70}},
+                        {"both broadcast", {4, 1, 9}, {6, 1}},
+                        {"long", {5000}, {5000}}};
+  for (const Case& c : cases) {
+    for (DType t : kDTypes) {
+      for (DType u : {t, DType::f32}) {
+        CAPTURE(c.what);
+        CAPTURE(name(t));
+        CAPTURE(name(u));
+        const auto run = [&](bool fused) {
+          manual_seed(7);
+          Tensor a = randn(c.a), b = randn(c.b);
+          a.reshape({-1}).narrow(0, 0, 1).fill_(NAN);
+          a.reshape({-1}).narrow(0, 1, 2).fill_(1e-40);
+          b.reshape({-1}).narrow(0, 1, 2).fill_(-1e-40);
+          a = a.to(t).to(c.format_a).detach().set_requires_grad(), b = b.to(u).to(c.format_b).detach().set_requires_grad();
+          const Tensor y = fused ? add_relu(a, b) : relu(a + b);
+          Tensors out{y.detach()};
+          for (const Tensor& g : grad({y}, {a, b}, {gradient_for(y)})) out.push_back(g);
+          return out;
+        };
+        check_same(run(true), run(false));
+      }
+    }
+  }
+  const Tensor x = randn({8}).set_requires_grad();
+  check_same(grad({add_relu(x, x)}, {x}, {ones({8})}), grad({relu(x + x)}, {x}, {ones({8})}));
+}
+
+TEST_CASE("add_relu keeps its result alone, and takes what add and relu take") {
+  const Tensor a = randn({6, 5}).set_requires_grad(), b = randn({5}).set_requires_grad();
+  {
+    const Tensor x = empty({6, 5}, {.device = Device::meta}).set_requires_grad(), y = empty({5}, {.device = Device::meta});
+    const LedgerScope ledger;
+    add_relu(x, y);
+    REQUIRE(ledger.calls().size() == 1);
+    REQUIRE(ledger.calls()[0].saved.size() == 1);
+    CHECK(ledger.calls()[0].saved[0].shape == Shape{6, 5});
+    CHECK(ledger.calls()[0].kernels == 1);
+  }
+  CHECK(add_relu(tensor({-3, 4}), tensor({1, 1})).to_vector<int64_t>() == std::vector<int64_t>{0, 5});
+  CHECK(add_relu(a, full({}, 1.5)).to_vector<float>() == relu(a + 1.5).to_vector<float>());
+  CHECK_THROWS_WITH_AS(add_relu(a, randn({4})), doctest::Contains("[add_relu] "), ShapeError);
+  CHECK_THROWS_WITH_AS(add_relu(a, Tensor()), "[add_relu] an input is undefined", ValueError);
+  CHECK_THROWS_WITH_AS(add_relu(ones({2}).to(DType::boolean), ones({2}).to(DType::boolean)), doctest::Contains("[add_relu] "),
+                       DTypeError);
+}
