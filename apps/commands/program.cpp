@@ -6,12 +6,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "apps/commands/commands.h"
+#include "apps/commands/help.h"
 #include "apps/config/explain.h"
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
@@ -26,8 +28,9 @@ namespace halfstep::app {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check did not hold;\n"
-    "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
+    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
+    "            6 a check did not hold; 74 another rank is lost;\n"
+    "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 // The first argument that is an option which the command does not have; 0: none.
 int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
@@ -153,6 +156,7 @@ int run_command(int argc, const char* const* argv) {
   add_init(program, chosen);
   add_train(program, chosen);
   add_lr_find(program, chosen);
+  program.formatter(std::make_shared<FittedHelp>());
   add_eval(program, chosen);
   add_predict(program, chosen);
   add_generate(program, chosen);
