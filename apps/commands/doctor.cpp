@@ -10,6 +10,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/capsule.h"
+#include "apps/run/signals.h"
 #include "apps/run/time_travel.h"
 #include "framework/backend/backend.h"
 
@@ -36,6 +37,7 @@ Json as_json(const ReplayResult& r) {
 // Of a run: computes it again from a checkpoint until a step goes wrong, or until step `last`.
 int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
   std::ostream& lines = o.json ? std::cerr : std::cout;
+  catch_stop_signals();
   ReplayOptions options{.sets = o.config.sets, .say = [&](const std::string& line) { lines << line << std::endl; }};
   check<ConfigError>(!o.step || *o.step >= 1, "doctor", "--step counts from 1, got ", o.step.value_or(0));
   if (o.step) options.from = *o.step - 1, options.explain_from = *o.step;

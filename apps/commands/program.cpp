@@ -16,6 +16,7 @@
 #include "apps/commands/help.h"
 #include "apps/config/explain.h"
 #include "apps/exit_codes.h"
+#include "apps/run/signals.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
@@ -116,6 +117,12 @@ int report_exception() {
   };
   try {
     throw;
+  } catch (const StoppedError& e) {
+    const int number = stop_signal();
+    report(e, kFailed);
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+    return kFailed;
   } catch (const PeerLostError& e) { return report(e, kPeerLost); } catch (const ConfigError& e) {
     return report(e, kUsage);
   } catch (const DataError& e) { return report(e, kData); } catch (const ExportError& e) {
@@ -149,6 +156,7 @@ namespace {
 
 int run_command(int argc, const char* const* argv) {
   CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
+  program.formatter(std::make_shared<FittedHelp>());
   program.set_version_flag("--version", version_text());
   program.footer(kExitCodes);
   program.require_subcommand(1);
@@ -156,7 +164,6 @@ int run_command(int argc, const char* const* argv) {
   add_init(program, chosen);
   add_train(program, chosen);
   add_lr_find(program, chosen);
-  program.formatter(std::make_shared<FittedHelp>());
   add_eval(program, chosen);
   add_predict(program, chosen);
   add_generate(program, chosen);
