@@ -132,12 +132,16 @@ class Doctor {
 
   // Nothing to be seen in the step itself.
   Diagnosis of_good_step(const ArmResult& was) {
-    if (history_.broke_weights)
+    if (history_.broke_weights) {
+      // A weight whose gradients were all 0 is divided by eps alone.
+      std::vector<Remedy> remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}};
+      if (history_.eps == 0.0) remedies.insert(remedies.begin(), {"optimizer.eps above 0"});
       return {.cause = "optimizer_blowup",
               .where = "the update",
               .sentence = "gradients were finite, and the weights were not after the update",
               .evidence = joined("loss ", was.loss, ", all gradients finite"),
-              .remedies = {{"optimizer.eps above 0"}, {"a lower optimizer.lr"}}};
+              .remedies = remedies};
+    }
     return {.cause = "not_reproduced",
             .sentence = "the step is finite when it is computed again",
             .evidence = joined("loss ", was.loss, ", all gradients finite"),
@@ -200,8 +204,8 @@ class Doctor {
     } else {
       const bool forward = !one.loss_finite || !one.event || one.event->pass == LedgerPass::forward;
       d.cause = forward ? "activation_range" : "gradient_range";
-      d.sentence =
-          joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", d.where, forward ? " computes" : "");
+      d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", spoken_layer(d.where),
+                          forward ? " computes" : "");
       d.evidence = seen;
     }
     add_trials(d, one);
@@ -280,6 +284,7 @@ std::string Diagnosis::text() const {
     label = "\n            ";
   }
   return out;
+  if (!place.empty()) out += "\n  where     " + place;
 }
 
 }  // namespace halfstep

@@ -6,6 +6,7 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/place.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 
@@ -91,7 +92,8 @@ void Explainer::examine(const StepResult& r) {
   if (!seeks_) step_.keep_step(false);
 }
 
-void Explainer::say_quiet(const Diagnosis& d) {
+void Explainer::say_quiet(Diagnosis d) {
+  d.place = place_in_config(config_, d.where);
   if (explained_.size() < kExplanations && explained_.insert({d.cause, d.where}).second)
     progress_.warn(joined("step ", name_, " (epoch ", epoch_, "): observed\n", d.text()));
 }
@@ -166,7 +168,8 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   if (explained_.size() >= kExplanations || ended_ || (seeks_ && name_ < watch_->from)) return;
   const auto samples = step.batches.size() == 1 ? std::vector<std::vector<int64_t>>{s_.train->samples_of_part()} : samples_;
   for (size_t i = 0; i < samples.size() && samples.size() == step.batches.size(); ++i) step.batches[i].samples = samples[i];
-  const StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  if (const Json& o = config_.optimizer; o.contains("eps") && o["eps"].is_number()) history.eps = o["eps"].get<double>();
   Diagnosis d;
   try {
     d = diagnose(step, history);
@@ -174,6 +177,7 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
     d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
   }
   bool own = true;
+  d.place = place_in_config(config_, d.where);
   d = of_all_ranks(std::move(d), own);
   if (seeks_) {
     if (d.is_fault()) watch_->found(name_, epoch_, d);

@@ -67,7 +67,7 @@ class Explainer {
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
-  void say_quiet(const Diagnosis& d);
+  void say_quiet(Diagnosis d);
   std::string keep_in_capsule(const StepUnderTest& step, CapsuleStep about, const Diagnosis& d, bool own) const;
   void examine(const StepResult& result);
   void look_at_weights();
