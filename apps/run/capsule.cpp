@@ -38,7 +38,10 @@ size_t bytes_of(const TensorMap& tensors) {
 int64_t capsules_in(const fs::path& folder) {
   std::error_code none;
   int64_t out = 0;
-  for (const auto& entry : fs::directory_iterator(folder, none)) out += entry.path().extension() == ".safetensors";
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const bool of_failed_run = entry.path().filename().string().starts_with(kFailedCapsule);
+    out += entry.path().extension() == ".safetensors" && !of_failed_run;
+  }
   return out;
 }
 

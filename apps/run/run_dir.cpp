@@ -187,8 +187,9 @@ void RunDir::recover() {
   for (const fs::path& entry : entries(moving)) {
     const fs::path to = path_ / entry.filename();
     if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay, under another name
-      for (const fs::path& file : entries(to)) fs::rename(file, to / ("failed-" + file.filename().string()));
-      for (const fs::path& file : entries(entry)) fs::rename(file, to / file.filename());
+      for (const fs::path& file : entries(to)) fs::rename(file, to / (kFailedCapsule + file.filename().string()));
+      for (const fs::path& file : entries(entry))  // of runs that failed earlier nobody asks any more
+        if (!file.filename().string().starts_with(kFailedCapsule)) fs::rename(file, to / file.filename());
       fs::remove_all(entry);
     } else {
       fs::rename(entry, to);
