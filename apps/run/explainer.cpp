@@ -128,7 +128,7 @@ void Explainer::count(bool applied, double loss) {
 }
 
 double Explainer::median_loss() const {
-  if (losses_.empty()) return 0;
+  if (losses_.empty()) return loss_before_;
   std::vector<double> sorted = losses_;
   const auto middle = sorted.begin() + std::ptrdiff_t(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());

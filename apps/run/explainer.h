@@ -47,7 +47,8 @@ class Explainer {
   // With what it needs to hear of losses.
   TrainStepOptions added_to(TrainStepOptions options);
 
-  void resumed(int64_t skipped) { skipped_ = skipped; }  // so many steps of the run before were skipped
+  // So many steps of the run before were skipped, and this was its usual loss.
+  void resumed(int64_t skipped, double loss) { skipped_ = skipped, loss_before_ = loss; }
   // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
   bool observes(int64_t step) const { return observer_.is_due(step); }
   // Before a batch: the steps tried so far, this one included, and those of them that were applied.
@@ -72,9 +73,9 @@ class Explainer {
   void examine(const StepResult& result);
   void look_at_weights();
   void count(bool applied, double loss);
-  Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
   double median_loss() const;
 
+  Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
   const Config& config_;
   Session& s_;
   TrainStep& step_;
@@ -96,6 +97,7 @@ class Explainer {
   std::vector<double> losses_;  // magnitudes of the latest ones, in a ring
   size_t next_loss_ = 0;
   std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
+  double loss_before_ = 0;                                   // a resume
   std::string last_cause_;
   std::string found_;      // the latest cause
   int64_t found_in_ = -1;  // and its step

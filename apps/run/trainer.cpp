@@ -14,12 +14,14 @@
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"
+#include "framework/data/fingerprint.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
 namespace {
 
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
+constexpr double kNewLoss = 0.02;          // share of the latest loss in the usual one
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 
 }  // namespace
@@ -33,6 +35,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
       explainer_(config_, s_, step_, progress, dir, group, watch),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
+  if (writes(group_)) s_.data_sha256 = fingerprint(s_.train->dataset());
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     n_ = restore("resume", *dir_.checkpoint(), contents, s_);
@@ -41,10 +44,12 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
                             " when the checkpoint was written: the run will not repeat bit for bit"));
+    else if (!n_.data_sha256.empty() && !s_.data_sha256.empty() && n_.data_sha256 != s_.data_sha256)
+      progress_.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch}, saved_step_ = n_.applied();
     skip_noted_ = n_.skipped > 0;
-    explainer_.resumed(n_.skipped);
+    explainer_.resumed(n_.skipped, n_.usual_loss);
   } else if (config_.calibrates_scale) {
     GradScalerOptions fitting = config_.scaler;
     const double measured = first_scale(config_.scaler, s_, step_, group_);
@@ -226,8 +231,8 @@ void Trainer::drain() {
     if (p.stepped) explainer_.read(step, applied, loss);
     if (p.stepped) skips_in_row_ = applied ? 0 : skips_in_row_ + 1;
     if (!applied) {
-      last_skip_ = step - n_.skipped;
-      note_first_skip(*last_skip_, std::isfinite(loss));
+      n_.last_skip = {step - n_.skipped, ""};
+      note_first_skip(n_.last_skip->step, std::isfinite(loss));
       ++n_.skipped;
     }
     if (!p.loss.defined()) continue;
@@ -235,6 +240,8 @@ void Trainer::drain() {
     if (!std::isfinite(loss)) continue;
     for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
     n_.epoch_samples += p.samples;
+    if (const double size = std::abs(loss); size > 0)
+      n_.usual_loss = n_.usual_loss > 0 ? n_.usual_loss * std::pow(size / n_.usual_loss, kNewLoss) : size;
     n_.window_samples += p.samples;
   }
   pending_.clear();
@@ -274,10 +281,9 @@ void Trainer::log(bool epoch_end) {
   if (epoch_end) entry["train/epoch_loss"] = or_null(n_.train_loss);
   if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
-  if (last_skip_) {
-    const std::string cause = explainer_.cause_of(*last_skip_);
-    entry["last_skip"] = {{"step", *last_skip_}, {"cause", cause.empty() ? Json() : Json(cause)}};
-  }
+  learn_cause();
+  if (const auto& skip = n_.last_skip)
+    entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
   if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);
@@ -287,6 +293,12 @@ void Trainer::log(bool epoch_end) {
 }
 
 void Trainer::show() {
+// A step may be explained after its outcome was read.
+void Trainer::learn_cause() {
+  if (!n_.last_skip) return;
+  if (const std::string cause = explainer_.cause_of(n_.last_skip->step); !cause.empty()) n_.last_skip->cause = cause;
+}
+
   const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
   const int64_t steps = n_.steps - first_step_;
   ProgressView v;
@@ -364,6 +376,7 @@ void Trainer::save() {
   if (group_) average_buffers(*s_.model, *group_);
   dir_.sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
+  learn_cause();
   for (const auto& b : n_.bests) best.push_back(b.step);
   if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole

@@ -147,6 +147,7 @@ TrainSummary Trainer::summary(Ending ending) {
                        {"stopped_early", n_.stopped},
                        {"steps_applied", n_.applied()},
                        {"steps_skipped", n_.skipped},
+  if (!s_.data_sha256.empty()) out["data_sha256"] = s_.data_sha256;
                        {"seconds", seconds()},
                        {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
                        {"metrics_lines_lost", dir_.metrics().lost()},
