@@ -106,6 +106,7 @@ TrainSummary Trainer::run_steps() {
     save();
   else
     dir_.established();  // a run that was to leave no checkpoint
+  if (recorded_) check_progress();
   return summary(Ending::finished);
 }
 

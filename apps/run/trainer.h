@@ -74,6 +74,7 @@ class Trainer {
   void drain();       // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
   void check_weights();  // throws DivergedError where one is not finite
+  void check_progress() const;  // throws DivergedError where steps were tried and none was applied
   [[noreturn]] void diverged(const std::string& what);
   void log(bool epoch_end = false);
   void log_epoch();

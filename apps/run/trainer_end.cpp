@@ -57,6 +57,21 @@ void Trainer::check_weights() {
   for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
+// Its weights are the first values, which nobody wants to evaluate or export by mistake. All is saved, the scale included.
+void Trainer::check_progress() const {
+  if (n_.steps == 0 || n_.applied() > 0) return;
+  const std::string now = scale() ? joined("; the loss scale is ", *scale(), " now") : "";
+  const std::string cause = explainer_.last_cause();
+  std::string advice = scale()
+                           ? R"("amp": {"scaler": {"init_scale": "auto"}} begins with a scale under which the first batches fit)"
+                           : "train.guard skips steps whose gradients are not finite";
+  if (!cause.empty()) advice = joined("the explanation above has the evidence: ", cause, scale() ? "; " + advice : "");
+  if (config_.checkpoint.every.unit != Interval::Unit::never && config_.train.epochs && !n_.stopped)
+    advice += "; --resume auto with more train.epochs continues";
+  fail<DivergedError>("train", "a run must apply a step, got ", n_.steps, n_.steps == 1 ? " step that was" : " steps that were all",
+                      " skipped: no weight has changed", now, Help{advice});
+}
+
 void Trainer::note_first_skip(int64_t step, bool loss_finite) {
   if (skip_noted_ || explainer_.has_explained()) return;
   skip_noted_ = true;
