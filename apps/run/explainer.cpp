@@ -75,6 +75,7 @@ void Explainer::stepped(const StepResult& r) {
   counted_ = number_;
   if (watch_->stepped) watch_->stepped(tried, s_);
   ended_ = ended_ || (watch_->until && tried.applied && name_ >= *watch_->until);
+  ended_ = ended_ || (watch_->until_attempt && number_ >= *watch_->until_attempt);
 }
 
 void Explainer::examine(const StepResult& r) {
@@ -176,8 +177,8 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   } catch (const MemoryError&) {  // the run itself has what it needs
     d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
   }
-  bool own = true;
   d.place = place_in_config(config_, d.where);
+  bool own = true;
   d = of_all_ranks(std::move(d), own);
   if (seeks_) {
     if (d.is_fault()) watch_->found(name_, epoch_, d);

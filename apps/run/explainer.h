@@ -31,7 +31,8 @@ struct TriedStep {
 
 // For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
 struct Watch {
-  std::optional<int64_t> until = {};  // the last step to take
+  std::optional<int64_t> until = {};          // the last step to take
+  std::optional<int64_t> until_attempt = {};  // the same, counted among all that were tried
   int64_t from = 0;                   // steps before this one are not examined
   // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
   std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
@@ -74,8 +75,8 @@ class Explainer {
   void look_at_weights();
   void count(bool applied, double loss);
   double median_loss() const;
-
   Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
+
   const Config& config_;
   Session& s_;
   TrainStep& step_;
@@ -96,8 +97,8 @@ class Explainer {
   int64_t next_look_ = 0;       // at so many
   std::vector<double> losses_;  // magnitudes of the latest ones, in a ring
   size_t next_loss_ = 0;
-  std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
   double loss_before_ = 0;                                   // a resume
+  std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
   std::string last_cause_;
   std::string found_;      // the latest cause
   int64_t found_in_ = -1;  // and its step
