@@ -179,10 +179,7 @@ class Doctor {
   Diagnosis of_range(const ArmResult& one) {
     Diagnosis d;
     const std::string dtype = joined(*step_.low);
-    double most = 0;
-    for (const TestedBatch& b : step_.batches)
-      for (const Tensor& x : b.inputs)
-        if (x.defined()) most = std::max(most, count_values(x).largest);
+    const double most = largest_of(&TestedBatch::inputs);
     d.where = place_of(one);
     const std::string seen = one.event ? describe(*one.event) : "";
     const std::string root = weight_behind(one);
@@ -208,9 +205,21 @@ class Doctor {
                           forward ? " computes" : "");
       d.evidence = seen;
     }
+    const double target = largest_of(&TestedBatch::targets);
+    if (*step_.low == DType::f16 && target > kLargestHalf)
+      d.remedies.insert(d.remedies.begin(),
+                        {joined("scale the targets, which go up to ", target, ": by their mean and standard deviation")});
     add_trials(d, one);
     d.evidence += of_arms();
     return d;
+  }
+
+  double largest_of(Tensors TestedBatch::*tensors) const {
+    double out = 0;
+    for (const TestedBatch& b : step_.batches)
+      for (const Tensor& x : b.*tensors)
+        if (x.defined() && x.is_floating_point()) out = std::max(out, count_values(x).largest);
+    return out;
   }
 
   // In front of what cannot be tried: modules in float32, and bfloat16.
@@ -275,6 +284,7 @@ Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { retu
 std::string Diagnosis::text() const {
   if (!whole_text.empty()) return whole_text;
   std::string out = joined("  cause     ", cause, ": ", sentence);
+  if (!place.empty()) out += "\n  where     " + place;
   if (!evidence.empty()) out += "\n  evidence  " + evidence;
   std::string label = "\n  remedy    ";
   for (const Remedy& r : remedies) {
@@ -284,7 +294,6 @@ std::string Diagnosis::text() const {
     label = "\n            ";
   }
   return out;
-  if (!place.empty()) out += "\n  where     " + place;
 }
 
 }  // namespace halfstep

@@ -74,7 +74,8 @@ Row of_forward(const KernelEvent& e, const std::string& place) {
       among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
     return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
   if (among(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
-    return {"targets_ignored", "the loss ignores every target of the batch", "each batch needs a target that is not ignore_index"};
+    return {"targets_ignored", "the loss ignores every target of the batch",
+            "each batch needs a target that is not ignore_index and whose class has a weight above 0"};
   const bool few = (!e.reads.empty() && numel(e.reads[0].shape) <= 1) ||
                    std::none_of(e.reads.begin(), e.reads.end(), [](auto& x) { return !x.number && numel(x.shape) > 0; });
   if (k == "variance" || (among(k, {"mean", "sum", "div"}) && few))

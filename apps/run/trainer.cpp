@@ -240,9 +240,9 @@ void Trainer::drain() {
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
     for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
-    n_.epoch_samples += p.samples;
     if (const double size = std::abs(loss); size > 0)
       n_.usual_loss = n_.usual_loss > 0 ? n_.usual_loss * std::pow(size / n_.usual_loss, kNewLoss) : size;
+    n_.epoch_samples += p.samples;
     n_.window_samples += p.samples;
   }
   pending_.clear();
@@ -293,13 +293,13 @@ void Trainer::log(bool epoch_end) {
   logged_ = {training_seconds(), s_.train->wait_seconds(), group_ ? group_->wait_seconds() : 0, n_.samples};
 }
 
-void Trainer::show() {
 // A step may be explained after its outcome was read.
 void Trainer::learn_cause() {
   if (!n_.last_skip) return;
   if (const std::string cause = explainer_.cause_of(n_.last_skip->step); !cause.empty()) n_.last_skip->cause = cause;
 }
 
+void Trainer::show() {
   const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
   const int64_t steps = n_.steps - first_step_;
   ProgressView v;
@@ -309,7 +309,9 @@ void Trainer::learn_cause() {
   v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   v.lr = s_.optimizer->lr();
   v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, training_seconds());
-  v.seconds_left = steps > 0 ? spent / double(steps) * double(s_.total_steps - n_.steps) : INFINITY;
+  // Epochs count all steps, train.max_steps those that are applied.
+  const int64_t left = s_.total_steps - (config_.train.epochs ? n_.steps : n_.applied());
+  v.seconds_left = steps > 0 ? spent / double(steps) * double(std::max<int64_t>(left, 0)) : INFINITY;
   v.scale = scale(), v.skipped = n_.skipped;
   if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
   v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
@@ -374,10 +376,10 @@ void Trainer::save() {
   }
   check_weights();
   n_.seconds = seconds();
+  learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
   dir_.sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;
-  learn_cause();
   for (const auto& b : n_.bests) best.push_back(b.step);
   if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole

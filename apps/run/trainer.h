@@ -78,8 +78,8 @@ class Trainer {
   [[noreturn]] void diverged(const std::string& what);
   void log(bool epoch_end = false);
   void log_epoch();
-  void show();
   void learn_cause();  // of the last skipped step
+  void show();
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value);
   void consider_stopping(const std::string& what, std::optional<double> value);

@@ -147,6 +147,7 @@ void Trainer::report_profile() {
 
 Json Trainer::run_facts() const {
   Json out = {{"device", backend_for(s_.device).describe()}, {"threads", num_threads()}, {"ranks", group_ ? group_->size() : 1}};
+  if (!s_.data_sha256.empty()) out["data_sha256"] = s_.data_sha256;
   if (config_.logging.machine) out["host"] = host_name(), out["command"] = command_line();
   return out;
 }
@@ -162,7 +163,6 @@ TrainSummary Trainer::summary(Ending ending) {
                        {"stopped_early", n_.stopped},
                        {"steps_applied", n_.applied()},
                        {"steps_skipped", n_.skipped},
-  if (!s_.data_sha256.empty()) out["data_sha256"] = s_.data_sha256;
                        {"seconds", seconds()},
                        {"samples_per_second", double(n_.samples - first_samples_) / std::max(1e-9, training_seconds())},
                        {"metrics_lines_lost", dir_.metrics().lost()},
@@ -197,9 +197,13 @@ void Trainer::report_end(const Json& summary) {
   progress_.line(line);
   if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
+    // Of the skips, those that lowered the first scale to the last one; growth made room for the others.
+    const double first = std::log(config_.scaler.init_scale / *scale()) / -std::log(config_.scaler.backoff_factor);
+    const std::string remedy = double(n_.skipped) > 2 * first + 1
+                                   ? joined("\"amp.scaler.growth_interval\": a larger number than ", config_.scaler.growth_interval)
+                                   : joined("\"amp.scaler.init_scale\": ", skips_in_row_ > 0 ? "\"auto\"" : now + " or \"auto\"");
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
-                          number_text(config_.scaler.init_scale, 6), " and is ", now,
-                          " now. \"amp.scaler.init_scale\": ", skips_in_row_ > 0 ? "\"auto\"" : now + " or \"auto\"",
+                          number_text(config_.scaler.init_scale, 6), " and is ", now, " now. ", remedy,
                           " would have skipped fewer; bfloat16 needs no scale"));
   }
   say_next();
