@@ -2,11 +2,11 @@
 #include "apps/run/stored_run.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <fstream>
 
 #include "apps/catalog/infer.h"
 #include "apps/run/run_lock.h"
+#include "apps/run/run_record.h"
 #include "apps/run/session.h"
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
@@ -14,8 +14,6 @@
 
 namespace halfstep::app {
 namespace {
-
-constexpr size_t kMostOfRecord = size_t(16) << 20;
 
 // The newest checkpoint that fits and can be read. False: one was there that is not any more, as its run continues.
 bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const std::function<void(const std::string&)>& say) {
