@@ -24,7 +24,13 @@ struct DivergedError : Error {
   using Error::Error;
 };
 
-// The code for the exception in flight; call inside a catch block. Prints its message to stderr.
+// A signal ended a command that has nothing to save, between two steps: what it wrote for itself is removed on the way out.
+struct StoppedError : Error {
+  using Error::Error;
+};
+
+// The code for the exception in flight; call inside a catch block. Prints its message to stderr. After a StoppedError the
+// process ends by the signal.
 int report_exception();
 
 }  // namespace halfstep::app

@@ -5,7 +5,8 @@ set -euo pipefail
 program=${1:?usage: scripts/make_man_page.sh PROGRAM}
 
 commands_of() { sed -n '/^Subcommands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'; }
-# Help as roff: a line in which text begins in column 31 is a name with its description, which may also be the next line.
+# Help as roff: a line in which text begins in column 31 is a name with its description, which
+# may also be the next line, and continues in lines that begin there.
 to_roff() {
   awk -v titled="$1" '
     function plain(s) { gsub(/\\/, "\\e", s); gsub(/-/, "\\-", s); sub(/^[.'\'']/, "\\\\\\&&", s); return s }
@@ -16,7 +17,7 @@ to_roff() {
         if (line[i] ~ /^Exit codes:/) break
         if (line[i] ~ /^Usage:/) { print ".PP\n.B " plain(substr(line[i], 8)) }
         else if (line[i] ~ /^  [^ ]/) {
-          if (substr(line[i + 1], 1, 30) ~ /^ +$/ || substr(line[i], 30, 1) != " ") entry(substr(line[i], 3), "")
+          if (substr(line[i], 30, 1) != " ") entry(substr(line[i], 3), "")
           else entry(substr(line[i], 3, 27), substr(line[i], 31))
         }
         else if (line[i] ~ /^ +[^ ]/) { sub(/^ +/, "", line[i]); print plain(line[i]) }

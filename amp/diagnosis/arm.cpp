@@ -144,7 +144,8 @@ ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   for (const KernelEvent& e : witness.events()) {
     if (e.pass != LedgerPass::backward) continue;
     for (const KernelWrite& w : e.writes)
-      if (is_half(w.dtype)) out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", *e.layer) : "")});
+      if (is_half(w.dtype))
+        out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", spoken_layer(*e.layer)) : "")});
   }
   if (keep_events) out.events = witness.events();
   if (arm.keep_gradients)
@@ -152,9 +153,16 @@ ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   return out;
 }
 
+std::string spoken_layer(const std::string& layer) {
+  const size_t to = layer.find(" to ");
+  const std::string last = layer.substr(0, to).substr(layer.substr(0, to).rfind('.') + 1);
+  const bool is_number = !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
+  return joined(!is_number ? "" : to == std::string::npos ? "layer " : "layers ", layer);
+}
+
 std::string describe(const KernelEvent& e) {
   std::string out = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"));
-  if (e.layer) out += joined(" in ", *e.layer);
+  if (e.layer) out += joined(" in ", spoken_layer(*e.layer));
   std::string by = " writes ";
   for (const KernelWrite& w : e.writes) {
     if (!w.counts.bad()) continue;

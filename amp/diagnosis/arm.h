@@ -48,6 +48,9 @@ struct ArmResult {
 // that the run keeps. Nobody listens to the gradients: ranks exchange nothing. Throws MemoryError.
 ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events = false);
 
+// A layer, or "0 to 4", in a sentence: one that has only a number is called "layer 2".
+std::string spoken_layer(const std::string& layer);
+
 // "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ..."
 std::string describe(const KernelEvent& e);
 

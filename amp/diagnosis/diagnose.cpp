@@ -132,12 +132,16 @@ class Doctor {
 
   // Nothing to be seen in the step itself.
   Diagnosis of_good_step(const ArmResult& was) {
-    if (history_.broke_weights)
+    if (history_.broke_weights) {
+      // A weight whose gradients were all 0 is divided by eps alone.
+      std::vector<Remedy> remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}};
+      if (history_.eps == 0.0) remedies.insert(remedies.begin(), {"optimizer.eps above 0"});
       return {.cause = "optimizer_blowup",
               .where = "the update",
               .sentence = "gradients were finite, and the weights were not after the update",
               .evidence = joined("loss ", was.loss, ", all gradients finite"),
-              .remedies = {{"optimizer.eps above 0"}, {"a lower optimizer.lr"}}};
+              .remedies = remedies};
+    }
     return {.cause = "not_reproduced",
             .sentence = "the step is finite when it is computed again",
             .evidence = joined("loss ", was.loss, ", all gradients finite"),
@@ -175,10 +179,7 @@ class Doctor {
   Diagnosis of_range(const ArmResult& one) {
     Diagnosis d;
     const std::string dtype = joined(*step_.low);
-    double most = 0;
-    for (const TestedBatch& b : step_.batches)
-      for (const Tensor& x : b.inputs)
-        if (x.defined()) most = std::max(most, count_values(x).largest);
+    const double most = largest_of(&TestedBatch::inputs);
     d.where = place_of(one);
     const std::string seen = one.event ? describe(*one.event) : "";
     const std::string root = weight_behind(one);
@@ -200,13 +201,25 @@ class Doctor {
     } else {
       const bool forward = !one.loss_finite || !one.event || one.event->pass == LedgerPass::forward;
       d.cause = forward ? "activation_range" : "gradient_range";
-      d.sentence =
-          joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", d.where, forward ? " computes" : "");
+      d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", spoken_layer(d.where),
+                          forward ? " computes" : "");
       d.evidence = seen;
     }
+    const double target = largest_of(&TestedBatch::targets);
+    if (*step_.low == DType::f16 && target > kLargestHalf)
+      d.remedies.insert(d.remedies.begin(),
+                        {joined("scale the targets, which go up to ", target, ": by their mean and standard deviation")});
     add_trials(d, one);
     d.evidence += of_arms();
     return d;
+  }
+
+  double largest_of(Tensors TestedBatch::*tensors) const {
+    double out = 0;
+    for (const TestedBatch& b : step_.batches)
+      for (const Tensor& x : b.*tensors)
+        if (x.defined() && x.is_floating_point()) out = std::max(out, count_values(x).largest);
+    return out;
   }
 
   // In front of what cannot be tried: modules in float32, and bfloat16.
@@ -271,6 +284,7 @@ Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { retu
 std::string Diagnosis::text() const {
   if (!whole_text.empty()) return whole_text;
   std::string out = joined("  cause     ", cause, ": ", sentence);
+  if (!place.empty()) out += "\n  where     " + place;
   if (!evidence.empty()) out += "\n  evidence  " + evidence;
   std::string label = "\n  remedy    ";
   for (const Remedy& r : remedies) {

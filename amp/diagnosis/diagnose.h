@@ -28,6 +28,7 @@ struct Remedy {
 struct Diagnosis {
   std::string cause;     // "activation_range"; the names of docs/diagnostics.md
   std::string where;     // "fc1": a layer, a tensor, "the loss"; may be empty
+  std::string place;     // what text() says of `where`, if its caller knows: "model.hidden[0], Linear(...)"
   std::string sentence;  // "float16 cannot hold what fc1 computes"
   std::string evidence;
   std::vector<Remedy> remedies;

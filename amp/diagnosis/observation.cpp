@@ -15,14 +15,9 @@ namespace {
 
 constexpr double kLargestFloat16 = 65504;
 
-size_t bytes_of(const Tensor& p) {
-  const Tensor low = autocast::shadow_of(p);
-  return p.nbytes() + (low.defined() ? low.nbytes() : 0);
-}
-
 // So many rows of a parameter are copied: all, or as many as fit.
 int64_t copied_rows(const Tensor& p, size_t most) {
-  const size_t bytes = bytes_of(p);
+  const size_t bytes = p.nbytes();
   return bytes <= most ? p.size(0) : std::max<int64_t>(1, int64_t(double(p.size(0)) * double(most) / double(bytes)));
 }
 Tensor first_rows(const Tensor& t, int64_t rows) { return t.dim() == 0 ? t : t.narrow(0, 0, rows); }
@@ -68,7 +63,7 @@ void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   size_t bytes = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].requires_grad()) continue;
-    const size_t more = std::min(bytes_of(all[i]), most_bytes);
+    const size_t more = std::min(all[i].nbytes(), most_bytes);
     if (parts.empty() || bytes + more > most_bytes) parts.emplace_back(), bytes = 0;
     parts.back().push_back(i);
     bytes += more;
@@ -77,9 +72,7 @@ void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   try {
     for (const size_t i : parts[size_t(part) % parts.size()]) {
       const int64_t rows = all[i].dim() == 0 ? 1 : copied_rows(all[i], most_bytes);
-      const Tensor low = autocast::shadow_of(all[i]);
-      before_.push_back(
-          {i, rows, first_rows(all[i].detach(), rows).clone(), low.defined() ? first_rows(low, rows).clone() : Tensor()});
+      before_.push_back({i, rows, first_rows(all[i].detach(), rows).clone()});
     }
   } catch (const MemoryError&) { before_.clear(); }  // the step itself needs it
 }
@@ -109,8 +102,8 @@ Observation StepObserver::finish(bool updated) {
       if (t.with_gradient > 0) {
         t.lost = unchanged(copy->values, now, moves, t.with_gradient);
         const Tensor low = autocast::shadow_of(p);
-        if (copy->low.defined() && low.defined() && low.dtype() == copy->low.dtype())
-          t.lost_16 = unchanged(copy->low, first_rows(low, copy->rows), moves, t.with_gradient);
+        // The first step of a process makes the 16-bit copy, so that what was before it is rounded here.
+        if (low.defined()) t.lost_16 = unchanged(copy->values.to(low.dtype()), first_rows(low, copy->rows), moves, t.with_gradient);
       }
       t.update = relative_change({copy->values}, {now});
     }

@@ -62,8 +62,8 @@ class StepObserver {
  private:
   struct Copy {
     size_t parameter;
-    int64_t rows;        // the first ones
-    Tensor values, low;  // low: of the 16-bit copy, where there is one
+    int64_t rows;  // the first ones
+    Tensor values;
   };
   void copy_part(int64_t part, size_t most_bytes);
 

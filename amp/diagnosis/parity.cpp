@@ -6,6 +6,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/precisions.h"
+#include "amp/diagnosis/trial_updates.h"
 #include "amp/diagnosis/untouched.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
@@ -113,7 +114,8 @@ double squared_difference(const Computed& low, const Computed& single) {
 
 class Comparison {
  public:
-  Comparison(const StepUnderTest& step, const std::vector<ParityVariant>& variants) : step_(step), variants_(variants) {
+  Comparison(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer)
+      : step_(step), variants_(variants), optimizer_(optimizer && !optimizer->needs_closure() ? optimizer : nullptr) {
     out_.low = *step.low;
     out_.scale = step.scale;
   }
@@ -122,6 +124,7 @@ class Comparison {
     while (!pass()) {}
     if (out_.fault) return std::move(out_);
     sums_.write(out_, step_.module.named_parameters());
+    if (updates_) out_.update_error = updates_->error();
     const double unit = out_.by_noise ? sums_.noise() : sums_.rms_gradient();
     for (const double d2 : of_variants_) out_.variants.push_back(d2 > 0 ? std::sqrt(d2 / double(out_.batches)) / unit : 0);
     out_.modules = compare_modules(step_);
@@ -132,6 +135,7 @@ class Comparison {
   // False: a gradient overflowed, and the scale was lowered.
   bool pass() {
     sums_ = {};
+    if (optimizer_) updates_.emplace(step_.module, *optimizer_);
     of_variants_.assign(variants_.size(), 0);
     const Untouched untouched(step_.module, {}, step_.random);
     const SilentLeaves silent;
@@ -147,6 +151,7 @@ class Comparison {
         return give_up(b, single.finite);
       }
       sums_.add(low, single);
+      if (updates_) updates_->add(low.gradients, single.gradients);
       for (size_t i = 0; i < variants_.size(); ++i) of_variants_[i] += of_variant(b, variants_[i], before, single);
       after.put_back_for({});
     }
@@ -247,8 +252,10 @@ class Comparison {
 
   const StepUnderTest& step_;
   const std::vector<ParityVariant>& variants_;
+  Optimizer* const optimizer_;
   Parity out_;
   Sums sums_;
+  std::optional<TrialUpdates> updates_;
   std::vector<double> of_variants_;  // sums of |d|^2
 };
 
@@ -263,10 +270,10 @@ std::string_view name(Parity::Verdict verdict) {
   return verdict == Parity::Verdict::harmless ? "harmless" : verdict == Parity::Verdict::visible ? "visible" : "harmful";
 }
 
-Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants) {
+Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer) {
   check<ValueError>(step.low && is_half(*step.low), "compare_with_float32", "step.low must be float16 or bfloat16");
   check<ValueError>(!step.batches.empty(), "compare_with_float32", "a comparison needs a batch");
-  return Comparison(step, variants).run();
+  return Comparison(step, variants, optimizer).run();
 }
 
 }  // namespace halfstep

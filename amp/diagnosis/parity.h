@@ -19,6 +19,8 @@
 
 namespace halfstep {
 
+class Optimizer;
+
 // A module without modules below it, computed alone in 16 bits from the input that it has in float32.
 struct ModuleParity {
   std::string path, what;  // "fc1", "Linear(in_features=16, ...)"
@@ -50,6 +52,7 @@ struct Parity {
   double loss = 0, loss_f32 = 0;  // means
   double cosine = 1;              // mean, of the gradients' angles
   double bias = 0;                // |mean d| / |mean gradient|, less what chance makes of it
+  std::optional<double> update_error;  // of what an optimizer makes of the gradients, as a share of the update; see below
   double flushed = 0;             // share of the elements not 0 in float32 that are 0 in 16 bits
   std::string worst;              // the parameter with the largest relative error
   double worst_error = 0;
@@ -66,8 +69,11 @@ struct Parity {
 };
 std::string_view name(Parity::Verdict verdict);
 
-// `step.low` is the dtype to compare with float32. Throws as computing the step does.
-Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants = {});
+// `step.low` is the dtype to compare with float32. Throws as computing the step does. With an optimizer that needs no closure its
+// updates are compared, too: an optimizer like Adam divides a gradient by its size, and with it the error. Its state and the
+// weights are put back.
+Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants = {},
+                            Optimizer* optimizer = nullptr);
 
 // By what the error comes about: weights, gradients, the kinds of ops, and the modules right below the model.
 std::vector<ParityVariant> bisection(const StepUnderTest& step);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -98,15 +99,22 @@ Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& n
   return d;
 }
 
-Diagnosis dead_gradient(const std::vector<std::string>& names, double scale) {
+// loss: of the observed step, in float32; nothing: it is not known.
+Diagnosis dead_gradient(const std::vector<std::string>& names, double scale, const std::optional<double>& loss) {
   Diagnosis d{.cause = "dead_gradient", .where = names[0]};
   d.sentence = names.size() == 1 ? joined("the gradient of ", names[0], " is zero")
                                  : joined("the gradients of ", listed(names), " are zero");
   d.evidence = "exactly 0 in float32 too, in this observed step and in the one before it";
+  if (loss) d.evidence += joined("; the loss is ", *loss);
   if (scale >= kLargestUsefulScale) d.evidence += joined("; the loss scale grew to ", scale, ", as nothing overflows");
-  d.remedies = {
-      {"no matter of precision: look for units that are always off (a ReLU behind a large negative bias), and for parts "
-       "of the model that the loss does not depend on"}};
+  if (loss == 0.0)
+    d.remedies = {
+        {"no matter of precision: the loss is 0, so that nothing is left to learn; look at the targets, which may be all the "
+         "same"}};
+  else
+    d.remedies = {
+        {"no matter of precision: look for units that are always off (a ReLU behind a large negative bias), and for parts "
+         "of the model that the loss does not depend on"}};
   return d;
 }
 
@@ -146,11 +154,14 @@ std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest&
   std::set<std::string> zero;
   Names small;
   std::vector<GradientError> errors;
+  std::optional<double> loss;
   if (!step.low) {
     for (const TensorObservation& t : seen.tensors)
       if (t.zero == 1) zero.insert(t.name);
   } else if (!step.batches.empty() && compares(seen)) {
-    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, in_float32(step));
+    const ArmResult single = in_float32(step);
+    loss = single.loss;
+    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, single);
     for (const GradientError& e : errors) {
       if (const auto t = of(e.name); t != seen.tensors.end() && !e.zero) t->flushed = e.flushed;
       if (e.zero) zero.insert(e.name);
@@ -169,7 +180,10 @@ std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest&
     if (is_half(t.stored) && t.lost && *t.lost > kMost && t.with_gradient >= kFewest) lost.push_back(t.name);
 
   std::vector<Diagnosis> out;
-  if (const Names names = fresh("dead_gradient", dead); !names.empty()) out.push_back(dead_gradient(names, seen.scale));
+  if (const Names names = fresh("dead_gradient", dead); !names.empty()) {
+    if (!loss && !step.batches.empty()) loss = in_float32(step).loss;
+    out.push_back(dead_gradient(names, seen.scale, loss));
+  }
   if (const Names names = fresh("underflow", small); !names.empty()) {
     std::erase_if(errors, [&](const auto& e) { return std::find(names.begin(), names.end(), e.name) == names.end(); });
     const auto less = [](const auto& a, const auto& b) { return a.flushed < b.flushed; };

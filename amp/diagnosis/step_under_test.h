@@ -41,6 +41,7 @@ struct StepHistory {
   double loss = 0;             // the median of the losses' magnitudes in applied steps
   double update = 0;           // the most by which a step changed the weights, as a share of their norm
   bool broke_weights = false;  // they were finite before the step, and are not after it
+  std::optional<double> eps = {};  // the optimizer's; nothing: it has none, or it is not known
 };
 
 }  // namespace halfstep

@@ -74,7 +74,8 @@ Row of_forward(const KernelEvent& e, const std::string& place) {
       among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
     return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
   if (among(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
-    return {"targets_ignored", "the loss ignores every target of the batch", "each batch needs a target that is not ignore_index"};
+    return {"targets_ignored", "the loss ignores every target of the batch",
+            "each batch needs a target that is not ignore_index and whose class has a weight above 0"};
   const bool few = (!e.reads.empty() && numel(e.reads[0].shape) <= 1) ||
                    std::none_of(e.reads.begin(), e.reads.end(), [](auto& x) { return !x.number && numel(x.shape) > 0; });
   if (k == "variance" || (among(k, {"mean", "sum", "div"}) && few))
@@ -128,10 +129,10 @@ Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
     d.where = place_of(arm);
     d.evidence = describe(e);
     Row row;
-    if (arm.origin.planted) row = of_planted(e, d.where);
-    if (row.cause.empty() && arm.nan_born && e.kernel == "fill") row = of_planted(*arm.nan_born, d.where);
-    if (row.cause.empty() && e.pass == LedgerPass::forward) row = of_forward(e, d.where);
-    if (row.cause.empty() && e.pass == LedgerPass::backward) row = of_backward(e, d.where);
+    if (arm.origin.planted) row = of_planted(e, spoken_layer(d.where));
+    if (row.cause.empty() && arm.nan_born && e.kernel == "fill") row = of_planted(*arm.nan_born, spoken_layer(d.where));
+    if (row.cause.empty() && e.pass == LedgerPass::forward) row = of_forward(e, spoken_layer(d.where));
+    if (row.cause.empty() && e.pass == LedgerPass::backward) row = of_backward(e, spoken_layer(d.where));
     if (!row.cause.empty()) {
       d.cause = row.cause;
       d.sentence = row.sentence;
@@ -140,8 +141,9 @@ Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
     }
   }
   d.cause = history.update > 1 ? "optimizer_blowup" : "divergence";
-  d.sentence = history.update > 1 ? joined("a step changed the weights by ", history.update, " times their norm")
-                                  : joined("values left the range of float32", d.where.empty() ? "" : " in " + d.where);
+  d.sentence = history.update > 1
+                   ? joined("a step changed the weights by ", history.update, " times their norm")
+                   : joined("values left the range of float32", d.where.empty() ? "" : " in " + spoken_layer(d.where));
   d.remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}};
   return d;
 }

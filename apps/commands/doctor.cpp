@@ -10,6 +10,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/capsule.h"
+#include "apps/run/signals.h"
 #include "apps/run/time_travel.h"
 #include "framework/backend/backend.h"
 
@@ -27,6 +28,7 @@ struct DoctorArguments {
 
 Json as_json(const ReplayResult& r) {
   Json out{{"first", r.first}, {"last", r.last}, {"differences", r.differences}, {"fault", nullptr}};
+  if (!r.still_running.empty()) out["still_running"] = r.still_running;
   if (!r.fault) return out;
   out["fault"] = {{"step", r.last}, {"epoch", r.epoch}};
   out["fault"].update(verdict_json(*r.fault));
@@ -35,6 +37,7 @@ Json as_json(const ReplayResult& r) {
 
 // Of a run: computes it again from a checkpoint until a step goes wrong, or until step `last`.
 int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
+  catch_stop_signals();
   std::ostream& lines = o.json ? std::cerr : std::cout;
   ReplayOptions options{.sets = o.config.sets, .say = [&](const std::string& line) { lines << line << std::endl; }};
   check<ConfigError>(!o.step || *o.step >= 1, "doctor", "--step counts from 1, got ", o.step.value_or(0));
@@ -62,7 +65,10 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
                 : taken == 1 ? joined(", ", result.last)
                              : "")
             << '\n';
-  if (taken == 0 && !o.step) std::cout << "the run ended at this checkpoint; --step N looks at an earlier step\n";
+  if (taken == 0 && !o.step)
+    std::cout << (result.still_running.empty() ? "the run ended at this checkpoint"
+                                               : "its metrics have no step after this checkpoint")
+              << "; --step N looks at an earlier step\n";
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(o.file) / "capsules", none))
     std::cout << "a step that the run explained: halfstep doctor " << entry.path().string() << '\n';

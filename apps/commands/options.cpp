@@ -38,6 +38,18 @@ void add_model(CLI::App& command, ModelOptions& options) {
   add_threads(command, options.threads);
 }
 
+void add_batches(CLI::App& command, BatchesOptions& options) {
+  command
+      .add_option("config", options.path,
+                  "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
+      ->required();
+  command.add_option("--batches", options.batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
+  add_set(command, options.config);
+  command.add_flag("--json", options.json, "one JSON object");
+  add_device(command, options.config.device);
+  add_threads(command, options.threads);
+}
+
 void print_model(const Predictor& model) {
   std::cerr << "model: " << model.checkpoint().string() << " (step " << model.step()
             << (model.is_averaged() ? ", averaged weights" : "") << ")\n";

@@ -27,6 +27,16 @@ void add_model(CLI::App& command, ModelOptions& options);
 // "model: runs/trees/step-00000030 (step 30, averaged weights)", to stderr.
 void print_model(const Predictor& model);
 
+// What commands that look at some batches in 16 bits have in common.
+struct BatchesOptions {
+  std::string path;
+  ConfigOptions config;
+  std::optional<int> threads;
+  int64_t batches = 8;
+  bool json = false;
+};
+void add_batches(CLI::App& command, BatchesOptions& options);
+
 void apply_threads(const std::optional<int>& threads);
 // Warnings of a config, to stderr.
 void print_warnings(const Config& config);

@@ -18,12 +18,8 @@
 namespace halfstep::app {
 namespace {
 
-struct ParityArguments {
-  std::string path;
-  ConfigOptions config;
-  std::optional<int> threads;
-  int64_t batches = 8;
-  bool bisect = false, json = false;
+struct ParityArguments : BatchesOptions {
+  bool bisect = false;
 };
 
 constexpr size_t kNameWidth = 44;  // of a table's first column
@@ -56,6 +52,9 @@ void print_verdict(const Parity& p) {
             << number_text(p.bias, 3) << ", each of its length; cosine " << number_text(p.cosine, 6) << "\n            "
             << number_text(100 * p.flushed, 2) << " % of it flushed to 0";
   if (!p.worst.empty()) std::cout << "; worst: " << p.worst << ", error " << number_text(p.worst_error, 3);
+  if (p.update_error)
+    std::cout << "\n  update    error " << number_text(*p.update_error, 3)
+              << " of its length, by the optimizer; no verdict goes by it";
   std::cout << "\n  loss      " << number_text(p.loss, 6) << ", in float32 " << number_text(p.loss_f32, 6) << '\n';
 }
 
@@ -131,6 +130,7 @@ Json as_json(const Parity& p, const std::vector<Trial>& trials) {
   out.update({{"measure", or_null(p.measure())},
               {"by", p.by_noise ? "noise" : "gradient"},
               {"error", or_null(p.error)},
+              {"update_error", or_null(p.update_error)},
               {"noise", p.noise},
               {"cosine", p.cosine},
               {"bias", p.bias},
@@ -151,7 +151,10 @@ int parity(const ParityArguments& o) {
   apply_log_level(opened.config.logging, true);
   const StepUnderTest step = next_batches(opened, o.batches);
   const std::vector<ParityVariant> variants = o.bisect ? bisection(step) : std::vector<ParityVariant>();
-  const Parity p = compare_with_float32(step, variants);
+  Optimizer& optimizer = *opened.session.optimizer;
+  for (size_t g = 0; g < optimizer.param_groups().size(); ++g)  // a schedule ends at 0, where no update could be compared
+    if (optimizer.lr(g) == 0) optimizer.set_lr(optimizer.initial_lr(g), g);
+  const Parity p = compare_with_float32(step, variants, &optimizer);
   const std::vector<Trial> trials = trials_of(p, variants);
   const bool holds = p.verdict() != Parity::Verdict::harmful;
   if (o.json) {
@@ -179,14 +182,8 @@ int parity(const ParityArguments& o) {
 void add_parity(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<ParityArguments>();
   CLI::App* c = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
-  c->add_option("config", o->path, "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
-      ->required();
-  c->add_option("--batches", o->batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
   c->add_flag("--bisect", o->bisect, "what is to blame: by how much the error falls with parts of the step in float32");
-  add_set(*c, o->config);
-  c->add_flag("--json", o->json, "one JSON object");
-  add_device(*c, o->config.device);
-  add_threads(*c, o->threads);
+  add_batches(*c, *o);
   c->callback([o, &chosen] { chosen = [o] { return parity(*o); }; });
 }
 

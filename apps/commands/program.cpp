@@ -6,14 +6,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "apps/commands/commands.h"
+#include "apps/commands/help.h"
 #include "apps/config/explain.h"
 #include "apps/exit_codes.h"
+#include "apps/run/signals.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
@@ -26,8 +29,9 @@ namespace halfstep::app {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check did not hold;\n"
-    "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
+    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
+    "            6 a check did not hold; 74 another rank is lost;\n"
+    "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 // The first argument that is an option which the command does not have; 0: none.
 int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
@@ -113,6 +117,12 @@ int report_exception() {
   };
   try {
     throw;
+  } catch (const StoppedError& e) {
+    const int number = stop_signal();
+    report(e, kFailed);
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+    return kFailed;
   } catch (const PeerLostError& e) { return report(e, kPeerLost); } catch (const ConfigError& e) {
     return report(e, kUsage);
   } catch (const DataError& e) { return report(e, kData); } catch (const ExportError& e) {
@@ -146,6 +156,7 @@ namespace {
 
 int run_command(int argc, const char* const* argv) {
   CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
+  program.formatter(std::make_shared<FittedHelp>());
   program.set_version_flag("--version", version_text());
   program.footer(kExitCodes);
   program.require_subcommand(1);

@@ -20,13 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct TuneArguments {
-  std::string path, out;
-  ConfigOptions config;
-  std::optional<int> threads;
-  int64_t batches = 8;
+struct TuneArguments : BatchesOptions {
+  std::string out;
   double budget = 0.1;
-  bool json = false, overwrite = false;
+  bool overwrite = false;
 };
 
 // Of a step's operations, by layer.
@@ -148,18 +145,12 @@ int tune_config(const TuneArguments& o) {
 void add_tune(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<TuneArguments>();
   CLI::App* c = program.add_subcommand("tune", "Write a config with the modules in float32 that mixed precision needs");
-  c->add_option("config", o->path, "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
-      ->required();
   c->add_option("--out", o->out, "the new config, which extends the first")->required()->type_name("FILE");
   c->add_flag("--overwrite", o->overwrite, "replace that file");
   c->add_option("--budget", o->budget, "share of the operations that may go to float32 where rounding hurts")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  c->add_option("--batches", o->batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
-  add_set(*c, o->config);
-  c->add_flag("--json", o->json, "one JSON object");
-  add_device(*c, o->config.device);
-  add_threads(*c, o->threads);
+  add_batches(*c, *o);
   c->callback([o, &chosen] { chosen = [o] { return tune_config(*o); }; });
 }
 

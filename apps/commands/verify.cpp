@@ -10,6 +10,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/ranks.h"
+#include "apps/run/signals.h"
 #include "framework/backend/backend.h"
 #include "framework/io/atomic_file.h"
 
@@ -25,6 +26,7 @@ struct VerifyArguments {
 };
 
 int verify_config(VerifyArguments o) {
+  catch_stop_signals();
   apply_threads(o.threads);
   if (!o.out.empty()) {
     const std::filesystem::path out = std::filesystem::absolute(o.out), folder = out.parent_path();

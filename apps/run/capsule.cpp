@@ -11,6 +11,8 @@
 #include "apps/catalog/infer.h"
 #include "apps/catalog/modules.h"
 #include "apps/run/model_file.h"
+#include "apps/run/place.h"
+#include "apps/run/run_dir.h"
 #include "framework/backend/backend.h"
 #include "framework/io/checksum.h"
 #include "framework/io/json.h"
@@ -36,7 +38,10 @@ size_t bytes_of(const TensorMap& tensors) {
 int64_t capsules_in(const fs::path& folder) {
   std::error_code none;
   int64_t out = 0;
-  for (const auto& entry : fs::directory_iterator(folder, none)) out += entry.path().extension() == ".safetensors";
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const bool of_failed_run = entry.path().filename().string().starts_with(kFailedCapsule);
+    out += entry.path().extension() == ".safetensors" && !of_failed_run;
+  }
   return out;
 }
 
@@ -65,7 +70,8 @@ Json step_json(const StepUnderTest& step, const CapsuleStep& about, const Diagno
           {"batches", batches},
           {"rank", about.rank},
           {"ranks", about.ranks},
-          {"history", {{"loss", h.loss}, {"update", h.update}, {"broke_weights", h.broke_weights}}},
+          {"history",
+           {{"loss", h.loss}, {"update", h.update}, {"broke_weights", h.broke_weights}, {"eps", h.eps ? Json(*h.eps) : Json()}}},
           {"verdict", verdict_json(verdict)},
           {"written_by",
            {{"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(step.device).describe()}}}};
@@ -179,7 +185,8 @@ class Reader {
     out.about.rank = int(s.integer("rank", 0));
     out.about.ranks = int(s.integer("ranks", 1));
     const StoredJson history = s.part("history"), random = s.part("random"), by = s.part("written_by");
-    out.about.history = {history.number("loss"), history.number("update"), history.get("broke_weights") == true};
+    out.about.history = {history.number("loss"), history.number("update"), history.get("broke_weights") == true,
+                         history.number_or_null("eps")};
     out.scale = s.number("scale");
     out.low_gradients = s.get("low_gradients") == true;
     out.random = {uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
@@ -254,7 +261,9 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
     };
     step.batches.push_back({loss, {input}, {target}, b.weight, b.samples, b.rows});
   }
-  return diagnose(step, capsule.about.history);
+  Diagnosis d = diagnose(step, capsule.about.history);
+  d.place = place_in_config(config, d.where);
+  return d;
 }
 
 fs::path checkpoint_of(const Capsule& capsule, const fs::path& path) {
@@ -275,11 +284,9 @@ Json verdict_json(const Diagnosis& verdict) {
   };
   Json remedies = Json::array();
   for (const Remedy& r : verdict.remedies) remedies.push_back({{"text", r.text}, {"tried", word(r.tried)}, {"result", r.result}});
-  return {{"cause", verdict.cause},
-          {"where", verdict.where},
-          {"what", verdict.sentence},
-          {"evidence", verdict.evidence},
-          {"remedies", remedies}};
+  return {
+      {"cause", verdict.cause},   {"where", verdict.where},       {"place", verdict.place.empty() ? Json() : Json(verdict.place)},
+      {"what", verdict.sentence}, {"evidence", verdict.evidence}, {"remedies", remedies}};
 }
 
 }  // namespace halfstep::app

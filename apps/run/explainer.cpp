@@ -6,6 +6,7 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/place.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 
@@ -74,6 +75,7 @@ void Explainer::stepped(const StepResult& r) {
   counted_ = number_;
   if (watch_->stepped) watch_->stepped(tried, s_);
   ended_ = ended_ || (watch_->until && tried.applied && name_ >= *watch_->until);
+  ended_ = ended_ || (watch_->until_attempt && number_ >= *watch_->until_attempt);
 }
 
 void Explainer::examine(const StepResult& r) {
@@ -91,7 +93,8 @@ void Explainer::examine(const StepResult& r) {
   if (!seeks_) step_.keep_step(false);
 }
 
-void Explainer::say_quiet(const Diagnosis& d) {
+void Explainer::say_quiet(Diagnosis d) {
+  d.place = place_in_config(config_, d.where);
   if (explained_.size() < kExplanations && explained_.insert({d.cause, d.where}).second)
     progress_.warn(joined("step ", name_, " (epoch ", epoch_, "): observed\n", d.text()));
 }
@@ -126,7 +129,7 @@ void Explainer::count(bool applied, double loss) {
 }
 
 double Explainer::median_loss() const {
-  if (losses_.empty()) return 0;
+  if (losses_.empty()) return loss_before_;
   std::vector<double> sorted = losses_;
   const auto middle = sorted.begin() + std::ptrdiff_t(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
@@ -166,13 +169,15 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   if (explained_.size() >= kExplanations || ended_ || (seeks_ && name_ < watch_->from)) return;
   const auto samples = step.batches.size() == 1 ? std::vector<std::vector<int64_t>>{s_.train->samples_of_part()} : samples_;
   for (size_t i = 0; i < samples.size() && samples.size() == step.batches.size(); ++i) step.batches[i].samples = samples[i];
-  const StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  if (const Json& o = config_.optimizer; o.contains("eps") && o["eps"].is_number()) history.eps = o["eps"].get<double>();
   Diagnosis d;
   try {
     d = diagnose(step, history);
   } catch (const MemoryError&) {  // the run itself has what it needs
     d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
   }
+  d.place = place_in_config(config_, d.where);
   bool own = true;
   d = of_all_ranks(std::move(d), own);
   if (seeks_) {

@@ -31,7 +31,8 @@ struct TriedStep {
 
 // For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
 struct Watch {
-  std::optional<int64_t> until = {};  // the last step to take
+  std::optional<int64_t> until = {};          // the last step to take
+  std::optional<int64_t> until_attempt = {};  // the same, counted among all that were tried
   int64_t from = 0;                   // steps before this one are not examined
   // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
   std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
@@ -47,7 +48,8 @@ class Explainer {
   // With what it needs to hear of losses.
   TrainStepOptions added_to(TrainStepOptions options);
 
-  void resumed(int64_t skipped) { skipped_ = skipped; }  // so many steps of the run before were skipped
+  // So many steps of the run before were skipped, and this was its usual loss.
+  void resumed(int64_t skipped, double loss) { skipped_ = skipped, loss_before_ = loss; }
   // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
   bool observes(int64_t step) const { return observer_.is_due(step); }
   // Before a batch: the steps tried so far, this one included, and those of them that were applied.
@@ -67,13 +69,13 @@ class Explainer {
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
-  void say_quiet(const Diagnosis& d);
+  void say_quiet(Diagnosis d);
   std::string keep_in_capsule(const StepUnderTest& step, CapsuleStep about, const Diagnosis& d, bool own) const;
   void examine(const StepResult& result);
   void look_at_weights();
   void count(bool applied, double loss);
-  Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
   double median_loss() const;
+  Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
 
   const Config& config_;
   Session& s_;
@@ -95,6 +97,7 @@ class Explainer {
   int64_t next_look_ = 0;       // at so many
   std::vector<double> losses_;  // magnitudes of the latest ones, in a ring
   size_t next_loss_ = 0;
+  double loss_before_ = 0;                                   // a resume
   std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
   std::string last_cause_;
   std::string found_;      // the latest cause

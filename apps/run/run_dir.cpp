@@ -8,6 +8,7 @@
 #include "framework/base/log.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/checkpoint.h"
+#include "framework/io/json.h"
 
 namespace halfstep::app {
 namespace fs = std::filesystem;
@@ -40,6 +41,17 @@ bool is_of_run(const std::string& name) {
   for (const char* own : {kMetrics, kMetricsCsv, kObserved, kConfig, kRecord, kReport, kCapsules})
     if (name == own) return true;
   return name.starts_with(kEventsPrefix) || is_checkpoint_name(name);
+}
+
+// Did the run end so before its first checkpoint?
+bool failed_early(const fs::path& dir) {
+  std::error_code none;
+  if (!list_checkpoints(dir).empty() || !fs::is_regular_file(dir / kRecord, none)) return false;
+  try {
+    return read_json<Json>(read_file(dir / kRecord, kMostOfRecord)).value("ending", "") == "failed";
+  } catch (const Error&) {
+  } catch (const Json::exception&) {}  // damaged: nobody knows
+  return false;
 }
 
 std::vector<fs::path> entries(const fs::path& dir) {
@@ -184,11 +196,16 @@ void RunDir::recover() {
   if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
   if (fs::exists(replaced)) fs::rename(replaced, moving);
   if (!fs::exists(moving)) return;
+  if (failed_early(moving) && fs::exists(path_ / kConfig)) {  // of two that failed, the last one is what somebody looks into
+    fs::remove_all(moving);
+    return;
+  }
   for (const fs::path& entry : entries(moving)) {
     const fs::path to = path_ / entry.filename();
     if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay, under another name
-      for (const fs::path& file : entries(to)) fs::rename(file, to / ("failed-" + file.filename().string()));
-      for (const fs::path& file : entries(entry)) fs::rename(file, to / file.filename());
+      for (const fs::path& file : entries(to)) fs::rename(file, to / (kFailedCapsule + file.filename().string()));
+      for (const fs::path& file : entries(entry))  // of runs that failed earlier nobody asks any more
+        if (!file.filename().string().starts_with(kFailedCapsule)) fs::rename(file, to / file.filename());
       fs::remove_all(entry);
     } else {
       fs::rename(entry, to);

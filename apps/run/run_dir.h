@@ -21,6 +21,9 @@
 
 namespace halfstep::app {
 
+// The names of capsules begin so whose run failed before its first checkpoint.
+inline const std::string kFailedCapsule = "failed-";
+
 class RunDir {
  public:
   // Locks the folder if it exists, and cleans up after killed runs. resume: nothing, "auto" or a checkpoint's path. Nothing of

@@ -70,7 +70,8 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
       fail<IoError>("train", "output_dir must be a folder that can be written, got ", dir.string(), " (", std::strerror(errno),
                     ")");
     }
-    const int error = try_lock(fd);
+    int error = try_lock(fd);
+    if (error == EWOULDBLOCK) ::usleep(20000), error = try_lock(fd);  // lock_holder has it for a moment
     if (error == 0 && !is_at(fd, path_)) {
       ::close(fd);
       continue;
@@ -89,6 +90,18 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
   const std::string text = description() + '\n';
   // It is only for messages of other processes, so a failure is not an error.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
+}
+
+std::optional<std::string> lock_holder(const std::filesystem::path& dir) {
+  const int fd = ::open((dir / "run.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  const bool held =
+      ::flock(fd, LOCK_SH | LOCK_NB) != 0 ? errno == EWOULDBLOCK : ::fcntl(fd, F_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+  const std::optional<std::string> out = held ? std::optional(holder(fd)) : std::nullopt;
+  ::close(fd);
+  return out;
 }
 
 RunLock::~RunLock() {

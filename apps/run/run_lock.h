@@ -3,6 +3,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
 namespace halfstep::app {
 
@@ -23,5 +25,8 @@ class RunLock {
   std::filesystem::path path_;
   int fd_ = -1;
 };
+
+// Who holds the lock of this folder: "process 12 on host, started ..."; nothing if nobody does. Writes nothing.
+std::optional<std::string> lock_holder(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

@@ -16,7 +16,6 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kMostStarts = 100;  // a run that is resumed for ever does not grow this file for ever
-constexpr size_t kMostBytes = size_t(16) << 20;
 
 // "2026-11-26T10:41:08Z"
 std::string utc_now() {
@@ -32,7 +31,7 @@ Json earlier_starts(const std::filesystem::path& path) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(path, none)) return Json::array();  // of a halfstep that wrote none
   try {
-    const Json old = read_json<Json>(read_file(path, kMostBytes));
+    const Json old = read_json<Json>(read_file(path, kMostOfRecord));
     if (old.is_object() && old.contains("starts") && old["starts"].is_array()) return old["starts"];
   } catch (const Error&) {}  // said below
   logging::warn(path.string() + " is not what halfstep writes; it begins anew");
@@ -65,7 +64,7 @@ Json command_line() {
   Json out = Json::array();
   std::string bytes;
   try {
-    bytes = read_file("/proc/self/cmdline", kMostBytes);
+    bytes = read_file("/proc/self/cmdline", kMostOfRecord);
   } catch (const IoError&) { return out; }
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end = std::min(bytes.find('\0', begin), bytes.size());

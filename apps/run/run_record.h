@@ -3,6 +3,7 @@
 // the end. A run that was killed has the ending "running".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -10,6 +11,8 @@
 #include "apps/schema/json.h"
 
 namespace halfstep::app {
+
+inline constexpr size_t kMostOfRecord = size_t(16) << 20;  // bytes that are read of it
 
 class RunRecord {
  public:

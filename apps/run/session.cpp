@@ -255,11 +255,15 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
                   {"stopped", n.stopped},
                   {"train_loss", optional(n.train_loss)},
                   {"val_loss", optional(n.val_loss)},
-                  {"seconds", n.seconds}};
+                  {"seconds", n.seconds},
+                  {"usual_loss", n.usual_loss}};
+  if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
   for (size_t i = 1; i < n.bests.size(); ++i) trainer["next_best"].push_back({n.bests[i].value, n.bests[i].step});
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
-  out.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
+  Json loader = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
+  if (!s.data_sha256.empty()) loader["data_sha256"] = s.data_sha256;
+  out.meta["loader"] = loader;
   out.meta["config"] = config;
   // For people who ask why two runs differ.
   out.meta["written_by"] = {
@@ -305,6 +309,12 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .val_loss = t.number_or_null("val_loss"),
                     .val_metrics = {},
                     .seconds = t.number("seconds")};
+  counters.usual_loss = stored_usual_loss(contents);
+  if (t.has("last_skip")) {
+    const StoredJson skip = t.part("last_skip");
+    skip.expect(skip.get("cause").is_string(), "cause", "a text");
+    counters.last_skip = {skip.integer("step", 0), skip.get("cause").get<std::string>()};
+  }
   for (const NamedMetric& m : s.metrics) {
     const auto value = t.number_or_null("val_" + m.name);
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details()});
@@ -314,6 +324,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                          " of an epoch, which has only ", s.train->size(), " now: data.train or data.loader has changed",
                          Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
+  counters.data_sha256 = stored_data_sha256(contents);
   halfstep::unpack(contents, parts_of(s));
   s.train->set_state(at);
   return counters;
@@ -336,6 +347,19 @@ Counters restore(const char* command, const std::filesystem::path& checkpoint, c
 int64_t stored_step(const CheckpointContents& contents) {
   const StoredJson t = stored_meta(contents).part("trainer");
   return std::max<int64_t>(t.integer("steps", 0) - t.integer("skipped", 0, 0), 0);
+}
+
+int64_t stored_attempts(const CheckpointContents& contents) { return stored_meta(contents).part("trainer").integer("steps", 0); }
+
+double stored_usual_loss(const CheckpointContents& contents) {
+  return stored_meta(contents).part("trainer").number_or_null("usual_loss").value_or(0);
+}
+
+std::string stored_data_sha256(const CheckpointContents& contents) {
+  const StoredJson meta = stored_meta(contents), loader = meta.part("loader");
+  if (!loader.has("data_sha256")) return {};
+  loader.expect(loader.get("data_sha256").is_string(), "data_sha256", "a text");
+  return loader.get("data_sha256").get<std::string>();
 }
 
 Json stored_config(const CheckpointContents& contents) {

@@ -45,6 +45,7 @@ struct Session : ModelParts {
   std::shared_ptr<Schedule> schedule;        // may be null
   std::unique_ptr<DataLoader<>> train, val;  // val may be null
   DataForm form;                             // of the training data
+  std::string data_sha256;                   // fingerprint (framework/data/fingerprint.h) of it; empty: it was not taken
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
   std::vector<std::string> weights_read;  // what load_weights says
@@ -70,6 +71,7 @@ struct Counters {
   int64_t steps = 0, skipped = 0, samples = 0;         // steps tried; of them skipped, as far as their outcomes have been read
   int64_t applied() const { return steps - skipped; }  // what schedules, intervals and the names of checkpoints count
   int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
+  std::string data_sha256;                      // and its fingerprint; empty: of a halfstep that kept none
   double epoch_loss = 0;
   int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
   double window_loss = 0;
@@ -87,6 +89,12 @@ struct Counters {
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together
+  struct Skip {
+    int64_t step;       // what it was tried as, among applied steps
+    std::string cause;  // as a diagnosis names it; empty: not known
+  };
+  std::optional<Skip> last_skip;
+  double usual_loss = 0;  // exp of a mean of log |loss|, in which the latest 50 steps count most; 0: not known
 };
 
 CheckpointContents pack(Session& session, const Json& config, const Counters& counters);
@@ -104,7 +112,10 @@ std::string changed_keys(const Json& now, const Json& then, const Session& sessi
 
 // Parts of a state for those that need no more. Throw CheckpointError.
 int64_t stored_step(const CheckpointContents& contents);  // applied ones
+int64_t stored_attempts(const CheckpointContents& contents);
 Json stored_config(const CheckpointContents& contents);
+double stored_usual_loss(const CheckpointContents& contents);        // 0: not known
+std::string stored_data_sha256(const CheckpointContents& contents);  // empty: of a halfstep that kept none
 // What a model was trained on; nothing for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
 struct StoredData {
   DataForm form;

@@ -35,4 +35,8 @@ void catch_stop_signals() {
 
 int stop_signal() { return g_received; }
 
+void end_if_stopped(const char* command) {
+  if (stop_signal() != 0) fail<StoppedError>(command, "stopped by a signal; nothing was left behind");
+}
+
 }  // namespace halfstep::app

@@ -11,5 +11,7 @@ void catch_stop_signals();
 
 // The signal that came first, but SIGINT before all others; 0: none.
 int stop_signal();
+// Throws StoppedError if there was one.
+void end_if_stopped(const char* command);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that has ended, opened at one of its checkpoints.
+// A run, opened at one of its checkpoints, and only read.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct StoredRun {
   std::optional<std::filesystem::path> checkpoint;  // nothing: the run has none that fits, and begins at its first values
   std::optional<CheckpointContents> contents;       // of it
   Json config;
+  std::string data_sha256;  // fingerprint of its training data; empty: not known
 };
 
 // `run`: a run's folder, whose newest checkpoint is taken that can be read and is not later than step `latest`; or a checkpoint.
@@ -25,5 +26,13 @@ struct StoredRun {
 // nor a config.
 StoredRun open_run(const char* command, const std::filesystem::path& run, const std::optional<int64_t>& latest = {},
                    const std::function<void(const std::string&)>& say = nullptr);
+
+// A run that another process is training.
+struct RunningRun {
+  std::string holder;               // "process 12 on host, started ..."
+  int64_t step = 0, attempted = 0;  // of the last line of metrics.jsonl; 0: there is none
+};
+// Nothing for a run that has ended.
+std::optional<RunningRun> still_running(const std::filesystem::path& folder);
 
 }  // namespace halfstep::app

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "apps/catalog/infer.h"
+#include "apps/run/progress.h"
 #include "apps/run/scratch_folder.h"
+#include "apps/run/signals.h"
 #include "apps/run/stored_run.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -44,6 +46,28 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
   } catch (const CheckpointError&) {}  // one that cannot be read
 }
 
+// Other samples make other steps, whatever the checkpoint holds. `sets` may have asked for them.
+void check_data(const StoredRun& start, const Session& session, const ReplayOptions& o) {
+  const auto changes_data = [](const std::string& set) { return set.starts_with("data") || set.starts_with("seed="); };
+  if (start.data_sha256.empty() || std::any_of(o.sets.begin(), o.sets.end(), changes_data)) return;
+  check<DataError>(start.data_sha256 == session.data_sha256, "doctor",
+                   "data.train must have the samples that the run had, got others: ", session.train->dataset().describe(),
+                   Help{"bring back the files that it read; RUN/capsules has steps that went wrong, with their batches"});
+}
+
+// Where the replay of a run ends that another process trains: what its metrics do not have yet may not have been computed. False:
+// nothing is left.
+bool set_bound(const StoredRun& start, const ReplayOptions& o, Watch& watch, ReplayResult& result) {
+  const std::optional<RunningRun> running = still_running(start.folder);
+  if (!running) return true;
+  check<ConfigError>(!o.until || !o.seeks || *o.until <= running->step, "doctor", "--step must be one that the run has taken, got ",
+                     o.until.value_or(0), ", and its metrics have come to step ", running->step);
+  result.still_running =
+      joined("the run has not ended: ", running->holder, " trains it, and its metrics have come to step ", running->step);
+  watch.until_attempt = running->attempted;
+  return running->attempted > (start.contents ? stored_attempts(*start.contents) : 0);
+}
+
 }  // namespace
 
 ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
@@ -57,7 +81,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   const Config config = resolve_config(start.config, "the run's config", changes);
 
   ReplayResult result;
-  if (start.contents) result.first = stored_step(*start.contents);
+  if (start.contents) result.first = stored_step(*start.contents), result.loss_before = stored_usual_loss(*start.contents);
   result.last = result.first;
   if (o.say) {
     o.say(start.checkpoint ? joined("replays from ", start.checkpoint->string()) : "replays from the start: no earlier checkpoint");
@@ -68,10 +92,13 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
                      ": last bits may differ; --threads ", threads, " avoids it"));
     }
   }
+  Watch watch;
+  const bool is_left = set_bound(start, o, watch, result);
+  if (o.say && !result.still_running.empty()) o.say(result.still_running);
+  if (!is_left) return result;
   const std::optional<std::string> resume = start.checkpoint ? std::optional(start.checkpoint->string()) : std::nullopt;
   RunDir dir(scratch.path() / "run", resume, false);
   Progress silent({.silent = true});
-  Watch watch;
   watch.until = o.until;
   watch.from = o.explain_from;
   if (o.seeks)
@@ -91,35 +118,62 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     if (tried.applied) compare(start.folder, tried.step, session, result);
     if (o.stepped) o.stepped(tried, session);
   };
-  Trainer(config, dir, silent, nullptr, &watch).run();
+  Trainer trainer(config, dir, silent, nullptr, &watch);
+  check_data(start, trainer.session(), o);
+  trainer.run();
+  end_if_stopped("doctor");
   return result;
 }
 
-void try_remedies(const fs::path& run, const ReplayOptions& o, ReplayResult& bad) {
+namespace {
+
+// What a replay of the same steps, and of a few more, makes of a change of the config. Nothing: it does not mend them.
+std::optional<std::string> trial(const fs::path& run, const ReplayOptions& o, const ReplayResult& bad, const std::string& set) {
+  constexpr int64_t kSteps = 20;
+  ReplayOptions changed = o;
+  changed.say = nullptr;
+  changed.until = std::max(bad.last, bad.first + kSteps);
+  changed.sets.push_back(set);
+  const ReplayResult r = replay(run, changed);
+  const bool of_data = r.fault && r.last > bad.last && r.fault->cause != "optimizer_blowup" && r.fault->cause != "divergence";
+  double worst = 0;
+  for (const double loss : r.losses) worst = std::isfinite(loss) ? std::max(worst, std::abs(loss)) : INFINITY;
+  const double usual = bad.loss_before > 0 ? bad.loss_before : bad.losses.empty() ? NAN : std::abs(bad.losses[0]);
+  if ((r.fault && !of_data) || (std::isfinite(usual) && worst > 10 * usual)) return {};
+  return joined("worst loss ", worst, " in steps ", r.first + 1, " to ", r.last);
+}
+
+}  // namespace
+
+void try_remedies(const fs::path& run, const ReplayOptions& given, ReplayResult& bad) {
+  constexpr int64_t kFromStart = 200;
   Diagnosis& d = *bad.fault;
+  ReplayOptions o = given;
+  // The checkpoint may be of weights that were driven away already.
+  const bool late = bad.loss_before > 0 && !bad.losses.empty() && !(std::abs(bad.losses[0]) <= 10 * bad.loss_before);
+  if (late && bad.last > kFromStart) return;
+  if (late) o.from = 0;
   if (d.cause != "optimizer_blowup" && d.cause != "divergence") return;
-  const Json lr = open_run("doctor", run, o.from).config["optimizer"]["lr"];
+  const Json optimizer = open_run("doctor", run, o.from).config["optimizer"], lr = optimizer["lr"];
+  const auto replace = [&](const char* text, const Remedy& by) {
+    std::erase_if(d.remedies, [&](const Remedy& x) { return x.text == text; });
+    d.remedies.insert(d.remedies.begin(), by);
+  };
+  if (optimizer.contains("eps") && optimizer["eps"] == 0) {
+    if (const auto good = trial(run, o, bad, "optimizer.eps=1e-8")) {
+      d.remedies = {{R"("optimizer": {"eps": 1e-8})", Remedy::Tried::holds, *good}};
+      return;
+    }
+  }
   if (!lr.is_number() || bad.losses.empty()) return;
-  const double first = std::abs(bad.losses[0]);
-  constexpr int kTrials = 12;
-  for (int tenths = 1; tenths <= kTrials; ++tenths) {
-    const double rate = lr.get<double>() * std::pow(10.0, -tenths);
-    ReplayOptions lower = o;
-    lower.say = nullptr;
-    lower.until = bad.last;
-    lower.sets.push_back(joined("optimizer.lr=", Json(rate).dump()));
-    const ReplayResult r = replay(run, lower);
-    double worst = 0;
-    for (const double loss : r.losses) worst = std::isfinite(loss) ? std::max(worst, std::abs(loss)) : INFINITY;
-    if (r.fault || (std::isfinite(first) && worst > 10 * first)) continue;
-    std::erase_if(d.remedies, [](const Remedy& x) { return x.text == "a lower optimizer.lr"; });
-    d.remedies.insert(d.remedies.begin(), {joined(R"("optimizer": {"lr": )", Json(rate).dump(), "}"), Remedy::Tried::holds,
-                                           joined("worst loss ", worst, " in steps ", r.first + 1, " to ", r.last)});
-    return;
+  std::string rate;
+  for (const int tenths : {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 36, 40}) {
+    rate = number_text(lr.get<double>() * std::pow(10.0, -tenths), 6);
+    if (const auto good = trial(run, o, bad, "optimizer.lr=" + rate))
+      return replace("a lower optimizer.lr", {joined(R"("optimizer": {"lr": )", rate, "}"), Remedy::Tried::holds, *good});
   }
   for (Remedy& x : d.remedies)
-    if (x.text == "a lower optimizer.lr")
-      x = {x.text, Remedy::Tried::fails, joined("down to ", Json(lr.get<double>() * std::pow(10.0, -kTrials)).dump())};
+    if (x.text == "a lower optimizer.lr") x = {x.text, Remedy::Tried::fails, "down to " + rate};
 }
 
 }  // namespace halfstep::app

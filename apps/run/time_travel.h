@@ -33,11 +33,14 @@ struct ReplayResult {
   std::optional<Diagnosis> fault;  // of the first step that went wrong, which is `last`
   int64_t epoch = 0;
   std::vector<double> losses;            // of the steps
+  double loss_before = 0;                // the run's usual loss at `first`; 0: not known
   std::vector<std::string> differences;  // from the run's own checkpoints on the way, where their bytes were not met
+  std::string still_running;             // of a run that another process trains: who, and to where it was replayed
 };
 
-// `run`: a run's folder, or one of its checkpoints. A run without a checkpoint is replayed from its start. Throws CheckpointError
-// and ConfigError where there is neither a checkpoint nor a config, and as training does.
+// `run`: a run's folder, or one of its checkpoints. A run without a checkpoint is replayed from its start, and a run that another
+// process trains to the last line of its metrics. Throws CheckpointError and ConfigError where there is neither a checkpoint nor a
+// config, DataError where the training data is not what it was and `sets` leave it as it is, and as training does.
 ReplayResult replay(const std::filesystem::path& run, const ReplayOptions& options);
 
 // Adds remedies that were tried over the same steps: of weights that were driven away a lower learning rate.

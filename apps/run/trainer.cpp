@@ -14,12 +14,14 @@
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"
+#include "framework/data/fingerprint.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
 namespace {
 
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
+constexpr double kNewLoss = 0.02;          // share of the latest loss in the usual one
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 
 }  // namespace
@@ -33,6 +35,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
       explainer_(config_, s_, step_, progress, dir, group, watch),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
+  if (writes(group_)) s_.data_sha256 = fingerprint(s_.train->dataset());
   if (dir_.checkpoint()) {
     const CheckpointContents contents = load_checkpoint(*dir_.checkpoint(), s_.device);
     n_ = restore("resume", *dir_.checkpoint(), contents, s_);
@@ -41,10 +44,12 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     if (const int64_t now = s_.train->dataset().size(); now != n_.data_size)
       progress_.warn(joined("data.train has ", now, " samples, but had ", n_.data_size,
                             " when the checkpoint was written: the run will not repeat bit for bit"));
+    else if (!n_.data_sha256.empty() && !s_.data_sha256.empty() && n_.data_sha256 != s_.data_sha256)
+      progress_.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch}, saved_step_ = n_.applied();
     skip_noted_ = n_.skipped > 0;
-    explainer_.resumed(n_.skipped);
+    explainer_.resumed(n_.skipped, n_.usual_loss);
   } else if (config_.calibrates_scale) {
     GradScalerOptions fitting = config_.scaler;
     const double measured = first_scale(config_.scaler, s_, step_, group_);
@@ -101,6 +106,7 @@ TrainSummary Trainer::run_steps() {
     save();
   else
     dir_.established();  // a run that was to leave no checkpoint
+  if (recorded_) check_progress();
   return summary(Ending::finished);
 }
 
@@ -226,14 +232,16 @@ void Trainer::drain() {
     if (p.stepped) explainer_.read(step, applied, loss);
     if (p.stepped) skips_in_row_ = applied ? 0 : skips_in_row_ + 1;
     if (!applied) {
-      last_skip_ = step - n_.skipped;
-      note_first_skip(*last_skip_, std::isfinite(loss));
+      n_.last_skip = {step - n_.skipped, ""};
+      note_first_skip(n_.last_skip->step, std::isfinite(loss));
       ++n_.skipped;
     }
     if (!p.loss.defined()) continue;
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
     for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
+    if (const double size = std::abs(loss); size > 0)
+      n_.usual_loss = n_.usual_loss > 0 ? n_.usual_loss * std::pow(size / n_.usual_loss, kNewLoss) : size;
     n_.epoch_samples += p.samples;
     n_.window_samples += p.samples;
   }
@@ -274,16 +282,21 @@ void Trainer::log(bool epoch_end) {
   if (epoch_end) entry["train/epoch_loss"] = or_null(n_.train_loss);
   if (group_) entry["rank_wait"] = std::clamp((group_->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (scale()) entry["scale"] = *scale();
-  if (last_skip_) {
-    const std::string cause = explainer_.cause_of(*last_skip_);
-    entry["last_skip"] = {{"step", *last_skip_}, {"cause", cause.empty() ? Json() : Json(cause)}};
-  }
+  learn_cause();
+  if (const auto& skip = n_.last_skip)
+    entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
   if (grad_norm_.defined()) entry["grad_norm"] = or_null(grad_norm_.item<double>());
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);
   show();
   n_.window_loss = 0, n_.window_samples = 0;
   logged_ = {training_seconds(), s_.train->wait_seconds(), group_ ? group_->wait_seconds() : 0, n_.samples};
+}
+
+// A step may be explained after its outcome was read.
+void Trainer::learn_cause() {
+  if (!n_.last_skip) return;
+  if (const std::string cause = explainer_.cause_of(n_.last_skip->step); !cause.empty()) n_.last_skip->cause = cause;
 }
 
 void Trainer::show() {
@@ -296,7 +309,9 @@ void Trainer::show() {
   v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
   v.lr = s_.optimizer->lr();
   v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, training_seconds());
-  v.seconds_left = steps > 0 ? spent / double(steps) * double(s_.total_steps - n_.steps) : INFINITY;
+  // Epochs count all steps, train.max_steps those that are applied.
+  const int64_t left = s_.total_steps - (config_.train.epochs ? n_.steps : n_.applied());
+  v.seconds_left = steps > 0 ? spent / double(steps) * double(std::max<int64_t>(left, 0)) : INFINITY;
   v.scale = scale(), v.skipped = n_.skipped;
   if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
   v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
@@ -361,6 +376,7 @@ void Trainer::save() {
   }
   check_weights();
   n_.seconds = seconds();
+  learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
   dir_.sync();  // a checkpoint promises the lines until its step
   std::vector<int64_t> best;

@@ -74,9 +74,11 @@ class Trainer {
   void drain();       // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
   void check_weights();  // throws DivergedError where one is not finite
+  void check_progress() const;  // throws DivergedError where steps were tried and none was applied
   [[noreturn]] void diverged(const std::string& what);
   void log(bool epoch_end = false);
   void log_epoch();
+  void learn_cause();  // of the last skipped step
   void show();
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value);
@@ -117,7 +119,6 @@ class Trainer {
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   int64_t skips_in_row_ = 0;
-  std::optional<int64_t> last_skip_;  // of this process: what the step was tried as
   bool skip_noted_ = false;
   int64_t window_samples_ = 0;  // of all ranks since the last step
   uint32_t agreed_ = 0;         // notices of all ranks at the last step

@@ -57,6 +57,21 @@ void Trainer::check_weights() {
   for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
+// Its weights are the first values, which nobody wants to evaluate or export by mistake. All is saved, the scale included.
+void Trainer::check_progress() const {
+  if (n_.steps == 0 || n_.applied() > 0) return;
+  const std::string now = scale() ? joined("; the loss scale is ", *scale(), " now") : "";
+  const std::string cause = explainer_.last_cause();
+  std::string advice = scale()
+                           ? R"("amp": {"scaler": {"init_scale": "auto"}} begins with a scale under which the first batches fit)"
+                           : "train.guard skips steps whose gradients are not finite";
+  if (!cause.empty()) advice = joined("the explanation above has the evidence: ", cause, scale() ? "; " + advice : "");
+  if (config_.checkpoint.every.unit != Interval::Unit::never && config_.train.epochs && !n_.stopped)
+    advice += "; --resume auto with more train.epochs continues";
+  fail<DivergedError>("train", "a run must apply a step, got ", n_.steps, n_.steps == 1 ? " step that was" : " steps that were all",
+                      " skipped: no weight has changed", now, Help{advice});
+}
+
 void Trainer::note_first_skip(int64_t step, bool loss_finite) {
   if (skip_noted_ || explainer_.has_explained()) return;
   skip_noted_ = true;
@@ -132,6 +147,7 @@ void Trainer::report_profile() {
 
 Json Trainer::run_facts() const {
   Json out = {{"device", backend_for(s_.device).describe()}, {"threads", num_threads()}, {"ranks", group_ ? group_->size() : 1}};
+  if (!s_.data_sha256.empty()) out["data_sha256"] = s_.data_sha256;
   if (config_.logging.machine) out["host"] = host_name(), out["command"] = command_line();
   return out;
 }
@@ -181,9 +197,13 @@ void Trainer::report_end(const Json& summary) {
   progress_.line(line);
   if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
+    // Of the skips, those that lowered the first scale to the last one; growth made room for the others.
+    const double first = std::log(config_.scaler.init_scale / *scale()) / -std::log(config_.scaler.backoff_factor);
+    const std::string remedy = double(n_.skipped) > 2 * first + 1
+                                   ? joined("\"amp.scaler.growth_interval\": a larger number than ", config_.scaler.growth_interval)
+                                   : joined("\"amp.scaler.init_scale\": ", skips_in_row_ > 0 ? "\"auto\"" : now + " or \"auto\"");
     progress_.warn(joined(n_.skipped, " of ", n_.steps, " steps were skipped and changed no weight: the loss scale began at ",
-                          number_text(config_.scaler.init_scale, 6), " and is ", now,
-                          " now. \"amp.scaler.init_scale\": ", skips_in_row_ > 0 ? "\"auto\"" : now + " or \"auto\"",
+                          number_text(config_.scaler.init_scale, 6), " and is ", now, " now. ", remedy,
                           " would have skipped fewer; bfloat16 needs no scale"));
   }
   say_next();

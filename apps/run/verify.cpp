@@ -9,6 +9,7 @@
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
 #include "apps/run/scratch_folder.h"
+#include "apps/run/signals.h"
 #include "apps/run/time_travel.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
@@ -76,6 +77,7 @@ class Verifier {
       tracer.stepped(tried.attempt, session);
     };
     Trainer(config, dir, silent, nullptr, &watch).run();
+    end_if_stopped("verify");
     return {tracer.states(), tracer.log(), applied};
   }
 

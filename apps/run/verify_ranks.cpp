@@ -7,12 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/signals.h"
 #include "apps/run/verify.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
@@ -63,7 +66,10 @@ class Processes {
     std::pair<int, size_t> out{0, 0};
     for (size_t i = 0; i < pids_.size(); ++i) {
       int status = 0;
-      waitpid(pids_[i], &status, 0);
+      while (waitpid(pids_[i], &status, WNOHANG) == 0) {
+        end_if_stopped(kVerify);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
       const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
       if (code != 0 && (out.first == 0 || out.first == kPeerLost)) out = {code, i};
     }

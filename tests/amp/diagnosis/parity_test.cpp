@@ -106,6 +106,31 @@ TEST_CASE("parity: a module that loses precision is named, alone, and taking it 
   }
 }
 
+TEST_CASE("parity: the update's error is the gradient's for SGD, larger for Adam, and nothing is updated") {
+  manual_seed(1);
+  Trained t(with_middle(std::make_shared<Tanh>()), faults::mse(), faults::regression({}, 16, 4));
+  const auto weights = [&] {
+    std::vector<double> out;
+    for (const Tensor& p : t.model->parameters())
+      for (const double v : p.to_vector<double>()) out.push_back(v);
+    return out;
+  };
+  const std::vector<double> before = weights();
+  CHECK_FALSE(compare_with_float32(t.step(DType::bf16)).update_error);
+  SGD sgd(t.model->parameters(), {.lr = 0.1});
+  const Parity plain = compare_with_float32(t.step(DType::bf16), {}, &sgd);
+  REQUIRE(plain.update_error);
+  CHECK(*plain.update_error == doctest::Approx(plain.error).epsilon(0.01));
+  Adam adam(t.model->parameters(), {.lr = 0.001});
+  const Parity first = compare_with_float32(t.step(DType::bf16), {}, &adam);
+  REQUIRE(first.update_error);
+  CHECK(*first.update_error > 1.5 * first.error);  // of its first update only the signs of gradients are left
+  CHECK(adam.state_dict().empty());
+  CHECK(weights() == before);
+  SGD still(t.model->parameters(), {.lr = 0});
+  CHECK_FALSE(compare_with_float32(t.step(DType::bf16), {}, &still).update_error);
+}
+
 TEST_CASE("parity: without noise the gradient itself is what the error is held against") {
   manual_seed(1);
   const faults::Draw d{.rows = 64};

@@ -17,7 +17,8 @@ namespace {
 using Batch = std::function<std::pair<Tensor, Tensor>(int step)>;
 
 // What is given in each observed step: "2 dead_gradient 0.bias".
-std::vector<std::string> observed(Module& net, const Loss& loss, std::optional<DType> low, const Batch& batch, int steps) {
+std::vector<std::string> observed(Module& net, const Loss& loss, std::optional<DType> low, const Batch& batch, int steps,
+                                  std::string* text = nullptr) {
   SGD opt(net.parameters(), {.lr = 0.1});
   GradScaler scaler({.enabled = false});
   TrainStep step(net, loss, opt, scaler, nullptr, {.amp = low});
@@ -29,7 +30,10 @@ std::vector<std::string> observed(Module& net, const Loss& loss, std::optional<D
     StepObserver observer(net, Device::cpu, 1, i);
     const StepResult r = step(x, y);
     Observation seen = observer.finish(r.outcome.applied());
-    for (const Diagnosis& d : quiet.look(seen, *step.kept_step())) out.push_back(joined(i, ' ', d.cause, ' ', d.where));
+    for (const Diagnosis& d : quiet.look(seen, *step.kept_step())) {
+      out.push_back(joined(i, ' ', d.cause, ' ', d.where));
+      if (text) *text += d.text() + '\n';
+    }
   }
   return out;
 }
@@ -61,6 +65,17 @@ TEST_CASE("a dead gradient is given once, for all tensors together") {
     net.parameters()[1].fill_(-100.0);
     const EnableGrad on;
     CHECK(observed(net, MSELoss(), low, numbers, 5) == std::vector<std::string>{"1 dead_gradient 0.bias"});
+  }
+}
+
+TEST_CASE("gradients that are zero as the loss is have another remedy") {
+  for (const std::optional<DType> low : {std::optional(DType::bf16), std::optional<DType>()}) {
+    Linear net(4, 1);  // one class, of which the loss is 0
+    std::string text;
+    const Batch one_class = [](int step) { return std::pair{numbers(step).first, zeros({8}, {.dtype = DType::i64})}; };
+    CHECK(observed(net, CrossEntropyLoss(), low, one_class, 3, &text) == std::vector<std::string>{"1 dead_gradient bias"});
+    CHECK_MESSAGE(text.find("; the loss is 0\n") != std::string::npos, text);
+    CHECK(text.find("nothing is left to learn; look at the targets") != std::string::npos);
   }
 }
 

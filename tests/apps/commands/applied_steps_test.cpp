@@ -40,17 +40,47 @@ TEST_CASE("intervals, train.max_steps and names of checkpoints count applied ste
   CHECK(list_checkpoints(dir / "runs/small").size() == 21);  // with that of the first epoch, whose steps were all skipped
 }
 
-TEST_CASE("epochs of which every step is skipped write no other checkpoint, and a run continues from there") {
+TEST_CASE("a run of which every step was skipped ends with code 4, writes one checkpoint, and continues from there") {
   TempDir dir;
   write(dir / "small.json", kSmall);
-  const std::string options = " --set amp.scaler.init_scale=1e17 --set train.limit_batches=4 --set output_dir=";
+  const std::string options = " --set amp.scaler.init_scale=1e12 --set train.limit_batches=4 --set output_dir=";
   REQUIRE(run(dir, "train small.json --quiet --set train.epochs=16" + options + "whole").code == 0);
-  REQUIRE(run(dir, "train small.json --quiet --set train.epochs=9" + options + "part").code == 0);
-  CHECK(list_checkpoints(dir / "part").front() == 0);
+  const Ran none = run(dir, "train small.json --set train.epochs=4" + options + "part");
+  CAPTURE(none.err);
+  CHECK(none.code == 4);
+  CHECK(contains(none.err, "[train] a run must apply a step, got 8 steps that were all skipped: no weight has changed; the loss "));
+  CHECK(contains(none.err, R"("init_scale": "auto")"));
+  CHECK(contains(none.err, "--resume auto with more train.epochs continues"));
+  CHECK(list_checkpoints(dir / "part") == std::vector<int64_t>{0});
+  CHECK(Json::parse(read(dir / "part/run.json"))["ending"] == "failed");
+  // Nothing is lost: it continues as a run that did not end.
   const Ran rest = run(dir, "train small.json --quiet --resume auto --set train.epochs=16" + options + "part");
   CAPTURE(rest.err);
   CHECK(rest.code == 0);
   CHECK(identity(dir / "part") == identity(dir / "whole"));
+  // These try no step.
+  CHECK(run(dir, "train small.json --quiet --resume auto --set train.epochs=16" + options + "part").code == 0);
+  CHECK(run(dir, "train small.json --quiet --set train.epochs=0 --set output_dir=empty").code == 0);
+}
+
+TEST_CASE("a resumed run knows which step was skipped last, and why") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const auto skips = [&](const std::string& folder) {
+    std::vector<std::string> out;
+    std::istringstream lines(read(dir / folder / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const Json entry = Json::parse(line); entry.contains("train/loss"))
+        out.push_back(joined(entry["attempted"], ' ', entry.contains("last_skip") ? entry["last_skip"].dump() : "none"));
+    return out;
+  };
+  const std::string options = "train small.json --quiet --set output_dir=";
+  REQUIRE(run(dir, options + "whole").code == 0);
+  REQUIRE(run(dir, options + "part --set train.epochs=3").code == 0);
+  REQUIRE(run(dir, options + "part --resume auto").code == 0);
+  CHECK(skips("part") == skips("whole"));
+  CHECK(contains(skips("part").front(), "overflow_scale"));
+  CHECK(contains(skips("part").back(), R"({"step":)"));
 }
 
 TEST_CASE("amp.scaler: bounds of the scale hold") {

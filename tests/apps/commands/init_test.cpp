@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <sstream>
 #include <string>
 
 #include "framework/io/safetensors.h"
@@ -135,6 +136,32 @@ TEST_CASE("explain: keys, types and other programs' names") {
   CHECK(near.code == 2);
   CHECK_MESSAGE(contains(near.err, "did you mean \"lr\"?"), near.err);
   CHECK(run(dir, "explain Konv2d").code == 2);
+}
+
+TEST_CASE("the help of every command has lines of at most 100 columns, and loses no word") {
+  const TempDir dir;
+  const auto check_width = [&](const std::string& command) {
+    std::istringstream lines(run(dir, command + " --help").out);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) CHECK_MESSAGE(line.size() <= 100, command, ": ", line);
+    CHECK(count > 5);
+  };
+  check_width("");
+  std::istringstream all(run(dir, "--help").out);
+  int commands = 0;
+  for (std::string line; std::getline(all, line);) {
+    const std::string name = line.substr(0, line.find(' ', 2));
+    if (line.size() < 31 || !line.starts_with("  ") || line[2] < 'a' || line[2] > 'z')
+      continue;  // the rest of a description, or an option
+    check_width(name);
+    ++commands;
+  }
+  CHECK(commands > 20);
+  // A long description continues under its beginning.
+  const std::string train = run(dir, "train --help").out;
+  CHECK_MESSAGE(contains(train, "start over; the run that output_dir holds goes when the new one has\n" + std::string(30, ' ') +
+                                    "its first checkpoint\n"),
+                train);
 }
 
 TEST_CASE("unknown options are answered with the option or the key that is meant") {

@@ -56,6 +56,7 @@ TEST_CASE("parity of a config is harmless at its start, and names dtype, errors 
   CHECK(contains(text.out, "verdict   harmless: rounding adds"));
   CHECK(contains(text.out, "weights"));
   CHECK(contains(text.out, "module 0"));
+  CHECK(contains(text.out, "  update    error 0.0"));
   std::istringstream lines(text.out);
   for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(line.size() <= 100, line);
 
@@ -67,6 +68,7 @@ TEST_CASE("parity of a config is harmless at its start, and names dtype, errors 
   CHECK(j["batches"] == 3);
   CHECK(j["by"] == "noise");
   CHECK(j["measure"] < 0.3);
+  CHECK(j["update_error"].get<double>() == doctest::Approx(j["error"].get<double>()).epsilon(0.02));  // of SGD
   REQUIRE(j["modules"].size() >= 3);
   CHECK(j["modules"][0]["ratio"] < 4);
   CHECK(j["bisected"].empty());

@@ -221,6 +221,23 @@ TEST_CASE("the capsules of a run that fails before its first checkpoint stay, be
   CHECK(both.size() >= 2);
   CHECK(std::find(both.begin(), both.end(), first[0]) != both.end());
   for (const fs::path& file : both) CHECK(run(dir, "doctor out/capsules/" + file.filename().string()).code == 0);
+
+  // Those of the run that failed last are kept, and none of them takes the place of one of the run that was put back.
+  const auto failed_ones = [&] {
+    size_t out = 0;
+    for (const fs::path& file : capsules(dir / "out")) out += file.filename().string().starts_with("failed-");
+    return out;
+  };
+  for (const int rows : {4, 2, 16}) {
+    CHECK(run(dir, joined("train run.json --overwrite --set amp=false --set data.loader.batch_size=", rows,
+                          " --set optimizer.lr=", rows == 2 ? 1e10 : 1e9))
+              .code == 4);
+    CHECK(failed_ones() >= 1);
+    CHECK(failed_ones() <= 3);
+    CHECK(capsules(dir / "out").size() == 1 + failed_ones());
+  }
+  CHECK(run(dir, "train run.json --resume auto --set train.epochs=5 --set diagnostics.capsules=2").code == 0);
+  CHECK(capsules(dir / "out").size() == 2 + failed_ones());
 }
 
 TEST_CASE("keeping a capsule changes no bit of a run") {

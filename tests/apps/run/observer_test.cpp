@@ -103,6 +103,18 @@ TEST_CASE("the interval counts the run's steps, and a resumed run repeats no lin
   CHECK_FALSE(fs::exists(dir / "r/observed.jsonl"));
 }
 
+TEST_CASE("the first observed step of a resumed run has all that it has in one that was not stopped") {
+  Folder dir;
+  const std::string every = "--set amp.dtype=bfloat16 --set checkpoint.every=3 --set diagnostics.every='\"1 step\"' ";
+  REQUIRE(dir.train(every).code == 0);
+  const std::string whole = read(dir / "r/observed.jsonl");
+  const auto lines = lines_of(dir / "r/observed.jsonl");
+  REQUIRE(lines.size() == 12);
+  for (const size_t i : {0, 6}) CHECK(lines[i]["layers"]["weight"].contains("lost_16"));
+  REQUIRE(dir.train(every + "--resume r/step-00000006").code == 0);
+  CHECK(read(dir / "r/observed.jsonl") == whole);
+}
+
 TEST_CASE("an interval in epochs observes the first step after it, one in minutes is refused") {
   Folder dir;
   REQUIRE(dir.train("--set diagnostics.every='\"1 epoch\"'").code == 0);

@@ -161,6 +161,18 @@ TEST_CASE("--overwrite keeps the old run until the new one has a checkpoint") {
   CHECK(snapshot(dir / "s") == finished);
 }
 
+TEST_CASE("--overwrite of a run that failed before its first checkpoint: of two such runs the last one stays") {
+  Folder dir;
+  const std::string wrong = " --set train.epochs=1 --set optimizer.lr=";
+  CHECK(dir.train(wrong + "1e39").code == 4);
+  const Ran second = dir.train("--overwrite" + wrong + "3e39");
+  CHECK(second.code == 4);
+  CHECK_FALSE(contains(second.err, "was put back"));
+  CHECK(Json::parse(read(dir / "r/config.resolved.json"))["optimizer"]["lr"] == 3e39);
+  CHECK_FALSE(fs::exists(dir / "r/replaced-run"));
+  CHECK_FALSE(fs::exists(dir / "r/replaced-run.moving"));
+}
+
 TEST_CASE("resuming mends latest and best, also when nothing is left to train") {
   Folder dir;
   REQUIRE(dir.train("--set checkpoint.monitor=val/loss").code == 0);

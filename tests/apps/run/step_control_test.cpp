@@ -144,6 +144,20 @@ TEST_CASE("checkpoint_activations: the same weights, to the bit") {
                  "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
 }
 
+TEST_CASE("many skipped steps: the advice is for the first scale, or for its growth") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const auto advice = [&](const std::string& scaler) {
+    return run(dir, R"(train c.json --overwrite --set train.epochs=4 --set 'amp={"dtype": "float16", "scaler": {)" + scaler + "}}'")
+        .err;
+  };
+  const std::string grows = advice(R"("init_scale": 1048576, "growth_interval": 1)");
+  CHECK_MESSAGE(contains(grows, R"("amp.scaler.growth_interval": a larger number than 1 would have skipped fewer)"), grows);
+  const std::string begins = advice(R"("init_scale": 1e9)");
+  CHECK_MESSAGE(contains(begins, R"("amp.scaler.init_scale": )"), begins);
+  CHECK_FALSE(contains(begins, "growth_interval"));
+}
+
 TEST_CASE("clip_grad_agc in a config bounds the gradients") {
   TempDir dir;
   write(dir / "c.json", kConfig);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <string_view>
 
 #include "framework/ops/ops.h"
@@ -140,6 +141,23 @@ TEST_CASE("the first difference of traces and of kernels") {
   changed.pop_back();
   CHECK(first_difference(log, changed) == "forward of relu in b (kernel 2 of 2) is called 1 times, then 0");
   CHECK(first_difference({log[0]}, {log[0], log[1]}) == "1 kernels are called, then 2");
+}
+
+TEST_CASE("verify that is stopped by a signal leaves nothing behind, and ends by it") {
+  const TempDir dir;
+  write(dir / "c.json", small("\"ReLU\"", kRandom, R"(, "output_dir": "r")").json.dump());
+  fs::create_directory(dir / "tmp");
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "";
+  setenv("TMPDIR", (dir / "tmp").c_str(), 1);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    Child child(dir, "verify c.json --steps 100000000 --set train.epochs=100000000");
+    CHECK(child.until([&] { return child.catches(signal) && !fs::is_empty(dir / "tmp"); }));
+    CHECK(child.end(signal) == -signal);
+    CHECK(fs::is_empty(dir / "tmp"));
+    CHECK(contains(child.output(), "[verify] stopped by a signal; nothing was left behind"));
+  }
+  before ? setenv("TMPDIR", kept.c_str(), 1) : unsetenv("TMPDIR");
 }
 
 TEST_CASE("verify from the command line") {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/commands/help.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+namespace halfstep::app {
+namespace {
+
+constexpr size_t kMostColumns = 100, kFewestColumns = 60;
+
+size_t help_width() {
+  winsize size{};
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return terminal ? std::clamp<size_t>(size.ws_col, kFewestColumns, kMostColumns) : kMostColumns;
+}
+
+}  // namespace
+
+std::string fitted(const std::string& text, size_t width, size_t column) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    const size_t indent = begin == 2 && line.size() > column ? column : begin;
+    while (line.size() > width) {
+      const size_t space = line.rfind(' ', width);
+      if (space == std::string::npos || space <= indent) break;  // a word that is longer
+      out += line.substr(0, line.find_last_not_of(' ', space) + 1) + '\n';
+      line = std::string(indent, ' ') + line.substr(space + 1);
+    }
+    out += line + '\n';
+  }
+  return out;
+}
+
+std::string FittedHelp::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+  return fitted(CLI::Formatter::make_help(app, std::move(name), mode), help_width(), get_column_width());
+}
+
+}  // namespace halfstep::app
