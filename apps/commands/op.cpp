@@ -83,12 +83,13 @@ void add_op(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<OpArguments>();
   CLI::App* c = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
   c->footer(
-      "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); one that is not there is left out. The output\n"
+      "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); a missing name is an argument that is left out. "
+      "The output\n"
       "holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for several; 1 if "
       "absent). Results of at most 64 elements are printed.\n"
       "A line of a batch: {\"op\": \"conv2d\", \"in\": \"i.safetensors\", \"attrs\": {\"stride\": 2}, \"autocast\": null, "
       "\"device\": \"cpu\",\n"
-      "\"grad\": true, \"out\": \"o.safetensors\"}; each is answered by one line of JSON.");
+      "\"grad\": true, \"out\": \"o.safetensors\"}; the program prints one line of JSON for each.");
   CLI::Option* name = c->add_option("name", o->op, "as in `halfstep ops`");
   c->add_option("--in", o->in, "safetensors file with the tensor arguments")->type_name("FILE");
   c->add_option("--attrs", o->attrs, "the other arguments, a JSON object under PyTorch's names")->type_name("JSON");

@@ -179,10 +179,10 @@ int parity(const ParityArguments& o) {
 void add_parity(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<ParityArguments>();
   CLI::App* c = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
-  c->add_option("config", o->path, "a JSON config (at its first values), a run's folder (at its last checkpoint) or a checkpoint")
+  c->add_option("config", o->path, "a JSON config (with its first values), a run's folder (its last checkpoint) or a checkpoint")
       ->required();
   c->add_option("--batches", o->batches, "of the training data")->check(CLI::Range(1, 100000))->capture_default_str();
-  c->add_flag("--bisect", o->bisect, "what is to blame: by how much the error falls with parts of the step in float32");
+  c->add_flag("--bisect", o->bisect, "find the reason: how much the error falls if parts of the step are in float32");
   add_set(*c, o->config);
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->config.device);

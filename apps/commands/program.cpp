@@ -26,7 +26,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check did not hold;\n"
+    "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory; 6 a check failed;\n"
     "            74 another rank is lost; 75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 // The first argument that is an option which the command does not have; 0: none.
