@@ -159,7 +159,7 @@ inline const Section& early_stopping_section() {
       "early_stopping",
       {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
        integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
-       number("min_delta", 0.0, "smallest improvement that counts").at_least(0)}};
+       number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
   return all;
 }
 
