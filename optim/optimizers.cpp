@@ -29,7 +29,7 @@ Option<O> maximize_of() {
 }
 template <class O>
 Option<O> decoupled_of() {
-  return option("decoupled_weight_decay", &O::decoupled_weight_decay, "shrink the weights in place of adding to the gradient");
+  return option("decoupled_weight_decay", &O::decoupled_weight_decay, "shrink the weights instead of adding to the gradient");
 }
 constexpr const char* kShrinks = "weight decay, apart from the gradient";
 

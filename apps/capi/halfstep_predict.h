@@ -73,7 +73,7 @@ HS_API hs_model* hs_open(const char* path, const char* options);
 /* Frees a model and all texts that its functions returned. 0; HS_BAD_ARGUMENT for NULL or a closed handle. */
 HS_API int hs_close(hs_model* model);
 
-/* A JSON object about the model, UTF-8, owned by the model. "form" is what the training data taught: the kind of data ("image",
+/* A JSON object about the model, UTF-8, owned by the model. "form" has facts about the training data: the kind of data ("image",
  * "table", "series", "text" or "tensor"), columns, categories, names of classes, scales. Besides: "answers" ("probabilities",
  * "numbers" or "outputs"), "input" and "output" (shapes of one sample), "dtype" (of the input), "checkpoint", "step", "averaged",
  * "loss", "device" and "version". Readers must ignore keys that they do not know. */

@@ -38,7 +38,7 @@ std::vector<Field> encoder_fields() {
           heads("nhead"),
           integer("dim_feedforward", 2048, "width of the feed-forward net").at_least(1).at_most(kMaxSample),
           probability(0.1),
-          choice("activation", "relu", {"relu", "gelu", "gelu_tanh"}, "of the feed-forward net; gelu_tanh is that of GPT-2"),
+          choice("activation", "relu", {"relu", "gelu", "gelu_tanh"}, "activation of the feed-forward net; GPT-2 uses gelu_tanh"),
           number("layer_norm_eps", 1e-5, "added to variances").at_least(0),
           batch_first(),
           boolean("norm_first", false, "normalise the inputs of attention and net instead of their outputs"),

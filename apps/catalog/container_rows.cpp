@@ -175,9 +175,8 @@ ModuleRow parallel_row(const Family& layers) {
 
 ModuleRow repeat_row(const Family& layers) {
   return {{"Repeat",
-           "copies of layers one after the other, each with weights of its own",
-           {copies("times", "how many").required(),
-            layers_field(layers, "layers", "layers of one copy").required()}},
+           "copies of layers one after the other, each with its own weights",
+           {copies("times", "how many").required(), layers_field(layers, "layers", "layers of one copy").required()}},
           [](const Json& self) {
             auto net = std::make_shared<Sequential>();
             for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i) net->push_back(make_layers(self["layers"]));

@@ -84,16 +84,16 @@ Json with_statistics(const Json& config, const std::string& split) {
 Catalog<DatasetRow>& dataset_catalog() {
   static Catalog<DatasetRow>& all = *[] {
     auto* const made = new Catalog<DatasetRow>(
-        "data set", {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
-                          "the part of a seeded split, [from, to)")
-                         .items(2, 2),
-                     list("fold", nullptr, integer("", nullptr, "number").at_least(0).at_most(kMaxCount),
-                          "[k, K]: K parts of a seeded split; data.train is all but part k, others are part k")
-                         .items(2, 2),
-                     boolean("stratified", false, "every part of a split has the classes in their shares"),
-                     list("transforms", Json::array(), component("", transform_family(), "a transform"),
-                          "applied to each batch, in order")
-                         .items(0, kMaxTransforms)});
+        "data set",
+        {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
+              "the part of a seeded split, [from, to)")
+             .items(2, 2),
+         list("fold", nullptr, integer("", nullptr, "number").at_least(0).at_most(kMaxCount),
+              "[k, K]: split into K parts by the seed; data.train has all parts but k, data.val and data.test have part k")
+             .items(2, 2),
+         boolean("stratified", false, "every part of a split has the same proportions of the classes"),
+         list("transforms", Json::array(), component("", transform_family(), "a transform"), "applied to each batch, in order")
+             .items(0, kMaxTransforms)});
     add_image_rows(*made);
     add_table_rows(*made);
     add_array_rows(*made);

@@ -66,22 +66,22 @@ void add_problems(Catalog<DatasetRow>& all) {
   const Field noise = number("noise", 0.02, "deviation").at_least(0);
   all.add(drawn_row<SpiralsDataset, SpiralsOptions>(
       "Spirals", "points [2] on the arms of a spiral, one class for each arm",
-      {count("arms", 2, "classes"), number("turns", 1.5, "of an arm around the middle").above(0), noise},
+      {count("arms", 2, "classes"), number("turns", 1.5, "turns of an arm around the centre").above(0), noise},
       [](const Json& self, SpiralsOptions& o) { o.arms = self["arms"], o.turns = self["turns"], o.noise = self["noise"]; }));
   all.add(drawn_row<SinesDataset, SinesOptions>(
       "Sines", "sums of sines [window, 1] with noise, and their next values [horizon]",
       {count("window", 32, "values of the input"), count("horizon", 1, "values to predict"),
-       count("waves", 3, "sines of a sum"), noise},
+       count("waves", 3, "number of sines in a sum"), noise},
       [](const Json& self, SinesOptions& o) {
         o.window = self["window"], o.horizon = self["horizon"], o.waves = self["waves"], o.noise = self["noise"];
       }));
   all.add(drawn_row<CopyTaskDataset, CopyTaskOptions>(
       "CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait",
       {count("length", 10, "number of symbols to remember"), count("wait", 20, "steps between symbols and their repetition"),
-       count("symbols", 8, "different ones")},
+       count("symbols", 8, "number of different symbols")},
       [](const Json& self, CopyTaskOptions& o) { o.length = self["length"], o.wait = self["wait"], o.symbols = self["symbols"]; }));
   all.add(drawn_row<AddingDataset, AddingOptions>(
-      "Adding", "sequences [length, 2] of numbers, of which two are marked; the target is their sum",
+      "Adding", "sequences [length, 2] of numbers; two numbers are marked, and the target is their sum",
       {count("length", 50, "steps", 2)}, [](const Json& self, AddingOptions& o) { o.length = self["length"]; }));
   all.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
       "DigitStrips",

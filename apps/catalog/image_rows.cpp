@@ -13,7 +13,7 @@ namespace {
 // A row of the MNIST family. `kind_of`: of a config.
 DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more, std::function<MnistKind(const Json&)> kind_of,
                      bool known_sizes) {
-  std::vector<Field> fields = {root_field("folder of the files or of theirs"), which_split()};
+  std::vector<Field> fields = {root_field("folder with the files, or with a folder of them"), which_split()};
   fields.insert(fields.end(), more.begin(), more.end());
   const auto make = [kind_of](const SplitRequest& r) {
     return std::make_shared<MnistDataset>(data_root(r), MnistOptions{split_of(r), normalize_of(r.self()), kind_of(r.self())});
@@ -29,8 +29,8 @@ DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more,
 DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
                      std::function<CifarLabels(const Json&)> labels_of) {
   std::vector<Field> fields = {
-      root_field("folder of the files or of theirs"), which_split(),
-      list("files", Json::array(), text("", nullptr, "a file"), "instead of the split: ranges of whole records")};
+      root_field("folder with the files, or with a folder of them"), which_split(),
+      list("files", Json::array(), text("", nullptr, "a file"), "files to read instead of the split; each has whole records")};
   fields.insert(fields.end(), more.begin(), more.end());
   const auto make = [labels_of](const SplitRequest& r) {
     return std::make_shared<CifarDataset>(
@@ -143,7 +143,7 @@ void add_image_rows(Catalog<DatasetRow>& all) {
                 "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
                 "side and fill the rest with the background"),
          choice("background", "black", backgrounds(), "color behind transparent pixels; \"none\": ignore transparency"),
-         boolean("grayscale", false, "[1, H, W] in place of [3, H, W]")}},
+         boolean("grayscale", false, "gray pictures: [1, H, W] instead of [3, H, W]")}},
        make_folder,
        folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},

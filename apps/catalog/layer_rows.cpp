@@ -67,7 +67,8 @@ InterpolateOptions upsample_options(const Json& self) {
   return o;
 }
 std::vector<Field> upsample_fields(int dims) {
-  Field scale = list("scale_factor", nullptr, number("", nullptr, "factor").above(0), "or how many times the input's");
+  Field scale =
+      list("scale_factor", nullptr, number("", nullptr, "factor").above(0), "factor of the input's size, instead of size");
   return {sizes("size", nullptr, dims, 1, "of the output"), scale.items(1, dims == 0 ? 3 : dims).or_one()};
 }
 
@@ -146,7 +147,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<Hardswish>("Hardswish", "x hardsigmoid(x)"));
   all.add(module_row<Hardshrink>("Hardshrink", "x, 0 for |x| <= lambd", real("lambd", 0.5, "bound")));
   all.add(
-      module_row<Softshrink>("Softshrink", "x drawn towards 0 by lambd", arg<double>(number("lambd", 0.5, "how far").at_least(0))));
+      module_row<Softshrink>("Softshrink", "x moved towards 0 by lambd", arg<double>(number("lambd", 0.5, "how far").at_least(0))));
   all.add(module_row<Tanhshrink>("Tanhshrink", "x - tanh(x)"));
   all.add(module_row<LogSigmoid>("LogSigmoid", "ln(sigmoid(x))"));
   all.add(module_row<Mish>("Mish", "x tanh(softplus(x))"));
@@ -155,7 +156,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<Softsign>("Softsign", "x / (1 + |x|)"));
   all.add(module_row<Threshold>("Threshold", "x where x > threshold, else value",
                                 arg<double>(number("threshold", nullptr, "bound").required()),
-                                arg<double>(number("value", nullptr, "in place of x").required())));
+                                arg<double>(number("value", nullptr, "value that replaces x").required())));
   all.add(module_row<GLU>("GLU", "a sigmoid(b), a and b the halves of x along dim", whole("dim", -1, "dimension; 0 is the batch")));
   all.add(module_row<Softmax>("Softmax", "exp(x) over its sum", whole("dim", -1, "dimension; 0 is the batch")));
   all.add(module_row<Softmin>("Softmin", "Softmax of -x", whole("dim", -1, "dimension; 0 is the batch")));
@@ -214,10 +215,10 @@ void add_dropout_rows(Catalog<ModuleRow>& all) {
 
 void add_embedding_rows(Catalog<ModuleRow>& all) {
   all.add({{"Embedding",
-            "rows of a matrix, by their numbers",
+            "rows of a matrix, selected by their indices",
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
              integer("padding_idx", nullptr, "a row of zeros without gradient").at_least(-kMaxSample).at_most(kMaxSample),
-             number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
+             number("max_norm", nullptr, "largest norm of a row; rows that are used are scaled down to it").above(0),
              number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses")}},
            [](const Json& self) {
              return std::make_shared<Embedding>(self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
@@ -226,13 +227,13 @@ void add_embedding_rows(Catalog<ModuleRow>& all) {
                                                                  self["norm_type"], self["scale_grad_by_freq"]});
            }});
   all.add({{"EmbeddingBag",
-            "mean, sum or largest elements of the rows that a sample's numbers name",
+            "mean, sum or maximum of the rows that a sample's indices select",
             {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
-             number("max_norm", nullptr, "rows that are used are scaled down to it").above(0),
+             number("max_norm", nullptr, "largest norm of a row; rows that are used are scaled down to it").above(0),
              number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses"),
              choice("mode", "mean", {"mean", "sum", "max"}, "how"),
              boolean("include_last_offset", false, "of offsets, which configs cannot pass"),
-             integer("padding_idx", nullptr, "a row that does not count").at_least(-kMaxSample).at_most(kMaxSample)}},
+             integer("padding_idx", nullptr, "index that is ignored").at_least(-kMaxSample).at_most(kMaxSample)}},
            [](const Json& self) {
              return make<EmbeddingBag>(
                  self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
@@ -250,7 +251,7 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<Flatten>("Flatten", "joins dimensions", whole("start_dim", 1, "first dimension; 0 is the batch"),
                               whole("end_dim", -1, "last dimension")));
   all.add({{"Unflatten",
-            "cuts a dimension into several",
+            "splits a dimension into several",
             {integer("dim", nullptr, "dimension; 0 is the batch").required(),
              list("unflattened_size", nullptr, integer("", nullptr, "size").at_least(-1), "its parts; one may be -1")
                  .items(1, kMaxDims - 1)
@@ -284,7 +285,7 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(pad_row<CircularPad3d>("CircularPad3d", 3, "the other face of [C, D, H, W]"));
   all.add(module_row<PixelShuffle>("PixelShuffle", "[C r^2, H, W] to [C, H r, W r]", arg<int64_t>(factor("upscale_factor"))));
   all.add(module_row<PixelUnshuffle>("PixelUnshuffle", "[C, H r, W r] to [C r^2, H, W]", arg<int64_t>(factor("downscale_factor"))));
-  all.add(module_row<ChannelShuffle>("ChannelShuffle", "channels dealt out to groups",
+  all.add(module_row<ChannelShuffle>("ChannelShuffle", "interleaves the channels of the groups",
                                      arg<int64_t>(width("groups", "groups, which divide the channels").required())));
   all.add(upsample_row());
   all.add(upsampling_row<UpsamplingNearest2d>("UpsamplingNearest2d", "Upsample by nearest"));

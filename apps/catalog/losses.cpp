@@ -97,7 +97,7 @@ void add_number_rows(Catalog<LossRow>& all) {
 }
 
 void add_class_rows(Catalog<LossRow>& all) {
-  const Field ignore_index = integer("ignore_index", -100, "class that is not counted");
+  const Field ignore_index = integer("ignore_index", -100, "class that the loss ignores");
   all.add({{"CrossEntropyLoss",
             "negative log-likelihood of the class under softmax(output)",
             {class_weights_of_data(), ignore_index, reduction(),
@@ -150,7 +150,7 @@ void add_label_rows(Catalog<LossRow>& all) {
       {{"CTCLoss",
         "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
         {integer("blank", 0, "class that means no label").at_least(0).at_most(kMaxSample), reduction(),
-         boolean("zero_infinity", false, "labels that do not fit into the steps count 0")}},
+         boolean("zero_infinity", false, "the loss of labels that do not fit into the steps is 0")}},
        [](const Json& self) {
          return std::make_unique<LabelsCtc>(CtcOptions{self["blank"], reduction_of(self), self["zero_infinity"]});
        },

@@ -332,9 +332,10 @@ void add_metric_rows(Catalog<MetricRow>& all) {
       choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
   all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
                            arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
-  all.add(metric_row<Precision>("precision", "of the samples predicted as a class, the share that is of it", Targets::classes,
-                                average));
-  all.add(metric_row<Recall>("recall", "of the samples of a class, the share predicted as it", Targets::classes, average));
+  all.add(
+      metric_row<Precision>("precision", "share of the samples predicted as a class that belong to it", Targets::classes, average));
+  all.add(
+      metric_row<Recall>("recall", "share of the samples of a class that are predicted as this class", Targets::classes, average));
   all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
   all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy",
                                 Targets::classes));

@@ -15,12 +15,12 @@ Field state_nonlinearity() { return choice("nonlinearity", "tanh", {"tanh", "rel
 std::vector<Field> layer_fields(std::vector<Field> after, std::vector<Field> last) {
   std::vector<Field> all = sizes_of_layer();
   const auto add = [&](std::vector<Field> fields) { all.insert(all.end(), fields.begin(), fields.end()); };
-  add({copies("num_layers", "layers, each of which reads the outputs of the one below")});
+  add({copies("num_layers", "number of stacked layers")});
   all.back().fallback = 1;
   add(std::move(after));
   add({boolean("bias", true, "add biases"), boolean("batch_first", true, "[N, T, features]; else [T, N, features]"),
        number("dropout", 0.0, "of the outputs of all layers but the last").at_least(0).at_most(1),
-       boolean("bidirectional", false, "backwards, too: twice the width")});
+       boolean("bidirectional", false, "also run backwards, which doubles the width of the output")});
   add(std::move(last));
   add({choice("output", "sequence", {"sequence", "last"}, "the states of all steps, or after the last one"),
        boolean("stateful", "auto", "continue from the last state of the batch before; \"auto\": if the data is read in streams")

@@ -101,7 +101,7 @@ std::vector<std::string> preset_names() {
 void add_moves(Catalog<TransformRow>& all) {
   const Field crop_size = size_field("of the crop: one number, or height and width");
   all.add({{"RandomCrop",
-            "a window at a random place, of the image padded before",
+            "a window at a random place of the padded image",
             {crop_size, padding_field(nullptr), boolean("pad_if_needed", false, "pad images that are smaller than the window"),
              fill_field("of padding_mode constant"), pad_mode()}},
            [](const Json& self) {
@@ -136,20 +136,21 @@ void add_warps(Catalog<TransformRow>& all) {
   all.add({{"Resize",
             "another size",
             {size_field("height and width; one number: of the shorter edge"), interpolation("bilinear"),
-             boolean("antialias", true, "when shrinking, look at all pixels")}},
+             boolean("antialias", true, "use all pixels when the image shrinks")}},
            [](const Json& self) {
              return std::make_shared<Resize>(integers_of(self["size"]), sampling_of(self), self["antialias"].get<bool>());
            }});
   const auto share = [](const char* key, Json fallback, const char* doc) {
     return list(key, std::move(fallback), number("", nullptr, "number").above(0), doc).items(2, 2);
   };
-  all.add({{"RandomErasing",
-            "a rectangle overwritten",
-            {p_field(), share("scale", Json{0.02, 0.33}, "share of the image, from [from, to]"),
-             share("ratio", Json{0.3, 3.3}, "height over width, from [from, to]"),
-             some_numbers("value", 0.0, 1, 1 << 16, "values written: one number, or one a channel; \"random\": normal noise")
-                 .or_word("random")}},
-           make_erasing});
+  all.add(
+      {{"RandomErasing",
+        "a rectangle overwritten",
+        {p_field(), share("scale", Json{0.02, 0.33}, "share of the image, from [from, to]"),
+         share("ratio", Json{0.3, 3.3}, "height over width, from [from, to]"),
+         some_numbers("value", 0.0, 1, 1 << 16, "values to write: one number, or one for each channel; \"random\": normal noise")
+             .or_word("random")}},
+       make_erasing});
 }
 
 }  // namespace
@@ -159,9 +160,9 @@ Catalog<TransformRow>& transform_catalog() {
     auto* const made = new Catalog<TransformRow>("transform", {});
     made->add({{"Normalize",
                 "(x - mean) / std",
-                {choice("preset", nullptr, preset_names(), "the usual numbers of this data"),
+                {choice("preset", nullptr, preset_names(), "the mean and deviation that are usual for this data"),
                  choice("from", nullptr, {"data"}, "mean and deviation of each channel of data.train before its transforms"),
-                 some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one a channel, which is dimension 1 of a batch"),
+                 some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one for each channel (dimension 1 of a batch)"),
                  list("std", 1.0, number("", nullptr, "number").above(0), "divided by").items(1, 1 << 16).or_one()}},
                make_normalize});
     made->add(transform_row<ToTensor>("ToTensor", "does nothing: data sets already convert pixels to float32 in [0, 1]"));
@@ -185,7 +186,9 @@ Catalog<TransformRow>& transform_catalog() {
     };
     add_mix(transform_row<Mixup>("Mixup", "each sample mixed with another of the batch, targets too; for CrossEntropyLoss", alpha));
     add_mix(transform_row<CutMix>(
-        "CutMix", "a rectangle from another sample of the batch, and the targets by its size; for CrossEntropyLoss", alpha));
+        "CutMix",
+        "replaces a rectangle by that of another sample of the batch, and mixes the targets by its size; for CrossEntropyLoss",
+        alpha));
     return made;
   }();
   return all;

@@ -22,7 +22,7 @@ Field groups() {
 }
 Field bias() { return boolean("bias", true, "add a bias"); }
 Field pool_stride(int dims) { return sizes("stride", nullptr, dims, 1, "step of the window; left out: kernel_size"); }
-Field ceil_mode() { return boolean("ceil_mode", false, "also windows that reach beyond the end"); }
+Field ceil_mode() { return boolean("ceil_mode", false, "include windows that extend beyond the end"); }
 
 template <class M>
 ModuleRow conv_row(const char* type, int dims) {
@@ -110,7 +110,8 @@ ModuleRow lp_pool_row(const char* type, int dims) {
 
 template <class M>
 ModuleRow adaptive_row(const char* type, int dims, const char* what) {
-  Field size = sizes("output_size", nullptr, dims, 1, "one number, or one each; null: the input's").required();
+  Field size =
+      sizes("output_size", nullptr, dims, 1, "one number, or one for each dimension; null: the size of the input").required();
   if (dims > 1) size = size.with_nulls();
   return {{type, joined(what, " of windows that cover ", input_of(dims), " evenly"), {size}}, [](const Json& self) {
             const Json& given = self["output_size"];

@@ -318,22 +318,22 @@ int bench(BenchArguments o) {
 
 void add_bench(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<BenchArguments>();
-  CLI::App* group = program.add_subcommand("bench", "Measure");
+  CLI::App* group = program.add_subcommand("bench", "Measure the speed of training steps");
   group->require_subcommand(1);
   CLI::App* c = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");
   c->add_option("--config", o->config, "a config such as configs/mlp_amp.json");
   const auto count = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
     c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
   };
-  count("--batch", o->batch, "samples a batch [512, on a GPU 4096]");
+  count("--batch", o->batch, "samples in a batch [512, on a GPU 4096]");
   count("--width", o->width, "width of all layers [1024, on a GPU 4096]");
   count("--layers", o->layers, "Linear layers [3]");
   count("--batches", o->batches, "resident batches [10, on a GPU 50]");
   count("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
-  count("--repeats", o->repeats, "runs an arm [1]");
+  count("--repeats", o->repeats, "runs of each precision [1]");
   c->add_option("--warmup", o->warmup, "first steps, not part of the median [3, on a GPU 12]")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
-  count("--inner", o->inner, "steps a timing, between two waits for the device [1, on a GPU 10]");
+  count("--inner", o->inner, "steps between two waits for the device [1, on a GPU 10]");
   c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
@@ -341,7 +341,7 @@ void add_bench(CLI::App& program, Action& chosen) {
   c->add_option("--seed", o->seed, "of weights and data [0]");
   c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all available]");
   c->add_option("--baseline", o->baseline,
-                "what --json printed earlier: ends with code 6 where a median is slower by more than both spreads")
+                "a result that --json printed earlier; ends with code 6 if a median is slower by more than both spreads")
       ->type_name("FILE");
   c->add_flag("--json", o->json, "one JSON object");
   add_device(*c, o->device);

@@ -152,11 +152,11 @@ void add_doctor(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<DoctorArguments>();
   CLI::App* c = program.add_subcommand("doctor", "Find what limits a config's speed and precision, or why a run went wrong");
   c->add_option("config", o->file, "a JSON config, a run's folder, a checkpoint, or a capsule of a step")->required();
-  c->add_option("--step", o->step, "of a run: the step to explain, in place of the first bad one after the newest checkpoint")
+  c->add_option("--step", o->step, "of a run: the step to explain, instead of the first bad one after the newest checkpoint")
       ->type_name("N");
   add_set(*c, o->config);
   c->add_flag("--no-probe", o->no_probe, "do not time data and steps on the device");
-  c->add_option("--memory", o->memory, "of the device, when it is not this machine's")
+  c->add_option("--memory", o->memory, "memory of the device, if it is not in this machine")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES|80GB");
   c->add_flag("--json", o->json, "print the findings as one JSON object");

@@ -14,7 +14,7 @@ namespace halfstep::app {
 void add_explain(CLI::App& program, Action& chosen) {
   auto what = std::make_shared<std::string>();
   CLI::App* c = program.add_subcommand("explain", "Say what a key of configs, or a type of layer, loss or data, means");
-  c->add_option("key", *what, "as optimizer.momentum, Conv2d, Conv2d.padding or momentum; left out: all sections")
+  c->add_option("key", *what, "such as optimizer.momentum, Conv2d, Conv2d.padding or momentum; default: all sections")
       ->type_name("KEY");
   c->callback([what, &chosen] {
     chosen = [what] {

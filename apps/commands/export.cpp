@@ -36,7 +36,7 @@ void add_export(CLI::App& program, Action& chosen) {
   c->add_option("model", o->model, "a run's folder (its best checkpoint, else its latest), RUN/latest, a checkpoint, or a file")
       ->required();
   c->add_option("--to", o->options.to,
-                "onnx; safetensors: one file that predict takes; dir: it with a model card; torch, cpp: code")
+                "onnx; safetensors: one file that predict takes; dir: this file in a folder with a model card; torch, cpp: code")
       ->required()
       ->check(CLI::IsMember({"onnx", "safetensors", "dir", "torch", "cpp"}));
   c->add_option("--out", o->options.out, "file or folder; default: named after the run, in the current folder")->type_name("PATH");
@@ -49,8 +49,8 @@ void add_export(CLI::App& program, Action& chosen) {
       ->check(CLI::Range(int64_t(0), int64_t(1000)));
   c->add_flag("--external", o->options.external, "onnx: tensors in a file of their own beside it (always above 2 GiB)");
   c->add_flag("--trained-weights", o->trained_weights,
-              "those that were trained, where the run has an average of them (train.ema, swa)");
-  c->add_flag("--replace", o->options.replace, "replace what is there");
+              "use the trained weights, even if the run has an average of them (train.ema, swa)");
+  c->add_flag("--replace", o->options.replace, "replace an existing file or folder");
   c->callback([o, &chosen] { chosen = [o] { return run_export(*o); }; });
 }
 

@@ -105,15 +105,15 @@ int generate(const GenerateArguments& o) {
 
 void add_generate(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<GenerateArguments>();
-  CLI::App* c = program.add_subcommand("generate", "Write text with a trained model of text");
+  CLI::App* c = program.add_subcommand("generate", "Write text with a trained language model");
   add_model(*c, o->model);
-  auto* const prompt = c->add_option("--prompt", o->prompt, "what the text begins with; numbers for a model of token files");
-  c->add_option("--prompt-file", o->prompt_file, "the same from a file, as it is (- is stdin)")
+  auto* const prompt = c->add_option("--prompt", o->prompt, "beginning of the text; numbers for a model of token files");
+  c->add_option("--prompt-file", o->prompt_file, "read the prompt from a file, unchanged (- is stdin)")
       ->type_name("FILE")
       ->excludes(prompt);
   c->add_option("--length", o->length, "tokens to write; default: 500")->check(CLI::NonNegativeNumber);
   c->add_option("--temperature", o->sampling.temperature,
-                "divides the scores: below 1 the probable becomes more probable; 0: always the most probable token; default: 1")
+                "divides the scores; below 1, probable tokens become more probable; 0: always the most probable token; default: 1")
       ->check(CLI::Range(0.0, 1e6));
   c->add_option("--top-k", o->sampling.top_k, "only the K most probable tokens; default: 0, all")->check(CLI::NonNegativeNumber);
   c->add_option("--top-p", o->sampling.top_p, "only the most probable tokens that together reach this probability; default: 1")

@@ -29,8 +29,8 @@ int init(const InitArguments& o) {
     atomic_write(o.out, s.text);
     std::cerr << s.what << ". Wrote " << file << "; next:\n";
   }
-  std::cerr << "  halfstep inspect data " << file << "   what the data is like\n"
-            << "  halfstep validate " << file << "       whether all fits\n"
+  std::cerr << "  halfstep inspect data " << file << "   describe the data\n"
+            << "  halfstep validate " << file << "       check the config\n"
             << "  halfstep train " << file << '\n';
   return kDone;
 }

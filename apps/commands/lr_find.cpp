@@ -66,7 +66,7 @@ void add_lr_find(CLI::App& program, Action& chosen) {
   c->add_option("config", o->file, "a JSON config")->required();
   c->add_option("--from", o->range.from, "first rate")->capture_default_str();
   c->add_option("--to", o->range.to, "last rate")->capture_default_str();
-  c->add_option("--steps", o->range.steps, "steps from one to the other")->capture_default_str();
+  c->add_option("--steps", o->range.steps, "number of steps from the first rate to the last")->capture_default_str();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
   c->add_flag("--json", o->json, "one JSON object");

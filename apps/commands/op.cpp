@@ -83,10 +83,10 @@ void add_op(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<OpArguments>();
   CLI::App* c = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
   c->footer(
-      "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); one that is not there is left out. The output "
-      "holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for several; 1 if "
-      "absent). Results of at most 64 elements are printed.\n"
-      "A line of a batch, which is answered by a line of JSON:\n"
+      "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); a missing name is an argument that is left "
+      "out. The output holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for "
+      "several; 1 if absent). Results of at most 64 elements are printed.\n"
+      "A line of a batch; the program prints one line of JSON for each:\n"
       "  {\"op\": \"conv2d\", \"in\": \"i.safetensors\", \"attrs\": {\"stride\": 2}, \"autocast\": null,\n"
       "   \"device\": \"cpu\", \"grad\": true, \"out\": \"o.safetensors\"}");
   CLI::Option* name = c->add_option("name", o->op, "as in `halfstep ops`");

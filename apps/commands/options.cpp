@@ -33,7 +33,7 @@ void add_model(CLI::App& command, ModelOptions& options) {
       ->required();
   command.add_flag("--no-amp", options.no_amp, "compute in float32");
   command.add_flag("--trained-weights", options.trained_weights,
-                   "those that were trained, where the run has an average of them (train.ema, swa)");
+                   "use the trained weights, even if the run has an average of them (train.ema, swa)");
   add_device(command, options.device);
   add_threads(command, options.threads);
 }

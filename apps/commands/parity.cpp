@@ -182,7 +182,7 @@ int parity(const ParityArguments& o) {
 void add_parity(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<ParityArguments>();
   CLI::App* c = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
-  c->add_flag("--bisect", o->bisect, "what is to blame: by how much the error falls with parts of the step in float32");
+  c->add_flag("--bisect", o->bisect, "find the reason: how much the error falls if parts of the step are in float32");
   add_batches(*c, *o);
   c->callback([o, &chosen] { chosen = [o] { return parity(*o); }; });
 }

@@ -44,7 +44,7 @@ void add_plan(CLI::App& program, Action& chosen) {
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "the step in float32 even if the config asks for mixed precision");
   c->add_option("--batch", o->batch, "samples, instead of data.loader.batch_size")->check(CLI::Range(int64_t(1), int64_t(1) << 40));
-  c->add_flag("--json", o->json, "JSON, a call a line");
+  c->add_flag("--json", o->json, "JSON, one call for each line");
   c->add_option("--out", o->out, "write the JSON to this file")->type_name("FILE");
   add_device(*c, o->config.device);
   c->callback([o, &chosen] { chosen = [o] { return plan(*o); }; });

@@ -229,18 +229,18 @@ int predict(const PredictArguments& o) {
 
 void add_predict(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<PredictArguments>();
-  CLI::App* c = program.add_subcommand("predict", "Answer for new files with a trained model");
+  CLI::App* c = program.add_subcommand("predict", "Predict new files with a trained model");
   add_model(*c, o->model);
   c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
-  c->add_option("--top", o->files.top, "classes in an answer")->check(CLI::PositiveNumber);
+  c->add_option("--top", o->files.top, "number of classes to print")->check(CLI::PositiveNumber);
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
-  auto* const csv = c->add_flag("--csv", o->csv, "as CSV: a table's rows with the answers behind them");
-  c->add_flag("--json", o->json, "one JSON object a line")->excludes(csv);
-  c->add_option("--out", o->out, "write the answers to this file")->type_name("FILE");
+  auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");
+  c->add_flag("--json", o->json, "one JSON object for each line")->excludes(csv);
+  c->add_option("--out", o->out, "write the predictions to this file")->type_name("FILE");
   c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
-  c->add_flag("--wrong", o->wrong, "only answers that are known to be wrong, the most confident first");
-  c->add_option("--batch", o->files.batch, "inputs that are computed together")->check(CLI::PositiveNumber);
-  c->add_flag("--check", o->check, "an exported model: compare its golden samples first; alone, without inputs, that is all");
+  c->add_flag("--wrong", o->wrong, "only predictions that are known to be wrong, the most confident first");
+  c->add_option("--batch", o->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);
+  c->add_flag("--check", o->check, "of an exported model: first compare its golden samples; without inputs do only this");
   c->callback([o, &chosen] { chosen = [o] { return predict(*o); }; });
 }
 

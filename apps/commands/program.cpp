@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
-    "            6 a check did not hold; 74 another rank is lost;\n"
+    "            6 a check failed; 74 another rank is lost;\n"
     "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
 // The first argument that is an option which the command does not have; 0: none.

@@ -145,11 +145,13 @@ void add_sweep(CLI::App& program, Action& chosen) {
   CLI::App* c =
       program.add_subcommand("sweep", "Train a config with each of many settings, and order the runs by their best value");
   c->add_option("sweep", o->file, "a JSON file: a config, and the values of its keys to try")->required();
-  c->add_option("--jobs", o->jobs, "runs at a time, which share the threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  c->add_option("--jobs", o->jobs, "number of runs at the same time, which share the threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   add_set(*c, o->config);
   c->add_flag("--dry-run", o->dry_run, "check the configs of all members, list them, and stop");
   c->add_flag("--retry", o->retry, "train members again that failed before");
-  c->add_flag("--json", o->json, "print the results as one JSON object on stdout; all else goes to stderr");
+  c->add_flag("--json", o->json, "print the results as one JSON object on stdout; everything else goes to stderr");
   add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return sweep_config_file(*o); }; });
 }

@@ -118,17 +118,18 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
-  c->add_flag("--dry-run", o->dry_run, "run one step on the device meta: layers, dtypes, memory, operations; and stop");
-  c->add_flag("--lr-preview", o->lr_preview, "print the learning rates that the schedule will give, as JSON; and stop");
+  c->add_flag("--dry-run", o->dry_run, "run one step on the meta device: layers, dtypes, memory, operations; and stop");
+  c->add_flag("--lr-preview", o->lr_preview, "print the learning rates of the schedule as JSON, and stop");
   c->add_option("--profile", o->profile,
-                "after three steps time every other one call by call, so many; print where their time goes, and write profile/")
+                "warm up for three steps, then time this many steps, every second one, call by call; print where the time goes, "
+                "and write profile/")
       ->type_name("STEPS")
       ->check(CLI::Range(int64_t(1), int64_t(1'000'000)))
       ->excludes("--dry-run", "--lr-preview");
   c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
   c->add_flag("--overwrite", o->overwrite,
-              "start over; the run that output_dir holds goes when the new one has its first checkpoint");
-  c->add_flag("--json", o->json, "print the result as one JSON object on stdout; all else goes to stderr");
+              "start over; the old run in output_dir is removed when the new one has its first checkpoint");
+  c->add_flag("--json", o->json, "print the result as one JSON object on stdout; everything else goes to stderr");
   c->add_option("--until", o->until)->group("");  // ends after this step: for the ranks of `halfstep verify`
   c->add_flag("--quiet", o->quiet, "print only errors and warnings");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");

@@ -147,7 +147,7 @@ void add_tune(CLI::App& program, Action& chosen) {
   CLI::App* c = program.add_subcommand("tune", "Write a config with the modules in float32 that mixed precision needs");
   c->add_option("--out", o->out, "the new config, which extends the first")->required()->type_name("FILE");
   c->add_flag("--overwrite", o->overwrite, "replace that file");
-  c->add_option("--budget", o->budget, "share of the operations that may go to float32 where rounding hurts")
+  c->add_option("--budget", o->budget, "largest share of the operations in float32, for modules in which rounding hurts")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   add_batches(*c, *o);

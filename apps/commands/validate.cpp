@@ -60,7 +60,7 @@ void add_validate(CLI::App& program, Action& chosen) {
   CLI::App* c = program.add_subcommand("validate", "Check configs without running them");
   c->add_option("config", o->files, "JSON configs")->required();
   add_set(*c, o->config);
-  c->add_flag("--json", o->json, "one JSON object a config, with the resolved config");
+  c->add_flag("--json", o->json, "one JSON object for each config, with the resolved config");
   c->callback([o, &chosen] { chosen = [o] { return validate_files(*o); }; });
 }
 

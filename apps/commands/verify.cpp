@@ -68,11 +68,11 @@ void add_verify(CLI::App& program, Action& chosen) {
   c->add_option("config", o->file, "a JSON config")->required();
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "in float32 even if the config asks for mixed precision");
-  c->add_option("--steps", o->verify.steps, "how many steps, 24 if left out")->type_name("N");
-  c->add_option("--ranks", o->verify.ranks, "how many ranks, 2 if left out")->type_name("N");
+  c->add_option("--steps", o->verify.steps, "number of steps; default: 24")->type_name("N");
+  c->add_option("--ranks", o->verify.ranks, "number of ranks; default: 2")->type_name("N");
   c->add_option("--out", o->out, "write the certificate here: build, machine, config, and the hashes of each step")
       ->type_name("FILE");
-  c->add_flag("--json", o->json, "print the certificate as one JSON object on stdout; all else goes to stderr");
+  c->add_flag("--json", o->json, "print the certificate as one JSON object on stdout; everything else goes to stderr");
   add_device(*c, o->config.device);
   add_threads(*c, o->threads);
   c->callback([o, &chosen] { chosen = [o] { return verify_config(*o); }; });

@@ -29,14 +29,15 @@ struct ScalerSection {
   std::optional<bool> enabled;
 
   void keys(auto& key) {
-    key(init_scale, number("init_scale", 65536.0, "first loss scale; \"auto\": lower where the first batches need it")
+    key(init_scale, number("init_scale", 65536.0, "first loss scale; \"auto\": lower if the first batches need it")
                         .at_least(1e-7)
                         .at_most(1e38)
                         .or_word("auto"));
-    key(min_scale, number("min_scale", 0x1p-24, "the scale does not fall below this; ten skipped steps in a row there end the run")
-                       .at_least(1e-30)
-                       .at_most(1e38));
-    key(max_scale, number("max_scale", 0x1p24, "the scale does not grow above this; a larger init_scale is taken as it is")
+    key(min_scale,
+        number("min_scale", 0x1p-24, "the scale does not fall below this; ten skipped steps in a row at this scale end the run")
+            .at_least(1e-30)
+            .at_most(1e38));
+    key(max_scale, number("max_scale", 0x1p24, "the scale does not grow above this; a larger init_scale is used unchanged")
                        .at_least(1e-7)
                        .at_most(3e38));
     key(growth_factor, number("growth_factor", 2.0, "after growth_interval clean steps").above(1));
@@ -59,9 +60,9 @@ struct AmpSection {
     key.section(scaler, "scaler", "the gradient scaler");
     key(report, boolean("report", false, "print casts, skipped steps and the scale at the end"));
     key(policy, map("policy", choice("", nullptr, {"low", "f32", "f32_output", "promote", "keep", "banned"}, "a policy"), false,
-                    "policies of ops in place of their own, by the ops' names"));
+                    "policies of ops, by the ops' names, instead of their own"));
     key(modules, map("modules", choice("", nullptr, {"float32", "float16", "bfloat16"}, "a dtype"), true,
-                     "dtypes of modules whose names match; of several patterns the one that matches more decides"));
+                     "dtypes of modules whose names match; if several patterns match, the longest match decides"));
   }
 };
 
@@ -72,13 +73,15 @@ inline const Section& sampler_section() {
               "\"weighted\": samples drawn by the weight of their class; \"bucket\": batches of samples of nearly one length")
            .required(),
        list("weights", "balanced", number("", nullptr, "weight").at_least(0),
-            "of weighted: one a class; \"balanced\": all classes are drawn equally often")
+            "of weighted: one weight for each class; \"balanced\": all classes are drawn equally often")
            .or_word("balanced"),
-       integer("num_samples", nullptr, "of weighted: draws an epoch; left out: the size of data.train")
+       integer("num_samples", nullptr, "of weighted: number of draws in an epoch; default: the size of data.train")
            .at_least(1)
            .at_most(kMaxCount),
        boolean("replacement", true, "of weighted: a sample may be drawn again"),
-       integer("window", 100, "of bucket: batches within which samples are sorted").at_least(1).at_most(kMaxCount)}};
+       integer("window", 100, "of bucket: number of batches within which samples are sorted by length")
+           .at_least(1)
+           .at_most(kMaxCount)}};
   return all;
 }
 
@@ -90,7 +93,7 @@ struct LoaderSection {
 
   void keys(auto& key) {
     key(batch_size, integer("batch_size", 32, "samples").at_least(1).at_most(kMaxCount));
-    key(shuffle, boolean("shuffle", nullptr, "of the training data, seeded; left out: true, unless stateful"));
+    key(shuffle, boolean("shuffle", nullptr, "shuffle the training data by the seed; default: true, unless stateful"));
     key(sampler, optional_section("sampler", sampler_section(), "of the training data, in place of shuffle").or_text("type"));
     key(drop_last, boolean("drop_last", false, "leave out the last batch if it is not full"));
     key(num_workers, integer("num_workers", 0, "background threads").at_least(0).at_most(256));
@@ -135,7 +138,7 @@ struct SwaSection {
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "keep the mean of the weights of the last part of a run, which evaluations use"));
-    key(start, number("start", 0.75, "share of the run before it").at_least(0).below(1));
+    key(start, number("start", 0.75, "share of the run before averaging begins").at_least(0).below(1));
     key(every, integer("every", nullptr, "steps from one update to the next; left out: an epoch").at_least(1).at_most(kMaxCount));
   }
 };
@@ -156,7 +159,7 @@ inline const Section& early_stopping_section() {
       "early_stopping",
       {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
        integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
-       number("min_delta", 0.0, "a better value is better by more than this").at_least(0)}};
+       number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
   return all;
 }
 
@@ -174,14 +177,15 @@ struct TrainSection {
   LookaheadSection lookahead;
 
   void keys(auto& key) {
-    key(epochs,
-        integer("epochs", nullptr, "passes over the data; 0: evaluate and save the first values").at_least(0).at_most(kMaxCount));
+    key(epochs, integer("epochs", nullptr, "passes over the data; 0: evaluate and save the model with its first values")
+                    .at_least(0)
+                    .at_most(kMaxCount));
     key(max_steps, integer("max_steps", nullptr, "optimizer steps; skipped ones do not count").at_least(1).at_most(kMaxCount));
     key(accumulate_steps, integer("accumulate_steps", 1, "batches per optimizer step").at_least(1).at_most(kMaxCount));
-    key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm over all gradients").above(0));
+    key(clip_grad_norm, number("clip_grad_norm", nullptr, "bound of the norm of all gradients together").above(0));
     key(clip_grad_value, number("clip_grad_value", nullptr, "bound of each gradient element").above(0));
     key(clip_grad_agc,
-        number("clip_grad_agc", nullptr, "bound of each unit's gradient norm over the norm of its weights").above(0));
+        number("clip_grad_agc", nullptr, "bound of the gradient norm of each unit, divided by the norm of its weights").above(0));
     key(grad_norm, boolean("grad_norm", false, "report the norm of the gradients also without clip_grad_norm"));
     key(guard,
         boolean("guard", false,
@@ -202,10 +206,9 @@ struct TrainSection {
              "modules with matching paths keep only their input and are computed again in backward: less memory, more time")
             .items(0, 100)
             .or_one());
-    key(detect_anomaly,
-        boolean("detect_anomaly", false,
-                "explain the first step whose loss or gradients are not finite, and end with exit code 4 unless only the loss "
-                "scale is to blame; a GPU is waited for in each step"));
+    key(detect_anomaly, boolean("detect_anomaly", false,
+                                "explain the first step whose loss or gradients are not finite, and end with exit code 4 unless "
+                                "only the loss scale was too high; on a GPU each step waits for the device"));
   }
 };
 
@@ -221,12 +224,13 @@ struct DiagnosticsSection {
         interval(
             "every", "1000 steps",
             "when a step is observed and observed.jsonl gets a line: exponents of gradients, lost updates; in steps or epochs"));
-    key(capsules, integer("capsules", 3, "explained steps that a run keeps, each in a file that `halfstep doctor` reads")
+    key(capsules, integer("capsules", 3, "number of explained steps that a run keeps, each in a file that `halfstep doctor` reads")
                       .at_least(0)
                       .at_most(1000));
-    key(capsule_mb, integer("capsule_mb", 256, "MiB of such a file, above which it names a checkpoint in place of the state")
-                        .at_least(0)
-                        .at_most(1 << 20));
+    key(capsule_mb,
+        integer("capsule_mb", 256, "largest size of such a file in MiB; instead of a larger state it has the name of a checkpoint")
+            .at_least(0)
+            .at_most(1 << 20));
   }
 };
 
@@ -239,13 +243,16 @@ struct CheckpointSection {
   void keys(auto& key) {
     key(every, interval("every", "1 epoch", "when to save; a finished run is always saved unless \"never\""));
     key(keep_last, integer("keep_last", 2, "newest checkpoints kept; 0: all").at_least(0).at_most(kMaxCount));
-    key(keep_best, integer("keep_best", nullptr, "number of best checkpoints kept besides; left out: 1 with data.val")
+    key(keep_best, integer("keep_best", nullptr, "number of best checkpoints that are kept as well; default: 1 with data.val")
                        .at_least(0)
                        .at_most(kMaxCount));
     key(monitor, text("monitor", nullptr,
-                      "measure of the best: val/loss, val/ and a metric, or train/loss; left out: val/accuracy for classes"));
-    key(mode, choice("mode", nullptr, {"min", "max"}, "left out: max for accuracy, min for loss, and as a metric says"));
-    key(resume, text("resume", nullptr, "\"auto\" or a checkpoint; as --resume"));
+                      "value that decides which checkpoint is the best: val/loss, val/ and a metric, or train/loss; default: "
+                      "val/accuracy for classes"));
+    key(mode,
+        choice("mode", nullptr, {"min", "max"},
+               "whether larger or smaller values are better; default: max for accuracy, min for loss, and as the metric defines"));
+    key(resume, text("resume", nullptr, "\"auto\" or a checkpoint, as for --resume"));
   }
 };
 
@@ -257,13 +264,14 @@ struct LoggingSection {
   bool machine = true;
 
   void keys(auto& key) {
-    key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "of the library's messages"));
+    key(level, choice("level", "info", {"debug", "info", "warn", "error", "off"}, "level of the library's messages"));
     key(every, interval("every", "50 steps", "when the loss is read and metrics.jsonl gets a line"));
     key(sinks, list("sinks", Json::array({"jsonl"}), choice("", nullptr, {"jsonl", "csv", "tensorboard"}, "a sink"),
                     "where metrics go: metrics.jsonl, metrics.csv, event files of TensorBoard")
                    .items(0, 3));
-    key(machine, boolean("machine", true, "host and command line are kept in run.json"));
-    key(report, choice("report", nullptr, {"html"}, "at the end of a run write report.html into its folder, as `halfstep report`"));
+    key(machine, boolean("machine", true, "store host and command line in run.json"));
+    key(report, choice("report", nullptr, {"html"},
+                       "write report.html into the run's folder when the run ends, as `halfstep report` does"));
   }
 };
 
@@ -275,7 +283,7 @@ struct PerformanceSection {
 
   void keys(auto& key) {
     key(tf32, boolean("tf32", false, "float32 matrix products of a GPU in TF32: faster, 10 bits of mantissa"));
-    key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": where it is faster").or_word("auto"));
+    key(cuda_graph, boolean("cuda_graph", "auto", "replay recorded steps on a GPU; \"auto\": if that is faster").or_word("auto"));
     key(channels_last,
         boolean("channels_last", "auto",
                 "the channels of a pixel are adjacent in memory: faster in 16 bits; \"auto\": on a CPU in bfloat16, for "
@@ -299,13 +307,15 @@ struct DistributedSection {
     key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
                         "transport of gradients; auto: NCCL on GPUs if it can be opened, else the host, over MPI or Gloo "
                         "depending on the launcher; mpi: an old name of host"));
-    key(bucket_mb, number("bucket_mb", 25.0, "size of buckets of gradients; the first has 1").above(0).at_most(1024));
+    key(bucket_mb,
+        number("bucket_mb", 25.0, "size of the buckets of gradients in MB; the first bucket has 1 MB").above(0).at_most(1024));
     key(wire, choice("wire", "float32", {"float32", "bfloat16"},
                      "dtype of transfers; bfloat16 halves the bytes, and the sum in float32 is rounded once"));
     key(sum, choice("sum", "ordered", {"ordered", "library"},
-                    "on GPUs; ordered: in the order of the ranks, as in one process that accumulates; library: in NCCL's order"));
+                    "how GPUs sum gradients; ordered: in the order of the ranks, as one process that accumulates; library: in "
+                    "NCCL's order"));
     key(timeout_s, number("timeout_s", 600.0, "the run ends if a rank does not answer for this time").above(0).at_most(1e6));
-    key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation takes the statistics of all ranks' samples"));
+    key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation uses the statistics of all ranks' samples"));
   }
 };
 
@@ -338,20 +348,20 @@ struct Sections {
   BenchSection bench;
 
   void keys(auto& key) {
-    key.unread(text("$schema", nullptr, "for editors"));
-    key.unread(integer("version", 1, "of the format").at_least(1).at_most(1));
+    key.unread(text("$schema", nullptr, "the JSON Schema, for editors"));
+    key.unread(integer("version", 1, "version of the format").at_least(1).at_most(1));
     key.unread(text("extends", nullptr, "a config that this one changes, relative to this file"));
-    key(name, text("name", nullptr, "of the run; left out: the file's"));
+    key(name, text("name", nullptr, "name of the run; default: the name of the file"));
     key(output_dir, text("output_dir", "runs/${name}", "folder of the run"));
-    key(seed, integer("seed", 0, "of weights, order and dropout").at_least(0).at_most(9e15));
+    key(seed, integer("seed", 0, "seed of weights, order and dropout").at_least(0).at_most(9e15));
     key(device_name, text("device", "auto", "auto, cpu, cuda or cuda:N"));
     key(model, component("model", module_family(), "the network").required());
     key(loss, component("loss", loss_family(), "loss to minimise").required());
     key(metrics, list("metrics", Json::array(), component("", metric_family(), "a metric"),
-                      "besides the loss; accuracy is always there for classes"));
+                      "what evaluations compute besides the loss; data with classes always has accuracy"));
     key(optimizer, component("optimizer", optimizer_family(), "updates the weights").required());
     key(scheduler, list("scheduler", nullptr, component("", scheduler_family(), "a schedule"),
-                        "the learning rate over time; several, one after the other")
+                        "the learning rate over time; the schedules of a list follow one after the other")
                        .or_one()
                        .items(1, 20));
     key.switched(amp, "amp", "mixed precision; left out: off");

@@ -68,7 +68,7 @@ std::string model_card(const ExportSource& source) {
       "weights = load_file(\"model.safetensors\")\n```\n\nFrom C++: `halfstep::app::Predictor model(\".\");`, from C: "
       "`hs_open(\".\", NULL)`.\n\n`model.safetensors` holds three golden samples with their answers: `halfstep predict . --check` "
       "compares.\n\n| file | what |\n| --- | --- |\n| `model.safetensors` | weights, and in its metadata all of the below |\n"
-      "| `config.json` | the run's config |\n| `data.json` | what the training data taught: classes, columns, scales, transforms "
+      "| `config.json` | the run's config |\n| `data.json` | facts about the training data: classes, columns, scales, transforms "
       "|\n";
   return out;
 }

@@ -25,7 +25,7 @@ struct BenchOptions {
   int64_t batch = 512, width = 1024, layers = 3, batches = 10, epochs = 2;
   int64_t warmup = 3;   // first steps of each repeat that the median leaves out; the total counts them
   int64_t repeats = 1;  // whole runs an arm, all steps in one median; the total is the fastest
-  int64_t inner = 1;    // steps a timing, between two waits for the device
+  int64_t inner = 1;    // steps between two waits for the device
   std::vector<Precision> arms = {Precision::float32, Precision::bfloat16, Precision::float16};
   Device device = Device::cpu;
   uint64_t seed = 0;

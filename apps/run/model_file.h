@@ -6,7 +6,7 @@
 //   halfstep         the version that wrote it; halfstep.file: 1, this list
 //   halfstep.config  the run's config; halfstep.data: its data.json; halfstep.step; halfstep.metrics; halfstep.averaged
 //   halfstep.proof   golden samples (apps/run/proof.h)
-//   halfstep.sha256  of all these values: what the training data taught cannot be changed unnoticed
+//   halfstep.sha256  of all these values: facts about the training data cannot be changed unnoticed
 #pragma once
 
 #include <filesystem>

@@ -61,7 +61,7 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
 // Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // The data of "train", "val" or "test", on the config's device.
-// known: what the training data taught, if that is not to be read again.
+// known: facts about the training data, if that is not to be read again.
 std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr,
                                           const DataForm* known = nullptr);
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data);

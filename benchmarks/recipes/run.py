@@ -199,7 +199,8 @@ the environment variable `HALFSTEP_DATA`; a comment in each config lists the fil
     HALFSTEP_DATA=FOLDER halfstep train configs/recipes/mnist_lenet.json --no-amp
 
 They train in mixed precision, in bfloat16 on a CPU and in float16 on a GPU; `--no-amp` trains in float32. The config of
-`wine_regression` switches mixed precision off, since both 16-bit precisions change its result by more than seeds do (below).
+`wine_regression` switches mixed precision off, since both 16-bit precisions change its result by more than another seed does
+(below).
 
 Two more models need their own training loop, so they are C++ programs instead of configs: `examples/autoencoder.cpp`, whose target
 is its input, and `examples/wgan_gp.cpp`, a Wasserstein GAN whose critic's loss contains its gradients. A test trains each of them
@@ -250,8 +251,8 @@ that both programs train alike, not how well the models would do on unseen data.
     out.append(f"""
 ## Precisions
 
-The table has the difference of the means over three seeds, 16-bit minus float32. In brackets is the limit of the noise: if only the
-seeds differed, the difference would exceed this limit in 5 of 100 cases (Student's t).
+The table has the difference of the means over three seeds, 16-bit minus float32. The brackets have the limit of the noise: if only
+the seeds differed, the difference would exceed this limit in 5 of 100 cases (Student's t).
 
 | recipe | bfloat16 | float16 |
 | --- | --- | --- |""")
@@ -267,8 +268,8 @@ seeds differed, the difference would exceed this limit in 5 of 100 cases (Studen
                + ".\nSteps that the scaler skipped, over all seeds:\n" +
                (", ".join(skipped) if skipped else "none") + ".")
     if any("wine" in o for o in outside):
-        out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so its seeds have next to no noise:
-the difference is the rounding of weights and outputs to 16 bits.""")
+        out.append("""`wine_regression` reaches the minimum of a convex loss from every seed, so the results of its
+seeds hardly differ: the difference comes from rounding weights and outputs to 16 bits.""")
     out.append(f"""
 ## Time and memory
 

@@ -12,18 +12,17 @@ using namespace halfstep;
 
 TEST_CASE("docs/ops.md lists every op as registered") {
   std::ostringstream text;
-  text << "# Ops\n\n"
-          "Written from the registry by the test `ops_doc_test.cpp`; do not edit. `halfstep ops` prints the same. Policy: the "
-          "autocast list\n"
-          "that the op is on (`amp/policy/policy.h`): `lower` runs in the region's dtype, `fp32` in float32, `promote` in the "
-          "widest of "
-          "its inputs'\n"
-          "dtypes, `banned` throws; of those on no list `builtin_promote` promotes two dtypes by itself, `keep` takes its inputs "
-          "as they are.\n"
-          "Dtypes: `floating` float16, bfloat16, float32, float64; `numbers` integers, too; `any` also bool; `bits` integers and "
-          "bool\n"
-          "alone. Every op with a gradient differentiates any number of times.\n\n"
-          "| op | policy | dtypes | gradient | what it computes |\n| --- | --- | --- | --- | --- |\n";
+  text
+      << "# Ops\n\n"
+         "Written from the registry by the test `ops_doc_test.cpp`; do not edit. `halfstep ops` prints the same list.\n\n"
+         "- **Policy**: the autocast list of the op (`amp/policy/policy.h`). `lower` runs in the region's dtype, `fp32` in "
+         "float32,\n"
+         "  `promote` in the widest dtype of its inputs, and `banned` throws. Two words are for ops on no list: `builtin_promote`\n"
+         "  promotes two dtypes by itself, and `keep` leaves its inputs as they are.\n"
+         "- **Dtypes**: `floating`: float16, bfloat16, float32, float64; `numbers`: integers, too; `any`: also bool; `bits`: only\n"
+         "  integers and bool.\n"
+         "- **Gradient**: an op with a gradient can be differentiated any number of times.\n\n"
+         "| op | policy | dtypes | gradient | what it computes |\n| --- | --- | --- | --- | --- |\n";
   constexpr const char* takes[] = {"floating", "numbers", "any", "bits"};
   for (const Op& op : all_ops()) {
     std::string doc(op.doc);

@@ -50,7 +50,7 @@ TEST_CASE("sweep: a grid is trained, each member as `train` does, and ordered by
   const Ran listed = dir.sweep(text, "--dry-run");
   CHECK(listed.code == 0);
   CHECK(run(dir, "__complete swe").out == "sweep\n");
-  CHECK(contains(run(dir, "help sweep").out, "runs at a time, which share the threads"));
+  CHECK(contains(run(dir, "help sweep").out, "number of runs at the same time, which share the threads"));
   CHECK(contains(listed.out, "s: 3 members -> runs/s\n"));
   CHECK(contains(listed.out, "  0003    0.01   -         -        -      -     not begun\n"));
   CHECK(!fs::exists(dir / "runs"));
