@@ -212,6 +212,8 @@ TEST_CASE("settings that the splits share are written once") {
                  "data.train.sizes: unknown key of Digits; did you mean \"size\"?"));
   CHECK(contains(with(R"({"type": "CSV", "train": {}, "val": {}, "usecols": ["a"]})"),
                  "data.train.usecols: unknown key of CSV; did you mean \"features\"?"));
+  CHECK(contains(with(R"({"type": "CSV", "path": "t.csv", "train": {}, "standardize_target": true})"),
+                 "data.train.standardize_target: needs \"task\": \"regression\": classes have no scale"));
   CHECK(contains(with(R"({"type": "Digits", "train": {}, "batch_size": 3})"), "did you mean \"data.loader.batch_size\"?"));
   CHECK(contains(with(R"({"train": "Digits", "standardize": true})"), "data.standardize: unknown key of data"));
   CHECK(with(R"({"type": "Digits", "train": {}, "size": null, "val": {"size": null}})") == "");
