@@ -63,7 +63,7 @@ constexpr std::array kExamples = {
     "val": {"type": "CIFAR100"})",
             kConvolutions, kClasses},
     Example{"CSV", R"("type": "CSV", "path": "houses.csv", "target": "price", "task": "regression",
-    "standardize": true, "missing": "median",
+    "standardize": true, "standardize_target": true, "missing": "median",
     "train": {"range": [0, 0.8]},
     "val": {"range": [0.8, 1]})",
             kMlp, kNumbers},

@@ -62,6 +62,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.date_order = place_in<CsvDateOrder>(date_orders(), self["date_order"]);
   options.date_parts = self["dates_as"] == "parts";
   options.standardize = self["standardize"];
+  options.standardize_target = self["standardize_target"];
   options.missing = place_in<CsvMissing>(missing_words(), self["missing"]);
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.fill = self["fill"];
@@ -71,10 +72,16 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
   const TableForm* const known = r.known ? std::get_if<TableForm>(&r.known->source) : nullptr;
-  if (known) options.encoding = known->options.encoding;
-  if (!known && r.split != "train" && train.self()["type"] == "CSV" &&
-      (options.standardize || options.missing != CsvMissing::refuse || data_path(train) != data_path(r)))
-    options.encoding = make_csv(train)->encoding();
+  const bool scaled = options.standardize_target && (known || train.self()["standardize_target"] == true);
+  if (known) {
+    options.encoding = known->options.encoding;
+    if (scaled) options.target_scale = r.known->scale;
+  } else if (r.split != "train" && train.self()["type"] == "CSV" &&
+             (options.standardize || scaled || options.missing != CsvMissing::refuse || data_path(train) != data_path(r))) {
+    const auto data = make_csv(train);
+    options.encoding = data->encoding();
+    if (scaled) options.target_scale = data->target_scale();
+  }
   if (options.encoding) {
     if (!alike("standardize") || !alike("categories")) options.encoding->mean.clear(), options.encoding->std.clear();
     if (!alike("missing") || !alike("categories")) options.encoding->fill.clear();
@@ -125,7 +132,10 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          number("fill", 0.0, "of missing: constant"),
          choice("categories", "one_hot", {"one_hot", "index"},
                 "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
-         boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)")}},
+         boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)"),
+         boolean("standardize_target", false,
+                 "of regression: targets to mean 0 and deviation 1 (of the training data); metrics and predictions are in the "
+                 "column's units")}},
        make_csv,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
        /*takes_range=*/true,

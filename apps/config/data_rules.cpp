@@ -85,9 +85,11 @@ class DataRules : private RuleSet {
         issues_.warn(path + ".transforms",
                      "has no Normalize, but data.train has: the model is evaluated on inputs of another scale");
       if (self["type"] != train["type"]) continue;
-      if (self.contains("standardize") && self["standardize"] != train["standardize"])
-        issues_.warn(path + ".standardize", "is " + self["standardize"].dump() + ", but " + train["standardize"].dump() +
-                                                " for data.train: the model is evaluated on inputs of another scale");
+      for (const auto& [key, what] : {std::pair{"standardize", "inputs"}, {"standardize_target", "targets"}}) {
+        if (self.contains(key) && self[key] != train[key])
+          issues_.warn(join_path(path, key), joined("is ", self[key].dump(), ", but ", train[key].dump(),
+                                                    " for data.train: the model is evaluated on ", what, " of another scale"));
+      }
       if (!same_source(self, train)) continue;
       if (!self["fold"].is_null() && self["fold"] != train["fold"])
         issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
@@ -124,6 +126,8 @@ class DataRules : private RuleSet {
     if (cut_here && !dataset_catalog().row(self).takes_parts && self.contains("standardize") && self["standardize"] == true)
       issues_.error(path + ".standardize",
                     R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
+    if (self.contains("standardize_target") && self["standardize_target"] == true && self["task"] == "classification")
+      issues_.error(path + ".standardize_target", "needs \"task\": \"regression\": classes have no scale");
     if (self["stratified"] == true && self.contains("task") && self["task"] == "regression")
       issues_.error(path + ".stratified", "needs data with classes");
   }

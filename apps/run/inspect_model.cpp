@@ -66,7 +66,8 @@ void add_model(Json& out, const StoredModel& model, bool values) {
     out["name"] = config->value("name", "");
     const nlohmann::json amp = config->value("amp", nlohmann::json());
     const bool on = amp.is_object() && amp.value("enabled", false);
-    out["precision"] = on && amp.contains("dtype") ? "mixed " + amp.value("dtype", std::string("auto")) : "float32";
+    const std::string dtype = on && amp.contains("dtype") && amp["dtype"].is_string() ? amp["dtype"].get<std::string>() : "auto";
+    out["precision"] = !on ? "float32" : dtype == "auto" ? "mixed: bfloat16 on a CPU, float16 on a GPU" : "mixed " + dtype;
   }
   if (model.averaged) out["averaged"] = true;
   out["metrics"] = model.metrics;

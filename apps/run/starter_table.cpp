@@ -211,6 +211,9 @@ StarterParts table_starter(const fs::path& file) {
     out.data.push_back({"\"missing_words\": [" + list + "]", "how they are written"});
   }
   out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
+  if (!classes)
+    out.data.push_back(
+        {R"("standardize_target": true)", "targets as well; metrics and predictions are in the units of the column"});
   add_split(out, "CSV", file, false, classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
   out.layers = {

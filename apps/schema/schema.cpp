@@ -150,10 +150,10 @@ std::string Field::expects() const {
       out = std::string(also_boolean ? "true or false or " : "") +
             (or_single ? (item->family ? with_article(item->family->what) : item->expects()) + " or " : "") + "a list of ";
       if (min_items == max_items) out += std::to_string(min_items) + " ";
+      if (min_items == 1 && max_items > 1) out += "one or more ";
       if (min_items == 0 && max_items > 1 && max_items < 1 << 30) out += "at most " + std::to_string(max_items) + " ";
       out += many(*item);
       if (null_items) out += ", null for some";
-      if (min_items == 1 && max_items > 1) out += " with at least one entry";
       break;
     case Kind::map:
       return joined("an object of at most ", max_items, keys_are_patterns ? " regular expressions" : " names", ", each with ",

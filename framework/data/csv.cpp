@@ -24,6 +24,7 @@ struct CsvDataset::Parsed {
   Tensor input, target;
   std::vector<std::string> feature_names;
   CsvEncoding encoding;
+  TargetScale target_scale;
   std::string label;
   CsvOptions options;
   DataNotes notes;
@@ -128,16 +129,21 @@ void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>&
   }
 }
 
+// Mean and deviation of the values in these rows; the deviation of a constant is 1.
+TargetScale measured(const std::vector<double>& values, const std::vector<int64_t>& rows) {
+  double sum = 0, squares = 0;
+  for (int64_t r : rows) sum += values[size_t(r)];
+  const double mean = sum / double(rows.size());
+  for (int64_t r : rows) squares += (values[size_t(r)] - mean) * (values[size_t(r)] - mean);
+  const double std = std::sqrt(squares / double(rows.size()));
+  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
+}
+
 void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
   for (const CsvFeature& f : features) {
-    double sum = 0, squares = 0;
-    for (int64_t r : rows) sum += f.values[size_t(r)];
-    const double mean = sum / double(rows.size());
-    for (int64_t r : rows) squares += (f.values[size_t(r)] - mean) * (f.values[size_t(r)] - mean);
-    const double std = std::sqrt(squares / double(rows.size()));
-    const bool scaled = !f.categorical;
-    out.mean.push_back(scaled ? mean : 0);
-    out.std.push_back(scaled && std > 1e-12 * std::abs(mean) ? std : 1);
+    const TargetScale scale = f.categorical ? TargetScale() : measured(f.values, rows);
+    out.mean.push_back(scale.mean);
+    out.std.push_back(scale.std);
   }
 }
 
@@ -190,13 +196,19 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   out.notes = columns.notes();
   note_rest(out.notes, sheet, chosen, target, all_rows, columns.missing());
   const std::vector<int64_t> of_row = o.classification ? classes_of(sheet, target, encoding.classes) : std::vector<int64_t>();
-  for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) sheet.number(r, target);
+  std::vector<double> numbers;
+  for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) numbers.push_back(sheet.number(r, target));
   const std::vector<int64_t> rows =
       o.part ? o.part(int64_t(sheet.rows()), of_row) : split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
   check<DataError>(!rows.empty(), kCsv, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
   fill_missing(features, rows, o, path.string(), encoding.fill);
   if (o.standardize && encoding.mean.empty()) measure(features, rows, encoding);
+  if (o.standardize_target) {
+    check<ValueError>(!o.classification, kCsv, "standardize_target is for regression, got classes");
+    out.target_scale = o.target_scale ? *o.target_scale : measured(numbers, rows);
+    check<ValueError>(out.target_scale.std > 0, kCsv, "the deviation of a scaling must be positive, got ", out.target_scale.std);
+  }
   const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
   check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kCsv, "encoding must have ",
                     features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
@@ -218,7 +230,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
     if (o.classification)
       out.target.data_ptr<int64_t>()[i] = of_row[row];
     else
-      out.target.data_ptr<float>()[i] = float(sheet.number(row, target));
+      out.target.data_ptr<float>()[i] = float((numbers[row] - out.target_scale.mean) / out.target_scale.std);
   }
   return out;
 }
@@ -230,6 +242,7 @@ CsvDataset::CsvDataset(Parsed p)
       feature_names_(std::move(p.feature_names)),
       options_(std::move(p.options)),
       encoding_(std::move(p.encoding)),
+      target_scale_(p.target_scale),
       notes_(std::move(p.notes)) {}
 
 DataForm CsvDataset::form() const {

@@ -47,6 +47,8 @@ struct CsvOptions {
   CsvDateOrder date_order = CsvDateOrder::ymd;
   bool date_parts = false;              // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
   bool standardize = false;             // (x - mean) / std
+  bool standardize_target = false;      // of regression: (y - mean) / std
+  std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
   CsvMissing missing = CsvMissing::refuse;
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
   double fill = 0;                           // of CsvMissing::constant
@@ -65,11 +67,12 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
 // have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise. A column of
 // CsvOptions::dates is one input, or one a part, named "column.year".
-// notes() lists how the columns were read. It warns of text columns that look like numbers in another format or dates, and of a
-// table without numbers, where a header cannot be detected.
-// Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a feature that is given twice and for
-// one that is the target; and DataError "path:line:field: ..." for rows of another length and for cells that are missing, not
-// finite, not numeric, no date, or a class or category that the encoding does not have.
+// With standardize_target, target_scale() is the scaling from the column's values to targets, so that metrics and predictions stay
+// in the column's units. notes() lists how the columns were read. It warns of text columns that look like numbers in another format
+// or dates, and of a table without numbers, where a header cannot be detected. Throws IoError when the file cannot be read;
+// ConfigError for columns it does not have, for a feature that is given twice and for one that is the target; and DataError
+// "path:line:field: ..." for rows of another length and for cells that are missing, not finite, not numeric, no date, or a class or
+// category that the encoding does not have.
 class CsvDataset : public TensorDataset<> {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
@@ -79,6 +82,7 @@ class CsvDataset : public TensorDataset<> {
   // What this part was read by: mean and std empty unless standardized, fill unless missing values are filled in.
   const CsvEncoding& encoding() const { return encoding_; }
   DataNotes notes() const override { return notes_; }
+  TargetScale target_scale() const override { return target_scale_; }
   DataForm form() const override;
 
  private:
@@ -88,6 +92,7 @@ class CsvDataset : public TensorDataset<> {
   std::vector<std::string> feature_names_;
   CsvOptions options_;  // with the delimiter that was found
   CsvEncoding encoding_;
+  TargetScale target_scale_;
   DataNotes notes_;
 };
 

@@ -100,6 +100,24 @@ TEST_CASE("csv: standardize with own and with given numbers; categories stay as 
                  "must have 4 means"));
 }
 
+TEST_CASE("csv: targets of a regression are scaled by their own or by given numbers, and the scale leads back") {
+  const File file("x,y\n1,500000\n2,510000\n3,520000\n4,530000\n");
+  const CsvDataset data(file.path, {.classification = false, .standardize_target = true});
+  CHECK(data.target_scale().mean == 515000);
+  CHECK(data.target_scale().std == doctest::Approx(11180.339887));
+  CHECK(data.target().to_vector<float>()[0] == doctest::Approx(-1.341641));
+  CHECK(data.form().scale == data.target_scale());
+  const CsvDataset held_out(
+      file.path, {.classification = false, .standardize_target = true, .target_scale = TargetScale{500000, 10000}, .begin = 0.5});
+  CHECK(held_out.target_scale() == TargetScale{500000, 10000});
+  for (float y : held_out.target().to_vector<float>()) CHECK(y == std::round(y));
+  const CsvDataset plain(file.path, {.classification = false});
+  CHECK(plain.target_scale() == TargetScale{});
+  CHECK(plain.target().to_vector<float>() == Floats{500000, 510000, 520000, 530000});
+  CHECK(contains(message_of<ValueError>([&] { CsvDataset bad(file.path, {.standardize_target = true}); }),
+                 "standardize_target is for regression"));
+}
+
 TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
   std::string text;
   for (int i = 0; i < 20; ++i) text += std::to_string(i) + ',' + (i == 13 ? "rare" : "usual") + '\n';

@@ -212,6 +212,8 @@ TEST_CASE("settings that the splits share are written once") {
                  "data.train.sizes: unknown key of Digits; did you mean \"size\"?"));
   CHECK(contains(with(R"({"type": "CSV", "train": {}, "val": {}, "usecols": ["a"]})"),
                  "data.train.usecols: unknown key of CSV; did you mean \"features\"?"));
+  CHECK(contains(with(R"({"type": "CSV", "path": "t.csv", "train": {}, "standardize_target": true})"),
+                 "data.train.standardize_target: needs \"task\": \"regression\": classes have no scale"));
   CHECK(contains(with(R"({"type": "Digits", "train": {}, "batch_size": 3})"), "did you mean \"data.loader.batch_size\"?"));
   CHECK(contains(with(R"({"train": "Digits", "standardize": true})"), "data.standardize: unknown key of data"));
   CHECK(with(R"({"type": "Digits", "train": {}, "size": null, "val": {"size": null}})") == "");
@@ -248,7 +250,7 @@ TEST_CASE("weights of classes from the training data are held as numbers") {
   const Config ignored = loaded(file, {csv, R"(loss={"type": "CrossEntropyLoss", "weight": "balanced", "ignore_index": 1})"});
   CHECK(ignored.json["loss"]["weight"] == Json{1.0, 1.0});
   CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "weight": "even"})"}}),
-                 "loss.weight: must be a list of numbers >= 0 with at least one entry or \"balanced\", got \"even\""));
+                 "loss.weight: must be a list of one or more numbers >= 0 or \"balanced\", got \"even\""));
   CHECK(contains(error_of(file, {.sets = {R"(loss={"type": "CrossEntropyLoss", "class_weight": "balanced"})"}}),
                  "did you mean \"weight\"?"));
   // Data that is not there cannot be asked; nothing but a training run needs it.

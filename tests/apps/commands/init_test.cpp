@@ -44,6 +44,28 @@ std::string number(int i) { return std::to_string(i); }
 
 }  // namespace
 
+TEST_CASE("init: a first config learns prices, and its answers are prices") {
+  const TempDir dir;
+  write(dir / "houses.csv", rows(400, "area,rooms,price\n", [](int i) {
+          const int area = 50 + i * 37 % 100, rooms = 1 + i * 7 % 5;
+          return number(area) + ',' + number(rooms) + ',' + number(300000 + 2500 * area + 20000 * rooms);
+        }));
+  REQUIRE(run(dir, "init houses.csv --out houses.json").code == 0);
+  CHECK(contains(read(dir / "houses.json"), R"("standardize_target": true)"));
+  const Ran trained = run(dir, "train houses.json --quiet --threads 1 --set output_dir=r --json");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const Json found = Json::parse(trained.out);
+  CAPTURE(found.dump());
+  CHECK(found["val.r2"].get<double>() > 0.95);
+  CHECK(found["val.rmse"].get<double>() > 1000);  // in the units of the column
+  write(dir / "new.csv", "area,rooms\n100,3\n");
+  const Ran predicted = run(dir, "predict r new.csv --csv");
+  REQUIRE_MESSAGE(predicted.code == 0, predicted.err);
+  CAPTURE(predicted.out);
+  CHECK(predicted.out.starts_with("area,rooms,prediction,error\n100,3,"));
+  CHECK(std::stod(predicted.out.substr(predicted.out.find("100,3,") + 6)) == doctest::Approx(610000).epsilon(0.05));
+}
+
 TEST_CASE("init: tables, whatever their columns are") {
   const TempDir dir;
   write(dir / "houses.csv", rows(60, "id,area,town,owner,sold,price\n", [](int i) {
