@@ -65,7 +65,8 @@ void Trainer::check_progress() const {
   std::string advice = scale()
                            ? R"("amp": {"scaler": {"init_scale": "auto"}} begins with a scale under which the first batches fit)"
                            : "train.guard skips steps whose gradients are not finite";
-  if (!cause.empty()) advice = joined("the explanation above has the evidence: ", cause, scale() ? "; " + advice : "");
+  if (!cause.empty() && !cause.starts_with("overflow_scale"))  // no scale mends it
+    advice = "the explanation above has the evidence, and what to change: " + cause;
   if (config_.checkpoint.every.unit != Interval::Unit::never && config_.train.epochs && !n_.stopped)
     advice += "; --resume auto with more train.epochs continues";
   fail<DivergedError>("train", "a run must apply a step, got ", n_.steps, n_.steps == 1 ? " step that was" : " steps that were all",
