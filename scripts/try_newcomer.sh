@@ -22,6 +22,8 @@ python3 scripts/draw_shapes.py "$root/opt/halfstep"
 cat >"$root/opt/halfstep/try" <<'INSIDE'
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
+# On a machine that does other work at the same time, threads that do not sleep wait for one another most of the time.
+export OMP_WAIT_POLICY=PASSIVE
 fail() { echo "try_newcomer.sh: $*"; exit 1; }
 now() { date +%s%N; }
 # COMMAND...: what it prints, of more than 12 lines the first and the last ones, and its time.
