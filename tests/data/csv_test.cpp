@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

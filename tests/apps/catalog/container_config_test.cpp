@@ -199,7 +199,7 @@ TEST_CASE("what init and freeze cannot do is said with the config") {
   says(R"("init": {"type": "normal", "std": -1})", "init.std: must be a number >= 0, got -1");
   says(R"("init": {"type": "zeros", "match": "("})", "init.match: must be a regular expression, got \"(\"");
   says(R"("freeze": ["bias", "wieght"])", "freeze: [freeze] \"wieght\" must be found in a parameter's name, but is in none");
-  says(R"("freeze": 1)", "freeze: must be true or false or a list of regular expressions");
+  says(R"("freeze": 1)", "freeze: must be true or false or a list of one or more regular expressions");
   says(R"("weights": {"pth": "x"})", "weights.path: is missing");
 }
 
