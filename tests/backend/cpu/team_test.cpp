@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -139,17 +140,23 @@ TEST_CASE("a task that wants a team of its own works alone, and so does a second
 
 // As the test backend.openmp runs it; others let OpenMP's threads sleep.
 TEST_CASE("OpenMP's threads take the tasks while they look out for work") {
-  [[maybe_unused]] const char* const policy = std::getenv("OMP_WAIT_POLICY");
+  const char* const policy = std::getenv("OMP_WAIT_POLICY");
   set_num_threads(2);
   std::atomic<int> in_openmp = 0, done = 0;
   const auto tasks = [&] {
     cpu::openmp_was_used();
     parallel_tasks(50, int64_t(1) << 40, [&](int64_t) { in_openmp += omp_in_parallel(), ++done; });
   };
-  tasks();
-  CHECK(done == 50);
+  [[maybe_unused]] const bool wanted = policy && std::string(policy) == "ACTIVE" && omp_get_max_threads() > 1;
+  // On a busy machine a thread may not run for a while, and then the team leaves OpenMP's threads alone for 250 ms.
+  for (int trial = 0; trial < 20 && (trial == 0 || (wanted && in_openmp != 50)); ++trial) {
+    if (trial > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    in_openmp = done = 0;
+    tasks();
+    CHECK(done == 50);
+  }
 #if !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-  CHECK((in_openmp == 50) == (policy && std::string(policy) == "ACTIVE" && omp_get_max_threads() > 1));
+  CHECK((in_openmp == 50) == wanted);
 #endif
   cpu::openmp_was_used();
   CHECK_THROWS_AS(parallel_tasks(9, int64_t(1) << 40, [](int64_t i) { check<ValueError>(i != 4, "task", "four"); }), ValueError);
