@@ -52,7 +52,7 @@ TEST_CASE("init: a first config learns prices, and its answers are prices") {
         }));
   REQUIRE(run(dir, "init houses.csv --out houses.json").code == 0);
   CHECK(contains(read(dir / "houses.json"), R"("standardize_target": true)"));
-  const Ran trained = run(dir, "train houses.json --quiet --threads 1 --set output_dir=r --json");
+  const Ran trained = run(dir, "train houses.json --quiet --threads 1 --set train.epochs=40 --set output_dir=r --json");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   const Json found = Json::parse(trained.out);
   CAPTURE(found.dump());
