@@ -129,14 +129,10 @@ void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>&
   }
 }
 
-// Mean and deviation of the values in these rows; the deviation of a constant is 1.
 TargetScale measured(const std::vector<double>& values, const std::vector<int64_t>& rows) {
-  double sum = 0, squares = 0;
-  for (int64_t r : rows) sum += values[size_t(r)];
-  const double mean = sum / double(rows.size());
-  for (int64_t r : rows) squares += (values[size_t(r)] - mean) * (values[size_t(r)] - mean);
-  const double std = std::sqrt(squares / double(rows.size()));
-  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
+  std::vector<double> chosen;
+  for (int64_t r : rows) chosen.push_back(values[size_t(r)]);
+  return scale_of_column(chosen);
 }
 
 void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {

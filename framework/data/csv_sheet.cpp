@@ -96,4 +96,14 @@ double CsvSheet::number(size_t row, size_t column) const {
   return value;
 }
 
+TargetScale scale_of_column(std::span<const double> values) {
+  const double count = double(values.size());
+  double sum = 0, squares = 0;
+  for (double v : values) sum += v;
+  const double mean = sum / count;
+  for (double v : values) squares += (v - mean) * (v - mean);
+  const double std = std::sqrt(squares / count);
+  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
+}
+
 }  // namespace halfstep

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "framework/base/check.h"
 #include "framework/data/csv_table.h"
+#include "framework/data/dataset.h"
 
 namespace halfstep {
 
@@ -50,5 +52,8 @@ class CsvSheet {
   std::vector<size_t> rows_;  // of the table, that are there
   std::vector<std::string> names_;
 };
+
+// Mean and deviation of a column's values; the deviation of a constant is 1.
+TargetScale scale_of_column(std::span<const double> values);
 
 }  // namespace halfstep

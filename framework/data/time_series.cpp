@@ -53,15 +53,6 @@ std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOpt
   return values;
 }
 
-TargetScale measured(const std::vector<double>& values, int64_t begin, int64_t end) {
-  double sum = 0, squares = 0;
-  for (int64_t i = begin; i < end; ++i) sum += values[size_t(i)];
-  const double mean = sum / double(end - begin);
-  for (int64_t i = begin; i < end; ++i) squares += (values[size_t(i)] - mean) * (values[size_t(i)] - mean);
-  const double std = std::sqrt(squares / double(end - begin));
-  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
-}
-
 }  // namespace
 
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
@@ -84,7 +75,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   if (o.scaling)
     scaling_ = *o.scaling;
   else if (o.standardize)
-    scaling_ = measured(values, begin, end);
+    scaling_ = scale_of_column(std::span(values).subspan(size_t(begin), size_t(end - begin)));
   check<ValueError>(scaling_.std > 0, kSeries, "the deviation of a scaling must be positive, got ", scaling_.std);
   for (const double v : values) values_.push_back(float((v - scaling_.mean) / scaling_.std));
 }
