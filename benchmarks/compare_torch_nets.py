@@ -13,7 +13,7 @@ The nets are in torch_nets.py. A file that exists keeps its other rows.
 
     python3 benchmarks/compare_torch_nets.py --before OLD/build/default/benchmarks/nets [--match ResNet]
 
-Against the nets of another build in place of PyTorch, in the same way.
+Against the nets of another build in place of PyTorch, in the same way. With --busy N, beside N processes that never sleep.
 
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
 
@@ -24,6 +24,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -145,6 +146,7 @@ def main():
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
     p.add_argument("--floor", action="store_true",
                    help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
+    p.add_argument("--busy", type=int, default=0, metavar="N", help="on a CPU: beside N processes that never sleep")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--variants", default="eager,channels_last,compile", help="of PyTorch on a GPU [%(default)s]")
     p.add_argument("--budget", type=float, default=400, help="on a GPU: seconds, after which no further net is begun")
@@ -152,7 +154,7 @@ def main():
     a.dtypes = a.dtypes or ("float16,bfloat16" if a.device == "cuda" else "float32,bfloat16")
     if a.device == "cuda":
         return on_gpu(a)
-    settings = {"threads": a.threads, "rounds": a.rounds, "seconds": a.seconds}
+    settings = {"threads": a.threads, "rounds": a.rounds, "seconds": a.seconds, "busy": a.busy}
     if a.before:
         sides = ["before"]
     else:
@@ -163,15 +165,20 @@ def main():
     ours = Halfstep(a.binary, a.threads)
     print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'of floor':>9}"
           + "".join(f" {side + ' ms':>11} {'ratio':>6} {'spread':12}" for side in sides))
-    for entry in NETS:
-        if a.match not in entry["name"]:
-            continue
-        for dtype in a.dtypes.split(","):
-            for train in (False, True):
-                row = on_cpu(ours, entry, dtype, train, sides, a)
-                print(shown(row, sides), flush=True)
-                if a.json:
-                    write(a.json, settings, [row], [n["name"] for n in NETS])
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(a.busy)]
+    try:
+        for entry in NETS:
+            if a.match not in entry["name"]:
+                continue
+            for dtype in a.dtypes.split(","):
+                for train in (False, True):
+                    row = on_cpu(ours, entry, dtype, train, sides, a)
+                    print(shown(row, sides), flush=True)
+                    if a.json:
+                        write(a.json, settings, [row], [n["name"] for n in NETS])
+    finally:
+        for process in others:
+            process.kill()
 
 
 def on_cpu(ours, entry, dtype, train, sides, a):

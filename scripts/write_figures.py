@@ -106,13 +106,9 @@ def nets_table():
     return "\n".join(lines + [""])
 
 
-def openmp_ratios():
-    ratios = [r["ratio"] for r in newest("openmp-threads-cpu-xeon-amx")["rows"]]
-    return f"{min(ratios):.2f} to {max(ratios):.2f}"
-
-
-def relu_ratios(which):
-    ratios = [r["before_ratio"] for r in newest("fused-relu-cpu-xeon-amx")["rows"] if r["pass"] == which]
+def before_ratios(record, which):
+    """The least and the greatest ratio of a pass, "forward" or "train", to the build before: "0.95 to 1.02"."""
+    ratios = [r["before_ratio"] for r in newest(record)["rows"] if r["pass"] == which]
     return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
@@ -124,12 +120,17 @@ def relu_plan(field):
 
 
 FIGURES = {
-    "relu_forward": lambda: relu_ratios("forward"), "relu_step": lambda: relu_ratios("train"),
+    "relu_forward": lambda: before_ratios("fused-relu-cpu-xeon-amx", "forward"),
+    "relu_step": lambda: before_ratios("fused-relu-cpu-xeon-amx", "train"),
+    "team_conv_forward": lambda: before_ratios("team-convolutions-cpu-xeon-amx", "forward"),
+    "team_conv_step": lambda: before_ratios("team-convolutions-cpu-xeon-amx", "train"),
+    "team_conv_busy_forward": lambda: before_ratios("team-convolutions-busy-cpu-xeon-amx", "forward"),
+    "team_conv_busy_step": lambda: before_ratios("team-convolutions-busy-cpu-xeon-amx", "train"),
     "relu_peak": lambda: relu_plan("peak_bytes"), "relu_read": lambda: relu_plan("bytes_read"),
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen5"),
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread,
-    "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table, "openmp_ratios": openmp_ratios,
+    "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table,
 }
 
 

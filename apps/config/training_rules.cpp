@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules of optimizer, schedule and steps.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -28,6 +29,8 @@ class TrainingRules : private RuleSet {
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
+    if (clean({"scheduler"}) && c_["scheduler"].is_null() && still(*optimizer))
+      issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
     if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
     const std::optional<int64_t> steps = steps_per_epoch(facts);
     const Json &epochs = c_["train"]["epochs"], &most = c_["train"]["max_steps"];
@@ -36,14 +39,19 @@ class TrainingRules : private RuleSet {
                                                          : std::nullopt;
     if (total == 0) return;  // nothing is scheduled
     const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
-    const bool made = accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
+    std::shared_ptr<Schedule> schedule;
+    const bool made = accepted("scheduler", [&] { schedule = build_scheduler(c_["scheduler"], *optimizer, length); });
     if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && clean({"checkpoint"}) &&
         c_["checkpoint"]["monitor"].is_string() && never_evaluated(c_, c_["checkpoint"]["monitor"]))
       issues_.error("scheduler", "ReduceLROnPlateau looks at " + c_["checkpoint"]["monitor"].get<std::string>() +
                                      ", but train.eval_every is \"never\"");
     if (c_["scheduler"].is_object() && !c_["scheduler"]["length"].is_null())
       issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
-    if (!made || !total || !c_["scheduler"].is_object()) return;
+    if (!made || !total) return;
+    if (still(*optimizer, *schedule, *total))
+      issues_.warn(still(*optimizer) ? "optimizer.lr" : "scheduler",
+                   "makes the rate of each step 0, so no step changes a parameter");
+    if (!c_["scheduler"].is_object()) return;
     const int64_t warmup = c_["scheduler"]["warmup_steps"];
     if (warmup >= *total)
       issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
@@ -66,6 +74,20 @@ class TrainingRules : private RuleSet {
         issues_.error(path, text);
       return false;
     }
+  }
+
+  // Whether the rate of every group is 0: at first, and (of a thousand steps looked at) in each of the run.
+  static bool still(const Optimizer& optimizer) {
+    for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
+      if (optimizer.initial_lr(g) != 0) return false;
+    return true;
+  }
+  static bool still(const Optimizer& optimizer, const Schedule& schedule, int64_t steps) {
+    const int64_t stride = std::max<int64_t>(steps / 1000, 1);
+    for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
+      for (int64_t step = 0; step < steps && schedule.covers(step); step += stride)
+        if (schedule.rate(optimizer.initial_lr(g), step) != 0) return false;
+    return true;
   }
 
   // An optimizer that evaluates the loss itself, several times a step.

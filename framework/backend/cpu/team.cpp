@@ -23,13 +23,14 @@
 namespace halfstep::cpu {
 namespace {
 
-// Pauses before a thread sleeps: about as long as the serial parts between two calls of a training step last. The caller waits
-// a shorter time: when it sleeps, a helper that was pushed off its core by another program can run on the caller's.
-constexpr int kHelperPauses = 2000, kCallerPauses = 200;
+using Clock = std::chrono::steady_clock;
+
+// How long a thread looks out before it sleeps: about as long as the serial parts between two calls of a training step last. The
+// caller waits a shorter time: when it sleeps, a helper that was pushed off its core by another program can run on the caller's.
+constexpr Clock::duration kHelperLooks = std::chrono::microseconds(250), kCallerLooks = std::chrono::microseconds(10);
 
 // A caller that has waited for its helpers longer than it worked itself, and longer than any of them needs to wake up, shares its
 // cores with another program. It then works alone for ten times as long: less than a tenth of the time is lost by waiting.
-using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
 constexpr int kAlone = 10;
 
@@ -63,6 +64,20 @@ void pause() {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+}
+
+// Waits until `come`, for at most `longest`. A pause takes between 10 ns and 50, by the CPU, and reading the clock about 25.
+template <class F>
+void look_out(Clock::duration longest, const F& come) {
+  for (Clock::time_point until{};;) {
+    for (int k = 0; k < 32; ++k) {
+      if (come()) return;
+      pause();
+    }
+    const Clock::time_point now = Clock::now();
+    if (until == Clock::time_point{}) until = now + longest;
+    if (now >= until) return;
+  }
 }
 
 // The helpers live as long as the process, asleep in between.
@@ -102,7 +117,7 @@ class Team {
     for (int k = std::min(threads - 1, sleeping_.load()); k > 0; --k) round_.notify_one();
     work();
     open_ = false;  // who comes now does not enter; who has entered is counted in inside_
-    for (int k = 0; inside_ != 0 && k < kCallerPauses; ++k) pause();
+    look_out(kCallerLooks, [&] { return inside_ == 0; });
     if (inside_ != 0) wait(begun);
     taken_.clear(std::memory_order_release);
   }
@@ -140,7 +155,7 @@ class Team {
 
   void help() {
     for (uint32_t seen = 0;;) {
-      for (int k = 0; round_ == seen && k < kHelperPauses; ++k) pause();
+      look_out(kHelperLooks, [&] { return round_ != seen; });
       if (round_ == seen) {
         ++sleeping_;
         round_.wait(seen);

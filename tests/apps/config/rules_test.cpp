@@ -61,6 +61,17 @@ TEST_CASE("what a run would refuse of optimizer, schedule and steps is found whe
   REQUIRE(warned.size() == 1);
   CHECK(contains(warned[0], "scheduler.warmup_steps: 9 steps of warm-up do not end within the run, which takes 4"));
 
+  const auto warnings = [&](std::vector<std::string> sets) { return load_config(file, {.sets = std::move(sets)}).warnings; };
+  REQUIRE(warnings({"optimizer.lr=0"}).size() == 1);
+  CHECK(contains(warnings({"optimizer.lr=0"})[0], "optimizer.lr: is 0, so no step changes a parameter"));
+  REQUIRE(warnings({"optimizer.lr=0", "scheduler=CosineAnnealingLR"}).size() == 1);
+  CHECK(contains(warnings({"optimizer.lr=0", "scheduler=CosineAnnealingLR"})[0], "optimizer.lr: makes the rate of each step 0"));
+  REQUIRE(warnings({R"(scheduler={"type": "ConstantLR", "factor": 0, "total_iters": 9})"}).size() == 1);
+  CHECK(contains(warnings({R"(scheduler={"type": "ConstantLR", "factor": 0, "total_iters": 9})"})[0],
+                 "scheduler: makes the rate of each step 0"));
+  CHECK(warnings({R"(scheduler={"type": "ConstantLR", "factor": 0, "total_iters": 3})"}).empty());
+  CHECK(warnings({R"(optimizer={"type": "SGD", "lr": 1, "groups": [{"match": "bias", "lr": 0}]})"}).empty());
+
   CHECK(contains(with({"optimizer=LBFGS", "train.accumulate_steps=2"}), ": train.accumulate_steps: must not be given with LBFGS"));
   CHECK(contains(with({"optimizer=LBFGS", "train.clip_grad_norm=1"}), ": train.clip_grad_norm: must not be given with LBFGS"));
   CHECK(contains(with({"optimizer=LBFGS", "amp.dtype=float16"}), ": optimizer: LBFGS evaluates the loss several times a step"));

@@ -71,18 +71,18 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   if (sides[written].mine.dtype == DType::f32 || bias_after) result.dtype = DType::f32;
 
   const MemoryFormat format = conv_format({x, weight, y});
-  ConvPlan* const plan = conv_plan({.pass = pass,
-                                    .images = x.shape[0],
-                                    .channels = x.shape[1],
-                                    .filters = y.shape[1],
-                                    .groups = groups,
-                                    .window = window,
-                                    .in = spatial_sizes(x, window.dims),
-                                    .out = spatial_sizes(y, window.dims),
-                                    .from = code,
-                                    .to = result.dtype,
-                                    .format = format,
-                                    .with_bias = bias && !bias_after});
+  const std::optional<ConvPlan> plan = conv_plan({.pass = pass,
+                                                  .images = x.shape[0],
+                                                  .channels = x.shape[1],
+                                                  .filters = y.shape[1],
+                                                  .groups = groups,
+                                                  .window = window,
+                                                  .in = spatial_sizes(x, window.dims),
+                                                  .out = spatial_sizes(y, window.dims),
+                                                  .from = code,
+                                                  .to = result.dtype,
+                                                  .format = format,
+                                                  .with_bias = bias && !bias_after});
   if (!plan) return false;
 
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);

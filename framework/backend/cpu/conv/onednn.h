@@ -3,6 +3,8 @@
 // channels_last as they are.
 #pragma once
 
+#include <optional>
+
 #include "framework/backend/layer_args.h"
 
 namespace halfstep::cpu {
@@ -22,11 +24,16 @@ struct ConvProblem {
   bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none
 };
 
-class ConvPlan;
-// The code for a problem and the present number of threads; nullptr where oneDNN has none worth calling. Plans are kept by each
-// thread, the latest kPlans of them; a plan is good until the next call.
-ConvPlan* conv_plan(const ConvProblem& problem);
+// A pass in pieces of the images, which the team's threads share, each in one thread; or in one piece, of which the library gives
+// parts to OpenMP's threads.
+struct ConvPlan {
+  ConvProblem problem;
+  int64_t pieces;
+  int64_t work;  // team.h
+};
+// For the present number of threads; nothing where oneDNN has no code worth calling.
+std::optional<ConvPlan> conv_plan(const ConvProblem& problem);
 // Which of the tensors is written depends on the pass.
-void run(ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
+void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
 
 }  // namespace halfstep::cpu

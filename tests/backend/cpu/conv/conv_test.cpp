@@ -162,6 +162,24 @@ TEST_CASE("the schedule follows the number of threads") {
   set_num_threads(0);
 }
 
+TEST_CASE("threads share the images of a convolution") {
+  const Problem shared[] = {
+      {"two uneven pieces, winograd", 7, 16, 16, 1, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, {40, 40, 1}},
+      {"four uneven pieces", 5, 2, 32, 1, {.dims = 2, .size = {3, 3, 1}}, {64, 64, 1}},
+      {"a piece an image, depthwise", 4, 16, 16, 16, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, {64, 64, 1}}};
+  for (int threads : {2, 3}) {
+    set_num_threads(threads);
+    for (const Problem& p : shared) {
+      for (DType t : {DType::f32, DType::bf16}) {
+        check_problem(p, t, false);
+        check_problem(p, t, false, MemoryFormat::channels_last);
+      }
+      check_problem(p, DType::bf16, true);
+    }
+  }
+  set_num_threads(0);
+}
+
 TEST_CASE("the same convolution gives the same bits") {
   for (DType t : kFloating) {
     const Problem& p = kProblems[0];

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/backend/cpu/conv/primitive.h"
+
+#ifdef HALFSTEP_WITH_DNNL
+#include <cstring>
+#include <list>
+#include <string_view>
+#include <unordered_map>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/cpu/held_signals.h"
+#include "framework/backend/cpu/team.h"
+#include "framework/backend/workspace.h"
+#include "framework/base/check.h"
+
+namespace halfstep::cpu {
+
+// A primitive and the layouts it wants.
+struct ChosenCode {
+  dnnl::primitive primitive;
+  dnnl::memory::desc x, weight, y, scratch;
+  bool leaves_stack = false;
+};
+
+namespace {
+
+using Memory = dnnl::memory;
+using Algorithm = dnnl::algorithm;
+
+constexpr size_t kCodes = 256;
+constexpr int64_t kChannelBlock = 16;  // channels that the library's layouts keep together, padded with zeros
+constexpr int64_t kFewChannels = 4;    // ... of which most would be zeros
+
+constexpr int kWords = 11 + 6 * 3;
+struct Key {
+  int64_t words[kWords];
+  bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
+};
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t h = 0;
+    for (int64_t w : key.words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    return size_t(h);
+  }
+};
+
+// A primitive's schedule is made for a number of threads.
+Key key_of(const ConvProblem& p) {
+  Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
+           omp_get_max_threads(), int64_t(p.format)}};
+  int at = 11;
+  for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
+    for (int64_t n : *s) key.words[at++] = n;
+  return key;
+}
+
+// What a primitive is made of: the three tensors as they lie in memory, and the window as oneDNN counts it.
+struct Shapes {
+  Memory::desc x, weight, y, bias;
+  bool has_bias = false;
+  Memory::dims strides, dilates, before, after;
+
+  explicit Shapes(const ConvProblem& p) {
+    const int dims = p.window.dims;
+    Memory::dims in{p.images, p.channels}, taps, out{p.images, p.filters};
+    if (p.groups > 1) taps.push_back(p.groups);
+    taps.push_back(p.filters / p.groups);
+    taps.push_back(p.channels / p.groups);
+    for (size_t d = 0; d < size_t(dims); ++d) {
+      const int64_t stride = p.window.stride[d], reach = (p.window.size[d] - 1) * p.window.dilation[d] + 1;
+      in.push_back(p.in[d]);
+      taps.push_back(p.window.size[d]);
+      out.push_back(p.out[d]);
+      strides.push_back(stride);
+      dilates.push_back(p.window.dilation[d] - 1);
+      before.push_back(p.window.padding[d]);
+      after.push_back((p.out[d] - 1) * stride + reach - p.in[d] - p.window.padding[d]);
+    }
+    x = plain(in, 1, p.format, type_of(p.pass == ConvPass::data ? p.to : p.from));
+    weight = plain(taps, p.groups > 1 ? 2 : 1, p.format, type_of(p.pass == ConvPass::weight ? p.to : p.from));
+    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from));
+    has_bias = p.with_bias;
+    if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
+  }
+  // The same, with layouts for the library to choose: of the weight, and of images where `all`.
+  Shapes free(bool all) const {
+    Shapes s = *this;
+    s.weight = in_any_layout(weight);
+    if (all) s.x = in_any_layout(x), s.y = in_any_layout(y);
+    return s;
+  }
+
+ private:
+  // In channels_last the dimension `channels` is the innermost one.
+  static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type) {
+    Memory::dims steps(sizes.size(), 1);
+    int64_t step = 1;
+    const auto lay = [&](size_t d) {
+      steps[d] = step;
+      step *= sizes[d];
+    };
+    const bool last = format == MemoryFormat::channels_last;
+    if (last) lay(channels);
+    for (size_t d = sizes.size(); d-- > 0;)
+      if (!last || d != channels) lay(d);
+    return Memory::desc(sizes, type, steps);
+  }
+};
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr a;
+  a.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return a;
+}
+
+dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
+  using dnnl::convolution_forward;
+  const auto kind = dnnl::prop_kind::forward_training;
+  if (s.has_bias)
+    return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
+                                         s.after);
+  return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+}
+
+// The library's own products of columns ("gemm") are slower than ours where it reorders for nothing; its reference code is for
+// tests.
+bool worth_calling(std::string_view code, bool plain) {
+  return code.find("ref") == std::string_view::npos && (plain || code.find("gemm") == std::string_view::npos);
+}
+
+// False, or an exception, where there is no code.
+bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, bool plain, ChosenCode& chosen) {
+  if (pass == ConvPass::forward) {
+    const auto pd = forward(how, s);
+    if (!worth_calling(pd.impl_info_str(), plain)) return false;
+    chosen = {dnnl::convolution_forward(pd),          pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc(),
+              moves_stack_pointer(pd.impl_info_str())};
+    return true;
+  }
+  const auto first = forward(Algorithm::convolution_direct, hint);
+  if (pass == ConvPass::data) {
+    using Backward = dnnl::convolution_backward_data;
+    const auto pd =
+        describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+    if (!worth_calling(pd.impl_info_str(), plain)) return false;
+    chosen = {Backward(pd),       pd.diff_src_desc(),   pd.weights_desc(),
+              pd.diff_dst_desc(), pd.scratchpad_desc(), moves_stack_pointer(pd.impl_info_str())};
+    return true;
+  }
+  using Backward = dnnl::convolution_backward_weights;
+  const auto described = [&](const auto&... out) {
+    return describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, out..., s.strides, s.dilates, s.before, s.after);
+  };
+  const auto pd = s.has_bias ? described(s.bias, s.y) : described(s.y);
+  if (!worth_calling(pd.impl_info_str(), plain)) return false;
+  chosen = {Backward(pd),       pd.src_desc(),        pd.diff_weights_desc(),
+            pd.diff_dst_desc(), pd.scratchpad_desc(), moves_stack_pointer(pd.impl_info_str())};
+  return true;
+}
+
+// The layouts that code is asked for: as the tensors lie, with a free layout of the weight, or all free.
+enum class Layouts : uint8_t { plain, images, free };
+
+// A gradient's code wants to know the forward's: one of the operands' dtype throughout.
+bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode& chosen) {
+  ConvProblem forward_of = p;
+  forward_of.pass = ConvPass::forward;
+  forward_of.to = p.from;
+  try {
+    const Shapes shapes(p), hint(forward_of);
+    if (layouts == Layouts::plain) return choose(p.pass, how, shapes, hint, true, chosen);
+    const bool all = layouts == Layouts::free;
+    return choose(p.pass, how, shapes.free(all), hint.free(all), false, chosen);
+  } catch (const dnnl::error&) { return false; }
+}
+
+bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
+
+}  // namespace
+
+bool winograd_applies(const ConvProblem& p) {
+  const Window& w = p.window;
+  return p.groups == 1 && p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && all_are(w.stride, 1) &&
+         all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock;
+}
+
+namespace {
+
+// Measured. Winograd is 1.8 to 2.5 times direct code where it applies. Reorders cost more than they bring where a layer has one
+// tap, or a gradient few channels: products of plain columns are faster, but for one pass.
+bool choose(const ConvProblem& p, ChosenCode& chosen) {
+  const Window& w = p.window;
+  const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data,
+             last = p.format == MemoryFormat::channels_last;
+  if (p.groups == 1) {
+    // In channels_last it is one product, without columns.
+    const bool reads_all = steps && all_are(w.padding, 0);
+    if (all_are(w.size, 1) && last && reads_all) return false;
+    if (all_are(w.size, 1) && !last)
+      return data && p.from == DType::f32 && reads_all && try_choose(p, Algorithm::convolution_direct, Layouts::plain, chosen);
+    if (data && p.channels <= kFewChannels) return false;
+    if (winograd_applies(p) && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
+  }
+  if (last && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
+}
+
+size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+void set(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
+void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
+  thread_local const dnnl::stream stream(engine());
+  const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream.get(), int(arguments.size()), arguments.data());
+  check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
+}
+
+}  // namespace
+
+ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
+    : threads_(omp_get_max_threads()), leaves_stack_(chosen.leaves_stack), primitive_(chosen.primitive) {
+  const Shapes outside(p);
+  const bool data = p.pass == ConvPass::data, weight = p.pass == ConvPass::weight;
+  bind(x_, outside.x, chosen.x, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, data);
+  bind(weight_, outside.weight, chosen.weight, weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weight);
+  bind(y_, outside.y, chosen.y, data || weight ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, !data && !weight);
+  if (p.with_bias) {
+    bias_ = Memory(outside.bias, engine(), nullptr);
+    arguments_.push_back({weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, bias_.get()});
+  }
+  scratch_ = Memory(chosen.scratch, engine(), nullptr);
+  scratch_bytes_ = whole_lines(chosen.scratch.get_size());
+  arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratch_.get()});
+}
+
+void ConvCode::lay_weight(const void* weight, char* to) {
+  const OpenMpThreads as_made(threads_);
+  weight_.place(weight, to);
+}
+
+void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const char* laid) {
+  const OpenMpThreads as_made(threads_);
+  const Workspace work(Device::cpu, scratch_bytes_ + x_.bytes + y_.bytes + (laid ? 0 : weight_.bytes));
+  if (WorkspacePlan::open()) return;
+  char* const x_inner = work.data() + scratch_bytes_;
+  char* const y_inner = x_inner + x_.bytes;
+  set(scratch_, work.data());
+  x_.place(x, x_inner);
+  y_.place(y, y_inner);
+  if (laid)
+    set(weight_.inner, laid);
+  else
+    weight_.place(weight, y_inner + y_.bytes);
+  if (bias) set(bias_, bias);
+  {
+    const HeldSignals held(leaves_stack_);
+    execute(primitive_, arguments_);
+  }
+  for (const Side* s : {&x_, &weight_, &y_})
+    if (s->reorder && s->written) execute(s->reorder, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
+  if (threads_ > 1) openmp_was_used();
+}
+
+void ConvCode::Side::place(const void* at, void* inner_at) const {
+  set(outer, at);
+  if (!reorder) return;
+  set(inner, inner_at);
+  if (!written) execute(reorder, {{DNNL_ARG_FROM, outer.get()}, {DNNL_ARG_TO, inner.get()}});
+}
+
+void ConvCode::bind(Side& side, const Memory::desc& outside, const Memory::desc& inside, int argument, bool written) {
+  side.written = written;
+  side.outer = Memory(outside, engine(), nullptr);
+  side.inner_desc = inside;
+  if (inside != outside) {
+    side.inner = Memory(inside, engine(), nullptr);
+    side.bytes = whole_lines(inside.get_size());
+    side.reorder = written ? dnnl::reorder(side.inner, side.outer) : dnnl::reorder(side.outer, side.inner);
+  }
+  arguments_.push_back({argument, (side.reorder ? side.inner : side.outer).get()});
+}
+
+namespace {
+
+// Problems without code are remembered, too.
+class Codes {
+ public:
+  ConvCode* find(const Key& key, const ConvProblem& p) {
+    if (const auto it = index_.find(key); it != index_.end()) {
+      entries_.splice(entries_.begin(), entries_, it->second);
+      return entries_.front().code.get();
+    }
+    std::unique_ptr<ConvCode> code;
+    if (ChosenCode chosen; choose(p, chosen)) code = std::make_unique<ConvCode>(p, chosen);
+    if (entries_.size() == kCodes) {
+      index_.erase(entries_.back().key);
+      entries_.pop_back();
+    }
+    entries_.push_front({key, std::move(code)});
+    index_[key] = entries_.begin();
+    return entries_.front().code.get();
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    std::unique_ptr<ConvCode> code;
+  };
+  std::list<Entry> entries_;  // newest use first
+  std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
+};
+
+}  // namespace
+
+ConvCode* code_of(const ConvProblem& p, int threads) {
+  thread_local Codes codes;
+  const OpenMpThreads as_made(threads);
+  try {
+    return codes.find(key_of(p), p);
+  } catch (const dnnl::error&) { return nullptr; }
+}
+
+}  // namespace halfstep::cpu
+#endif

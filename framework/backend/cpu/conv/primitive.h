@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A primitive of oneDNN for one pass over a number of images, with the layouts that it prefers.
+#pragma once
+
+#include "framework/backend/cpu/conv/onednn.h"
+
+#ifdef HALFSTEP_WITH_DNNL
+#include <vector>
+
+#include "framework/backend/cpu/onednn.h"
+
+namespace halfstep::cpu {
+
+struct ChosenCode;
+
+// Its arguments are bound once; a call only changes the pointers. `inner` memory is in the library's layout.
+class ConvCode {
+ public:
+  ConvCode(const ConvProblem& p, const ChosenCode& chosen);
+
+  // A weight in the primitive's layout, for several calls of run. 0 bytes: it is read as it lies, or written.
+  size_t laid_bytes() const { return weight_.written ? 0 : weight_.bytes; }
+  void lay_weight(const void* weight, char* to);
+  bool takes_weight_of(const ConvCode& other) const { return weight_.inner_desc == other.weight_.inner_desc; }
+
+  // `laid`: from lay_weight of a code whose layout this one takes, or nullptr.
+  void run(const void* x, const void* weight, const void* y, const float* bias, const char* laid);
+
+ private:
+  struct Side {
+    dnnl::memory outer, inner;  // as the caller has it, as the primitive wants it
+    dnnl::memory::desc inner_desc;
+    dnnl::primitive reorder;  // between the two; none where they are the same
+    size_t bytes = 0;         // of `inner`
+    bool written = false;
+
+    // The memory of a call; what the primitive reads is brought into its layout.
+    void place(const void* at, void* inner_at) const;
+  };
+  void bind(Side& side, const dnnl::memory::desc& outside, const dnnl::memory::desc& inside, int argument, bool written);
+
+  int threads_;
+  bool leaves_stack_;
+  dnnl::primitive primitive_;
+  Side x_, weight_, y_;
+  dnnl::memory bias_, scratch_;
+  size_t scratch_bytes_ = 0;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+// For as many of OpenMP's threads; nullptr where oneDNN has no code worth calling. Each host thread keeps the codes that it used
+// last: no lock, and a code's pointers may be changed freely. A code is good until as many others have been asked for.
+ConvCode* code_of(const ConvProblem& p, int threads);
+
+bool winograd_applies(const ConvProblem& p);
+inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
+// The elements of the weight.
+inline int64_t taps_of(const ConvProblem& p) { return p.filters * (p.channels / p.groups) * product(p.window.size); }
+
+}  // namespace halfstep::cpu
+#endif
