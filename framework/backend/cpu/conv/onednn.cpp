@@ -3,6 +3,9 @@
 
 #ifdef HALFSTEP_WITH_DNNL
 #include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <vector>
 
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/conv/primitive.h"
@@ -56,6 +59,39 @@ int64_t pieces_of(const ConvProblem& p, int threads) {
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
 }
 
+// Memory for each thread that works on a piece, taken at once: how much a call takes does not depend on when threads come.
+class Slots {
+ public:
+  Slots(int count, size_t bytes) : bytes_(bytes), work_(Device::cpu, size_t(count) * bytes), free_(size_t(count)) {
+    std::iota(free_.begin(), free_.end(), size_t(0));
+  }
+
+  class Lease {
+   public:
+    explicit Lease(Slots& slots) : slots_(slots) {
+      const std::lock_guard lock(slots_.mutex_);
+      at_ = slots_.free_.back();
+      slots_.free_.pop_back();
+    }
+    ~Lease() {
+      const std::lock_guard lock(slots_.mutex_);
+      slots_.free_.push_back(at_);
+    }
+    Lease(const Lease&) = delete;
+    char* memory() const { return slots_.work_.data() + at_ * slots_.bytes_; }
+
+   private:
+    Slots& slots_;
+    size_t at_;
+  };
+
+ private:
+  const size_t bytes_;
+  const Workspace work_;
+  std::mutex mutex_;
+  std::vector<size_t> free_;
+};
+
 // sum[i] = parts[i] + parts[n + i] + ...
 void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
   parallel_for(n, kBlock, n * count, [&](int64_t begin, int64_t end) {
@@ -86,16 +122,24 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
 
 void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias) {
   const ConvProblem& p = plan.problem;
-  if (plan.pieces == 1) return code_of(p, threads_for(plan.work, num_threads()))->run(x, weight, y, bias, nullptr);
+  if (plan.pieces == 1) {
+    ConvCode& code = *code_of(p, threads_for(plan.work, num_threads()));
+    const Workspace work(Device::cpu, code.bytes(false));
+    if (!WorkspacePlan::open()) code.run(x, weight, y, bias, nullptr, work.data());
+    return;
+  }
 
-  ConvCode& code = *code_of(problem_of(plan, 0), 1);
-  const Workspace laid(Device::cpu, code.laid_bytes());
-  if (laid.data() && !WorkspacePlan::open()) code.lay_weight(weight, laid.data());
-  const bool sums = p.pass == ConvPass::weight;
+  ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
+  const bool lays = smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
+  const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
   const int64_t taps = taps_of(p), biases = p.with_bias ? p.filters : 0;
   const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
   float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = weights + plan.pieces * taps;
+  Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
+              std::max(smallest.bytes(lays), largest.bytes(lays)));
+  if (WorkspacePlan::open()) return;
 
+  if (lays) smallest.lay_weight(weight, laid.data());
   const auto from_image = [&](const void* base, int64_t image, int64_t channels, const Spatial& size, bool written) {
     return static_cast<const char*>(base) + image * channels * product(size) * int64_t(size_of(written ? p.to : p.from));
   };
@@ -103,16 +147,11 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
     ConvCode* const own = code_of(problem_of(plan, i), 1);
     check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
     const int64_t at = images_of(plan, i).first;
+    const Slots::Lease slot(slots);
     own->run(from_image(x, at, p.channels, p.in, p.pass == ConvPass::data), sums ? weights + i * taps : weight,
              from_image(y, at, p.filters, p.out, p.pass == ConvPass::forward), biases && sums ? bias_parts + i * biases : bias,
-             own->takes_weight_of(code) ? laid.data() : nullptr);
+             laid.data(), slot.memory());
   };
-  if (WorkspacePlan* const open = WorkspacePlan::open()) {  // as much as its threads ever hold at once
-    open->holds = true;
-    for (int64_t i = 0; i < std::min<int64_t>(threads_for(plan.work, num_threads()), plan.pieces); ++i) piece(i);
-    open->holds = false;
-    return;
-  }
   parallel_tasks(plan.pieces, plan.work, piece);
   if (!sums) return;
   add_up(weights, plan.pieces, taps, p.to, const_cast<void*>(weight));

@@ -10,7 +10,6 @@
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/team.h"
-#include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 
 namespace halfstep::cpu {
@@ -236,13 +235,11 @@ void ConvCode::lay_weight(const void* weight, char* to) {
   weight_.place(weight, to);
 }
 
-void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const char* laid) {
+void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const char* laid, char* memory) {
   const OpenMpThreads as_made(threads_);
-  const Workspace work(Device::cpu, scratch_bytes_ + x_.bytes + y_.bytes + (laid ? 0 : weight_.bytes));
-  if (WorkspacePlan::open()) return;
-  char* const x_inner = work.data() + scratch_bytes_;
+  char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;
-  set(scratch_, work.data());
+  set(scratch_, memory);
   x_.place(x, x_inner);
   y_.place(y, y_inner);
   if (laid)

@@ -23,8 +23,10 @@ class ConvCode {
   void lay_weight(const void* weight, char* to);
   bool takes_weight_of(const ConvCode& other) const { return weight_.inner_desc == other.weight_.inner_desc; }
 
+  // The memory of a call of run, with or without `laid`.
+  size_t bytes(bool laid) const { return scratch_bytes_ + x_.bytes + y_.bytes + (laid ? 0 : weight_.bytes); }
   // `laid`: from lay_weight of a code whose layout this one takes, or nullptr.
-  void run(const void* x, const void* weight, const void* y, const float* bias, const char* laid);
+  void run(const void* x, const void* weight, const void* y, const float* bias, const char* laid, char* memory);
 
  private:
   struct Side {
