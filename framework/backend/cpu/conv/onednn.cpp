@@ -68,7 +68,7 @@ class Slots {
 
   class Lease {
    public:
-    explicit Lease(Slots& slots) : slots_(slots) {
+    [[nodiscard]] explicit Lease(Slots& slots) : slots_(slots) {
       const std::lock_guard lock(slots_.mutex_);
       at_ = slots_.free_.back();
       slots_.free_.pop_back();
