@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "apps/catalog/dataset_rows.h"
 #include "apps/catalog/infer.h"
@@ -40,6 +41,19 @@ std::vector<int64_t> chosen(const Json& self, const std::string& split, std::spa
   return others;
 }
 
+// A help line where a file is not below data.root, but in the current folder.
+std::string help_with_root(const SplitRequest& r) {
+  if (data_root(r) != r.config["data"]["root"].get<std::string>()) return "";
+  std::error_code none;
+  for (const char* key : {"path", "input", "target"}) {
+    if (!r.self().contains(key) || !r.self()[key].is_string()) continue;
+    const std::filesystem::path file = r.self()[key].get<std::string>(), wanted = data_root(r) / file;
+    if (file.is_absolute() || std::filesystem::exists(wanted, none) || !std::filesystem::exists(file, none)) continue;
+    return "\nhelp: " + file.string() + " is in the current folder, and files are read from data.root: --set data.root=.";
+  }
+  return "";
+}
+
 // The data set, or the part of it that "range" or "fold" names, before its transforms.
 std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wanted) {
   const Json& self = wanted.self();
@@ -53,7 +67,7 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     auto part = rows_of_part(wanted, all->size(), classes);
     return subset(std::move(all), std::move(part));
   } catch (const IoError& e) {
-    throw DataError(e.what());  // for the program a file of data that cannot be read is bad data
+    throw DataError(e.what() + help_with_root(wanted));  // for the program a file of data that cannot be read is bad data
   }
 }
 

@@ -97,6 +97,8 @@ class Checker {
     const Field& one = f.item ? *f.item : f;
     if (value.is_number() && value.get<double>() > one.high && one.is_far(one.high))
       hint = "; at most " + std::to_string(int64_t(one.high));
+    if (value.is_array() && f.family && f.family->find("Sequential"))
+      hint = R"(; layers in a row are {"type": "Sequential", "layers": [...]})";
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
     return nullptr;
   }

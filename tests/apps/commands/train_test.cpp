@@ -167,6 +167,11 @@ TEST_CASE("exit codes") {
   CHECK(run(dir, "validate small.json").code == 0);
   CHECK(run(dir, "eval nowhere").code == 3);
 
+  write(dir / "here.csv", "a,b\n1,2\n");
+  const Ran here = run(dir, "train small.json --set data.train='{\"type\":\"CSV\",\"path\":\"here.csv\",\"target\":\"b\"}'");
+  CHECK(here.code == 3);
+  CHECK(contains(here.err, "cannot read data/here.csv"));
+  CHECK(contains(here.err, "\nhelp: here.csv is in the current folder, and files are read from data.root: --set data.root=."));
   const Ran data = run(dir, "train small.json --set data.train='{\"type\":\"MNIST\"}' --set data.root=nowhere");
   CHECK(data.code == 3);
   CHECK_FALSE(fs::exists(dir / "runs"));
