@@ -8,10 +8,13 @@
 #include <iostream>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 
 #include "apps/catalog/datasets.h"
 #include "apps/run/progress.h"
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 
 namespace halfstep::app {
 namespace {
@@ -25,38 +28,69 @@ std::string_view bytes_of(const Tensor& t, int64_t sample) {
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-Json json_of(const std::vector<ChannelStatistics>& channels) {
+// Of each input of a table: "price", "color=red", "sold.year". Empty for other data.
+std::vector<std::string> input_names(const DataForm& form) {
+  std::vector<std::string> out;
+  const auto* table = std::get_if<TableForm>(&form.source);
+  if (!table || !table->options.encoding) return out;
+  for (const CsvEncoding::Column& column : table->options.encoding->columns) {
+    const bool one_hot = !column.categories.empty() && table->options.one_hot;
+    for (const std::string& category : one_hot ? column.categories : std::vector<std::string>{})
+      out.push_back(column.name + "=" + category);
+    for (const std::string& part : column.date) out.push_back(column.name + "." + part);
+    if (!one_hot && column.date.empty()) out.push_back(column.name);
+  }
+  return out;
+}
+
+Json json_of(const std::vector<ChannelStatistics>& channels, const std::vector<std::string>& names) {
   Json out = Json::array();
-  for (const ChannelStatistics& c : channels) {
-    out.push_back({{"mean", or_null(c.mean)},
-                   {"std", or_null(c.std)},
-                   {"min", or_null(c.low)},
-                   {"max", or_null(c.high)},
-                   {"nan", c.nan},
-                   {"inf", c.inf}});
+  for (size_t i = 0; i < channels.size(); ++i) {
+    const ChannelStatistics& c = channels[i];
+    Json one = Json::object();
+    if (names.size() == channels.size()) one["name"] = names[i];
+    one.update({{"mean", or_null(c.mean)},
+                {"std", or_null(c.std)},
+                {"min", or_null(c.low)},
+                {"max", or_null(c.high)},
+                {"nan", c.nan},
+                {"inf", c.inf}});
+    out.push_back(std::move(one));
   }
   return out;
 }
 
 void warn(DataReport& r) {
-  int64_t bad = 0, constant = 0;
+  int64_t bad = 0;
   for (const auto* part : {&r.inputs, &r.targets})
     for (const ChannelStatistics& c : *part) bad += c.nan + c.inf;
-  for (const ChannelStatistics& c : r.inputs) constant += c.count > 1 && c.low == c.high;
+  const bool named = r.input_names.size() == r.inputs.size();
+  std::vector<std::string> constant;
+  for (size_t i = 0; i < r.inputs.size(); ++i)
+    if (r.inputs[i].count > 1 && r.inputs[i].low == r.inputs[i].high) constant.push_back(named ? r.input_names[i] : "");
   if (bad > 0) r.warnings.push_back(joined(bad, " values are NaN or infinite"));
-  if (constant > 0) r.warnings.push_back(joined(constant, " of ", r.inputs.size(), " channels are constant"));
+  if (!constant.empty()) {
+    std::string which;
+    for (size_t i = 0; named && i < constant.size() && i < kExamples; ++i) which += (i == 0 ? ": " : ", ") + constant[i];
+    if (named && constant.size() > kExamples) which += ", ...";
+    r.warnings.push_back(
+        joined(constant.size(), " of ", r.inputs.size(), named ? " columns" : " channels", " are constant", which));
+  }
   const auto empty = std::count(r.class_counts.begin(), r.class_counts.end(), 0);
   if (empty > 0) r.warnings.push_back(joined(empty, " of ", r.classes, " classes have no sample"));
   if (r.contradictions > 0) r.warnings.push_back(joined(r.contradictions, " samples have the input of another and another target"));
 }
 
-void print_channels(std::ostream& out, const char* what, const std::vector<ChannelStatistics>& channels) {
+void print_channels(std::ostream& out, const char* what, const std::vector<ChannelStatistics>& channels,
+                    const std::vector<std::string>& names) {
   if (channels.empty()) return;
-  out << what << ", by channel:\n        mean         std         min         max     NaN     inf\n";
+  const bool named = names.size() == channels.size();
+  out << what << (named ? ", by column:" : ", by channel:")
+      << "\n        mean         std         min         max     NaN     inf\n";
   for (size_t i = 0; i < channels.size() && i < kShown; ++i) {
     const ChannelStatistics& c = channels[i];
     for (const double v : {c.mean, c.std, c.low, c.high}) out << std::setw(12) << number_text(v, 5);
-    out << std::setw(8) << c.nan << std::setw(8) << c.inf << '\n';
+    out << std::setw(8) << c.nan << std::setw(8) << c.inf << (named ? "  " + names[i] : "") << '\n';
   }
   if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
 }
@@ -74,6 +108,10 @@ DataReport inspect_data(const Config& config, const std::string& split) {
                  .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();
   if (out.classes > 0) out.class_counts.resize(size_t(out.classes));
+  const DataForm form = data->form();
+  for (int64_t c = 0; c < out.classes; ++c) out.class_names.push_back(form.class_name(c));
+  out.input_names = input_names(form);
+  if (out.classes == 0) out.target_names = form.names;
 
   ChannelSums inputs, targets;
   struct Seen {
@@ -110,10 +148,10 @@ Json report_json(const DataReport& r) {
   Json out = {{"split", r.split},       {"data", r.describe},       {"samples", r.samples},
               {"input_shape", r.input}, {"target_shape", r.target}, {"classes", r.classes}};
   if (!r.made.empty()) out["made"] = r.made;
-  if (r.classes > 0) out["class_counts"] = r.class_counts;
-  out["inputs"] = json_of(r.inputs);
-  if (!r.transformed.empty()) out["transformed"] = json_of(r.transformed);
-  if (!r.targets.empty()) out["targets"] = json_of(r.targets);
+  if (r.classes > 0) out["class_names"] = r.class_names, out["class_counts"] = r.class_counts;
+  out["inputs"] = json_of(r.inputs, r.input_names);
+  if (!r.transformed.empty()) out["transformed"] = json_of(r.transformed, r.input_names);
+  if (!r.targets.empty()) out["targets"] = json_of(r.targets, r.target_names);
   out["duplicates"] = r.duplicates;
   out["contradictions"] = r.contradictions;
   out["duplicate_examples"] = r.examples;
@@ -126,12 +164,13 @@ void print_report(std::ostream& out, const DataReport& r) {
   if (!r.made.empty()) out << r.made << '\n';
   if (r.classes > 0) {
     out << "classes:";
-    for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c) out << ' ' << c << ':' << r.class_counts[c];
+    for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c)
+      out << ' ' << r.class_names[c] << ':' << r.class_counts[c];
     out << (r.class_counts.size() > 10 * kShown ? " ...\n" : "\n");
   }
-  print_channels(out, "inputs", r.inputs);
-  print_channels(out, "inputs after transforms", r.transformed);
-  print_channels(out, "targets", r.targets);
+  print_channels(out, "inputs", r.inputs, r.input_names);
+  print_channels(out, "inputs after transforms", r.transformed, r.input_names);
+  print_channels(out, "targets", r.targets, r.target_names);
   out << "duplicates: " << r.duplicates;
   for (const auto& [sample, before] : r.examples) out << (sample == r.examples[0].first ? " (" : ", ") << sample << " = " << before;
   out << (r.examples.empty() ? "" : size_t(r.duplicates) > r.examples.size() ? ", ...)" : ")") << '\n';

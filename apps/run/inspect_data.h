@@ -19,6 +19,9 @@ struct DataReport {
   int64_t samples = 0, classes = 0;
   Shape input, target;                                // of a sample, before transforms
   std::vector<int64_t> class_counts;                  // empty without classes
+  std::vector<std::string> class_names;               // their numbers, where the data has no names
+  std::vector<std::string> input_names;               // of the columns that inputs are made of; empty where there are none
+  std::vector<std::string> target_names;              // of a table of numbers
   std::vector<ChannelStatistics> inputs;              // before transforms
   std::vector<ChannelStatistics> transformed;         // after them, in epoch 0; empty without transforms
   std::vector<ChannelStatistics> targets;             // of numbers

@@ -75,6 +75,8 @@ TEST_CASE("inspect data: a table with every kind of fault") {
   CHECK(json["samples"] == 5);
   CHECK(json["input_shape"] == Json::parse("[3]"));
   CHECK(json["class_counts"] == Json::parse("[2, 2, 1]"));
+  CHECK(json["class_names"] == Json::parse(R"(["u", "v", "w"])"));
+  CHECK(json["inputs"][2]["name"] == "c");
   CHECK(json["inputs"][0]["mean"].get<double>() == doctest::Approx(1.6));
   CHECK(json["inputs"][0]["std"].get<double>() == doctest::Approx(0.8));
   CHECK(json["inputs"][2]["max"] == 7);
@@ -83,18 +85,34 @@ TEST_CASE("inspect data: a table with every kind of fault") {
   CHECK(json["contradictions"] == 1);
   CHECK(json["duplicate_examples"] == Json::parse("[[2, 0], [4, 0]]"));
   CHECK(json["warnings"] ==
-        Json::parse(R"(["1 of 3 channels are constant", "1 samples have the input of another and another target"])"));
+        Json::parse(R"(["1 of 3 columns are constant: b", "1 samples have the input of another and another target"])"));
   const Ran text = run(dir, "inspect data c.json");
   CHECK(text.code == 0);
-  CHECK(contains(text.out, "classes: 0:2 1:2 2:1\n"));
+  CHECK(contains(text.out, "classes: u:2 v:2 w:1\n"));
+  CHECK(contains(text.out, "inputs, by column:\n"));
+  CHECK(contains(text.out, "  a\n"));
   CHECK(contains(text.out, "duplicates: 2 (2 = 0, 4 = 0)\n"));
-  CHECK(contains(text.out, "warning: 1 of 3 channels are constant\n"));
+  CHECK(contains(text.out, "warning: 1 of 3 columns are constant: b\n"));
   const Ran absent = run(dir, "inspect data c.json --split val");
   CHECK(absent.code == 2);
   CHECK(contains(absent.err, "[inspect] the config must have data.val, but has none"));
   const Ran no_images = run(dir, "inspect data c.json --out s.png");
   CHECK(no_images.code == 2);
   CHECK(contains(no_images.err, "--out needs images of 1 or 3 channels, but a sample has shape [3]"));
+}
+
+TEST_CASE("inspect data: the inputs that a column becomes") {
+  TempDir dir;
+  write(dir / "t.csv", "price,color,sold,y\n1,red,2026-01-02,5.5\n2,blue,2026-03-04,6\n3,red,2025-01-02,7\n");
+  write(dir / "c.json", R"({"model": {"type": "Linear", "out_features": 1}, "loss": "MSELoss", "optimizer": "SGD",
+    "data": {"root": ".", "train": {"type": "CSV", "path": "t.csv", "target": "y", "task": "regression", "dates": ["sold"], "dates_as": "parts"}},
+    "train": {"epochs": 1}})");
+  const Json json = run(dir, "inspect data c.json --json").json();
+  std::string names;
+  for (const Json& input : json["inputs"]) names += input["name"].get<std::string>() + " ";
+  CHECK(names == "price color=blue color=red sold.year sold.month sold.day sold.weekday ");
+  CHECK(json["targets"][0]["name"] == "y");
+  CHECK(contains(run(dir, "inspect data c.json").out, "  color=red\n"));
 }
 
 TEST_CASE("inspect data: a sheet of samples after transforms, and numbers as targets") {
