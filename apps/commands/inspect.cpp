@@ -28,11 +28,22 @@ int inspect(const InspectArguments& o) {
   check<ConfigError>(config.data.has(o.split), "inspect", "the config must have data.", o.split, ", but has none",
                      Help{"--split train, val or test"});
   const DataReport report = inspect_data(config, o.split);
-  if (!o.out.empty()) save_png(o.out, sample_sheet(config, o.split));
-  if (o.json)
+  SampleSheet sheet;
+  if (!o.out.empty()) {
+    sheet = sample_sheet(config, o.split);
+    save_png(o.out, sheet.picture);
+  }
+  if (o.json) {
     std::cout << line_of(report_json(report)) << '\n';
-  else
-    print_report(std::cout, report);
+    return kDone;
+  }
+  print_report(std::cout, report);
+  if (!o.out.empty()) {
+    std::cout << "samples: " << o.out;
+    for (size_t row = 0; row < sheet.rows.size(); ++row)
+      std::cout << (row == 0 ? ", a row for each class, from the top: " : ", ") << sheet.rows[row];
+    std::cout << '\n';
+  }
   return kDone;
 }
 

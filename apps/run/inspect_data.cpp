@@ -20,6 +20,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kExamples = 5, kShown = 16;
+constexpr int64_t kMostRows = 32;  // of a sheet
 
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
@@ -93,6 +94,19 @@ void print_channels(std::ostream& out, const char* what, const std::vector<Chann
     out << std::setw(8) << c.nan << std::setw(8) << c.inf << (named ? "  " + names[i] : "") << '\n';
   }
   if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
+}
+
+// The samples of each class; empty where samples have no class of their own, or there are too many classes for a sheet.
+std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
+  if (data.classes() == 0 || data.classes() > kMostRows || !data.target_shape().empty()) return {};
+  std::vector<std::vector<int64_t>> out(size_t(data.classes()));
+  for_each_batch(data.untransformed(), [&](const Batch& batch, int64_t first) {
+    for (const int64_t c : batch.target.to_vector<int64_t>()) {
+      if (c >= 0 && c < data.classes()) out[size_t(c)].push_back(first);
+      ++first;
+    }
+  });
+  return out;
 }
 
 }  // namespace
@@ -177,21 +191,39 @@ void print_report(std::ostream& out, const DataReport& r) {
   for (const std::string& w : r.warnings) out << "warning: " << w << '\n';
 }
 
-Picture sample_sheet(const Config& config, const std::string& split, int64_t samples) {
+SampleSheet sample_sheet(const Config& config, const std::string& split, int64_t samples) {
   const auto data = build_dataset(config.json, split);
   const Shape shape = data->input_shape();
   check<ConfigError>(shape.size() == 3 && (shape[0] == 1 || shape[0] == 3), "inspect",
                      "--out needs images of 1 or 3 channels, but a sample has shape ", shape);
-  const int64_t channels = shape[0], height = shape[1], width = shape[2], n = std::min(samples, data->size());
-  std::vector<int64_t> chosen;
-  for (int64_t i = 0; i < n; ++i) chosen.push_back(i * data->size() / n);
+  const int64_t channels = shape[0], height = shape[1], width = shape[2];
+  SampleSheet sheet;
+  std::vector<int64_t> chosen, cells;
+  int64_t columns = 0, rows = 0;
+  const auto evenly = [&](int64_t n, int64_t first_cell, int64_t size, const auto& sample) {
+    for (int64_t i = 0; i < n; ++i) chosen.push_back(sample(i * size / n)), cells.push_back(first_cell + i);
+  };
+  if (const auto of_class = samples_by_class(*data); !of_class.empty()) {
+    rows = int64_t(of_class.size()), columns = std::clamp<int64_t>(samples / rows, 4, 16);
+    const DataForm form = data->form();
+    for (int64_t c = 0; c < rows; ++c) {
+      const std::vector<int64_t>& all = of_class[size_t(c)];
+      sheet.rows.push_back(form.class_name(c));
+      evenly(std::min(columns, int64_t(all.size())), c * columns, int64_t(all.size()), [&](int64_t i) { return all[size_t(i)]; });
+    }
+  } else {
+    const int64_t n = std::min(samples, data->size());
+    columns = int64_t(std::ceil(std::sqrt(double(n)))), rows = (n + columns - 1) / columns;
+    evenly(n, 0, data->size(), [](int64_t i) { return i; });
+  }
+  const auto n = int64_t(chosen.size());
   const Tensor x = data->batch(chosen, 0).input.to(Device::cpu).contiguous();
 
   constexpr int64_t kGap = 2, kCell = 64, kGrey = 128;
   const int64_t zoom = std::max<int64_t>(1, kCell / std::max(height, width));
-  const auto columns = int64_t(std::ceil(std::sqrt(double(n)))), rows = (n + columns - 1) / columns;
   const int64_t cell_width = width * zoom + kGap, cell_height = height * zoom + kGap;
-  Picture out{columns * cell_width + kGap, rows * cell_height + kGap, channels};
+  Picture& out = sheet.picture;
+  out = {columns * cell_width + kGap, rows * cell_height + kGap, channels};
   out.pixels.assign(size_t(out.width * out.height * channels), uint8_t(kGrey));
   for (int64_t c = 0; c < channels; ++c) {
     const auto value = [&](int64_t i, int64_t p) { return x.data_ptr<float>()[(i * channels + c) * height * width + p]; };
@@ -200,7 +232,7 @@ Picture sample_sheet(const Config& config, const std::string& split, int64_t sam
       for (int64_t p = 0; p < height * width; ++p)
         if (std::isfinite(value(i, p))) low = std::min(low, value(i, p)), high = std::max(high, value(i, p));
     for (int64_t i = 0; i < n; ++i) {
-      const int64_t top = kGap + i / columns * cell_height, left = kGap + i % columns * cell_width;
+      const int64_t cell = cells[size_t(i)], top = kGap + cell / columns * cell_height, left = kGap + cell % columns * cell_width;
       for (int64_t y = 0; y < height * zoom; ++y) {
         for (int64_t z = 0; z < width * zoom; ++z) {
           const float v = (value(i, y / zoom * width + z / zoom) - low) / (high > low ? high - low : 1);
@@ -210,7 +242,7 @@ Picture sample_sheet(const Config& config, const std::string& split, int64_t sam
       }
     }
   }
-  return out;
+  return sheet;
 }
 
 }  // namespace halfstep::app

@@ -36,8 +36,13 @@ DataReport inspect_data(const Config& config, const std::string& split);
 Json report_json(const DataReport& report);
 void print_report(std::ostream& out, const DataReport& report);
 
-// Samples after transforms, evenly from the whole split, in rows from the left; black is the least value of a channel on the sheet
-// and white the largest. Throws ConfigError for data that is no images of 1 or 3 channels.
-Picture sample_sheet(const Config& config, const std::string& split, int64_t samples = 64);
+struct SampleSheet {
+  Picture picture;
+  std::vector<std::string> rows;  // the class of each row; empty where the rows are of all classes
+};
+// Samples after transforms, in rows from the left; black is the least value of a channel on the sheet and white the largest. With
+// at most 32 classes there is a row a class, of 4 to 16 samples evenly from all of the class; else samples are taken evenly from
+// the whole split. Throws ConfigError for data that is no images of 1 or 3 channels.
+SampleSheet sample_sheet(const Config& config, const std::string& split, int64_t samples = 64);
 
 }  // namespace halfstep::app

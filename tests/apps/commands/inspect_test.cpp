@@ -101,6 +101,29 @@ TEST_CASE("inspect data: a table with every kind of fault") {
   CHECK(contains(no_images.err, "--out needs images of 1 or 3 channels, but a sample has shape [3]"));
 }
 
+TEST_CASE("inspect data: a row of the sheet for each class") {
+  TempDir dir;
+  for (int i = 0; i < 40; ++i) {
+    const bool bright = i == 7;
+    const fs::path folder = dir / (bright ? "pets/white" : "pets/black");
+    fs::create_directories(folder);
+    save_png(folder / (std::to_string(i) + ".png"), Picture{4, 4, 1, std::vector<uint8_t>(16, bright ? 255 : 0)});
+  }
+  write(dir / "c.json", R"({"model": {"type": "MLP", "hidden": [4]}, "loss": "CrossEntropyLoss", "optimizer": "SGD",
+    "data": {"root": ".", "train": {"type": "ImageFolder", "path": "pets", "grayscale": true}}, "train": {"epochs": 1}})");
+  const Ran ran = run(dir, "inspect data c.json --out s.png");
+  REQUIRE(ran.code == 0);
+  CHECK(contains(ran.out, "classes: black:39 white:1\n"));
+  CHECK(contains(ran.out, "samples: s.png, a row for each class, from the top: black, white\n"));
+  const Picture sheet = decoded(read(dir / "s.png"));
+  CHECK((sheet.width == 16 * 66 + 2 && sheet.height == 2 * 66 + 2));
+  const auto at = [&](int64_t row, int64_t column) {
+    return int(sheet.pixels[size_t((row * 66 + 30) * sheet.width + column * 66 + 30)]);
+  };
+  CHECK((at(0, 0) == 0 && at(0, 15) == 0));
+  CHECK((at(1, 0) == 255 && at(1, 1) == 128));  // one sample, and nothing beside it
+}
+
 TEST_CASE("inspect data: the inputs that a column becomes") {
   TempDir dir;
   write(dir / "t.csv", "price,color,sold,y\n1,red,2026-01-02,5.5\n2,blue,2026-03-04,6\n3,red,2025-01-02,7\n");
@@ -124,7 +147,7 @@ TEST_CASE("inspect data: a sheet of samples after transforms, and numbers as tar
   REQUIRE(ran.code == 0);
   CHECK(ran.json()["transformed"].size() == 1);
   const Picture sheet = decoded(read(dir / "s.png"));
-  CHECK((sheet.channels == 1 && sheet.width == 8 * 66 + 2 && sheet.height == 8 * 66 + 2));  // 64 of [32, 32], twice as large
+  CHECK((sheet.channels == 1 && sheet.width == 6 * 66 + 2 && sheet.height == 10 * 66 + 2));  // 10 classes; [32, 32] twice as large
   const auto at = [&](int64_t y, int64_t x) { return int(sheet.pixels[size_t(y * sheet.width + x)]); };
   CHECK(at(0, 0) == 128);
   CHECK(at(2, 2) == 0);  // the padding
