@@ -32,6 +32,10 @@ set(compiler_warnings -Wshadow=compatible-local)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # framework/math computes with & and | on truth values, so that loops have no branches; GCC's pragmas are hints.
   set(compiler_warnings -Wno-bitwise-instead-of-logical -Wno-bitwise-conditional-parentheses -Wno-unknown-pragmas)
+  # libstdc++ 12's stable_sort calls a function of its own that is deprecated, and Clang 19 warns of that.
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 19)
+    list(APPEND compiler_warnings -Wno-deprecated-declarations)
+  endif()
 endif()
 target_compile_options(halfstep_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;${compiler_warnings};-Wno-missing-field-initializers;-fno-math-errno;-fno-trapping-math>")

@@ -36,8 +36,8 @@ TEST_CASE("spans have the device's times, in the order of its work") {
     CHECK(whole > 0);
   }
   backend_for(Device::cuda).begin_recording(default_generator());
-  CHECK_THROWS_WITH_AS(ProfileScope{Device::cuda}, doctest::Contains("calls that are being recorded cannot be timed"),
-                       RecordingError);
+  const auto open = [] { const ProfileScope scope(Device::cuda); };
+  CHECK_THROWS_WITH_AS(open(), doctest::Contains("calls that are being recorded cannot be timed"), RecordingError);
   CHECK_FALSE(ProfileScope::is_open());
   backend_for(Device::cuda).abandon_recording();
 }
