@@ -128,7 +128,8 @@ TEST_CASE("inspect data: the inputs that a column becomes") {
   TempDir dir;
   write(dir / "t.csv", "price,color,sold,y\n1,red,2026-01-02,5.5\n2,blue,2026-03-04,6\n3,red,2025-01-02,7\n");
   write(dir / "c.json", R"({"model": {"type": "Linear", "out_features": 1}, "loss": "MSELoss", "optimizer": "SGD",
-    "data": {"root": ".", "train": {"type": "CSV", "path": "t.csv", "target": "y", "task": "regression", "dates": ["sold"], "dates_as": "parts"}},
+    "data": {"root": ".", "train": {"type": "CSV", "path": "t.csv", "target": "y", "task": "regression",
+                                     "dates": ["sold"], "dates_as": "parts"}},
     "train": {"epochs": 1}})");
   const Json json = run(dir, "inspect data c.json --json").json();
   std::string names;

@@ -20,7 +20,7 @@ TEST_CASE("rules between keys") {
                  "CrossEntropyLoss needs data with classes"));
   CHECK(contains(with({"loss=MSELoss"}), "MSELoss needs numbers as targets"));
   CHECK(contains(with({"model=[\"ReLU\"]"}),
-                 R"(model: must be the name of a layer or an object with "type", got ["ReLU"]; layers in a row are {"type": "Seq)"));
+                 R"(model: must be the name of a layer or an object with "type", got ["ReLU"]; layers in a row are {"type")"));
   CHECK(contains(with({"data.loader.drop_last=true", "data.loader.batch_size=100"}), "with drop_last there is no batch"));
   CHECK(contains(with({"train.deterministic=false"}), "must be true: every run gives the same bits"));
   CHECK(contains(with({"train.max_steps=3"}), "must not be given together with epochs"));
