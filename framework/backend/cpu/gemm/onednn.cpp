@@ -219,19 +219,27 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
 }
 
 // Rows of a transposed a lie apart in memory, and oneDNN has its good 16-bit code, which needs little memory, only for an a that is
-// dense: the piece's own part is copied first.
-bool needs_dense_a(const Product& p) { return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m && p.m > 1; }
+// dense: the piece's own part is copied first. So is a single row whose elements lie apart: version 3 reads it as if it was dense,
+// in all dtypes.
+bool needs_dense_a(const Product& p) {
+  if (p.m == 1) return p.a_column != 1 && !few_rows(p);
+  return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m;
+}
 
 void run(const Piece& p) {
   const OpenMpThreads one(1);
   if (needs_dense_a(p)) {
-    const Workspace dense(Device::cpu, size_t(p.m * p.k) * size_of(p.in));
-    const size_t row = size_t(p.m) * size_of(p.in);
-    for (int64_t k = 0; k < p.k && !WorkspacePlan::open(); ++k)
-      std::memcpy(dense.data() + size_t(k) * row, static_cast<const char*>(p.a) + k * p.a_column * int64_t(size_of(p.in)), row);
+    const size_t element = size_of(p.in), column = size_t(p.m) * element;
+    const Workspace dense(Device::cpu, size_t(p.batch * p.k) * column);
+    for (int64_t i = 0; i < p.batch && !WorkspacePlan::open(); ++i) {
+      for (int64_t k = 0; k < p.k; ++k)
+        std::memcpy(dense.data() + size_t(i * p.k + k) * column,
+                    static_cast<const char*>(p.a) + (i * p.a_batch + k * p.a_column) * int64_t(element), column);
+    }
     Piece copied = p;
     copied.a = dense.data();
     copied.a_column = p.m;
+    if (p.m == 1) copied.a_row = copied.a_batch = p.k;
     return run(copied);
   }
   try {

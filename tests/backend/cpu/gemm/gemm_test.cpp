@@ -88,6 +88,27 @@ TEST_CASE("16-bit products with a single row, column or term") {
   });
 }
 
+TEST_CASE("batches of products of single rows and columns whose elements lie apart, with a bias and without") {
+  const int64_t sizes[][3] = {{1, 300, 33}, {1, 64, 64}, {2, 300, 33}, {1, 17, 5}, {3, 64, 1}, {1, 64, 1}, {33, 300, 1}};
+  for (DType t : {DType::f32, DType::f16, DType::bf16}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        for (int64_t batch : {1, 2, 5}) {
+          const Shape rows = batch == 1 ? Shape{m, k} : Shape{batch, m, k}, columns = batch == 1 ? Shape{k, n} : Shape{batch, k, n},
+                      result = batch == 1 ? Shape{m, n} : Shape{batch, m, n};
+          const Buffer a = operand(t, rows, layout & 1, 1, 3), b = operand(t, columns, layout & 2, 2, 5),
+                       bias = uniform(DType::f32, {n}, 3);
+          for (DType to : {t, DType::f32}) {
+            CAPTURE(m);
+            check_gemm({.a = a, .b = b, .c = make(to, result)});
+            check_gemm({.a = a, .b = b, .c = make(to, result), .bias = bias});
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("float16 products around the edges of their blocks") {
   // Blocks have 516 rows, 256 columns or more in strips of 96, and a depth of 256; tiles have 12, 4 or 8 rows and columns.
   const int64_t sizes[][3] = {{517, 257, 35}, {13, 513, 97}, {3, 255, 259}, {29, 256, 513}, {1, 300, 33}, {520, 2, 100}};
