@@ -185,7 +185,7 @@ void execute_few_rows(const Piece& p) {
   }
 }
 
-bool few_rows(const Product& p) { return p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
+bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
 
 // Part i of n of a product: of its batch, or of its rows or columns. Where all begin depends on nothing but the shape and n.
 enum class Along : uint8_t { batch, rows, columns };
@@ -221,7 +221,7 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
 // Rows of a transposed a lie apart in memory, and oneDNN has its good 16-bit code, which needs little memory, only for an a that is
 // dense: the piece's own part is copied first. So is a single row whose elements lie apart: version 3 reads it as if it was dense,
 // in all dtypes.
-bool needs_dense_a(const Product& p) {
+bool needs_dense_a(const Piece& p) {
   if (p.m == 1) return p.a_column != 1 && !few_rows(p);
   return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m;
 }
@@ -357,8 +357,7 @@ void multiply_packed(const Product& p) {
   Piece piece{p, p.n};
   piece.packed = true;
   piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;
-  const OpenMpThreads one(1);
-  execute(piece);
+  run(piece);
 }
 
 }  // namespace halfstep::cpu

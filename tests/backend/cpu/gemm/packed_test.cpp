@@ -33,7 +33,9 @@ TEST_CASE("a product with a packed matrix is the product with the matrix, for an
             CAPTURE(transposed);
             CAPTURE(rows);
             CAPTURE(way);
-            const Buffer a = uniform(dtype, {rows, size.k}, 3), got = uniform(DType::f32, {rows, size.n}, 4);
+            // Of a single row, the elements lie apart in one of the two cases of b.
+            const Buffer a = rows == 1 ? operand(dtype, {rows, size.k}, transposed, 3, 3) : uniform(dtype, {rows, size.k}, 3),
+                         got = uniform(DType::f32, {rows, size.n}, 4);
             const Buffer want = uniform(DType::f32, {rows, size.n}, 4);
             const TensorView given = way == 1 ? bias.view : TensorView();
             cpu().gemm({.a = a, .b = b, .c = got, .bias = given, .accumulate = way == 2, .packed = packed});
