@@ -29,7 +29,7 @@ class TrainingRules : private RuleSet {
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
-    if (clean({"scheduler"}) && c_["scheduler"].is_null() && still(*optimizer))
+    if (clean({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
     if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
     const std::optional<int64_t> steps = steps_per_epoch(facts);
@@ -48,8 +48,8 @@ class TrainingRules : private RuleSet {
     if (c_["scheduler"].is_object() && !c_["scheduler"]["length"].is_null())
       issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
     if (!made || !total) return;
-    if (still(*optimizer, *schedule, *total))
-      issues_.warn(still(*optimizer) ? "optimizer.lr" : "scheduler",
+    if (rates_are_zero(*optimizer, *schedule, *total))
+      issues_.warn(rates_are_zero(*optimizer) ? "optimizer.lr" : "scheduler",
                    "makes the rate of each step 0, so no step changes a parameter");
     if (!c_["scheduler"].is_object()) return;
     const int64_t warmup = c_["scheduler"]["warmup_steps"];
@@ -76,13 +76,13 @@ class TrainingRules : private RuleSet {
     }
   }
 
-  // Whether the rate of every group is 0: at first, and (of a thousand steps looked at) in each of the run.
-  static bool still(const Optimizer& optimizer) {
+  // Is the rate of every group 0, at first, or in each step of the run? The second looks at one or two thousand steps.
+  static bool rates_are_zero(const Optimizer& optimizer) {
     for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
       if (optimizer.initial_lr(g) != 0) return false;
     return true;
   }
-  static bool still(const Optimizer& optimizer, const Schedule& schedule, int64_t steps) {
+  static bool rates_are_zero(const Optimizer& optimizer, const Schedule& schedule, int64_t steps) {
     const int64_t stride = std::max<int64_t>(steps / 1000, 1);
     for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
       for (int64_t step = 0; step < steps && schedule.covers(step); step += stride)
