@@ -106,6 +106,12 @@ def nets_table():
     return "\n".join(lines + [""])
 
 
+def layer_ratios():
+    """The least and the greatest ratio of a convolution alone to the build before."""
+    ratios = [r["ratio"] for r in newest("conv-layers-cpu-xeon-amx")["rows"]]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
 def before_ratios(record, which):
     """The least and the greatest ratio of a pass, "forward" or "train", to the build before: "0.95 to 1.02"."""
     ratios = [r["before_ratio"] for r in newest(record)["rows"] if r["pass"] == which]
@@ -122,6 +128,7 @@ def relu_plan(field):
 FIGURES = {
     "relu_forward": lambda: before_ratios("fused-relu-cpu-xeon-amx", "forward"),
     "relu_step": lambda: before_ratios("fused-relu-cpu-xeon-amx", "train"),
+    "conv_layers": layer_ratios,
     "team_conv_forward": lambda: before_ratios("team-convolutions-cpu-xeon-amx", "forward"),
     "team_conv_step": lambda: before_ratios("team-convolutions-cpu-xeon-amx", "train"),
     "team_conv_busy_forward": lambda: before_ratios("team-convolutions-busy-cpu-xeon-amx", "forward"),
