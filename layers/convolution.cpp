@@ -76,12 +76,13 @@ ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_chan
   bias = register_parameter("bias", made.bias);
 }
 
-Tensor ConvNd::convolve(const Tensor& x, bool relu) {
+Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const {
   const auto conv = dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d;
-  if (around_.empty()) return conv(x, weight, bias, options_, relu);
-  ConvOptions inside = options_;
-  inside.padding = 0;
-  return conv(pad(x, around_, padding_mode_), weight, bias, inside, relu);
+  ConvOptions options = options_;
+  options.laid = &laid;
+  if (around_.empty()) return conv(x, w, b, options, relu);
+  options.padding = 0;
+  return conv(pad(x, around_, padding_mode_), w, b, options, relu);
 }
 
 std::string ConvNd::describe() const {

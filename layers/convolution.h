@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/ops/window/laid_weights.h"
 #include "layers/layer.h"
 
 namespace halfstep {
@@ -60,12 +61,16 @@ struct ConvTransposeArguments {
 // weight: [out_channels, in_channels / groups, kernel...]
 class ConvNd : public Module {
  public:
-  Tensor forward(const Tensor& x) override { return convolve(x, /*relu=*/false); }
-  Tensor forward_relu(const Tensor& x) { return convolve(x, /*relu=*/true); }
+  Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, laid_); }
+  Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
   // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
+  }
+  // The layer with another weight and bias of the same shapes, as a call of this layer.
+  Tensor call_with(const Tensor& x, const Tensor& other_weight, const Tensor& other_bias, bool relu, LaidWeights& laid) {
+    return run([&](const Tensor& in) { return convolve(in, other_weight, other_bias, relu, laid); }, x);
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -79,13 +84,14 @@ class ConvNd : public Module {
   static ConvLayerOptions with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding = {});
 
  private:
-  Tensor convolve(const Tensor& x, bool relu);
+  Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const;
 
   const char* type_;
   int dims_;
   ConvOptions options_;
   std::string padding_mode_;
   Dims around_;  // padding that pad() adds before the op, if it is not of zeros
+  LaidWeights laid_;
 };
 class Conv1d : public ConvNd {
  public:

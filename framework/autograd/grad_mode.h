@@ -33,7 +33,8 @@ auto no_grad(F&& f) {
   return f();
 }
 
-// As NoGrad, and EnableGrad inside it has no effect.
+// As NoGrad, and EnableGrad inside it has no effect. Layers may use faster forms whose results differ by rounding: a convolution
+// and the batch normalisation behind it are one convolution (layers/conv_norm.h).
 class InferenceMode {
  public:
   [[nodiscard]] InferenceMode();

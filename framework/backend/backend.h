@@ -204,6 +204,14 @@ class Backend {
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
 
+  // ---- many forward convolutions with one weight, which is laid out for them once. The memory that lay_weight() fills for images
+  // of these sizes and the present number of threads; 0 bytes where they gain nothing by it. It is made from the weight as
+  // contiguous memory. conv_laid: as conv(), with that memory in place of the weight's, which is not read; its last bits may differ
+  // from conv()'s.
+  virtual size_t laid_weight_bytes(const ConvArgs& args) const;
+  virtual void lay_weight(const ConvArgs& args, InView weight, OutView laid);
+  virtual void conv_laid(const ConvArgs& args, InView laid);
+
   // ---- independent calls: task(i) for i in [0, n), perhaps in parallel, on threads of the host. A device that queues its
   // work does them one after another.
   virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);

@@ -19,6 +19,15 @@ struct Window {
   Spatial size{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
 };
 
+// A forward convolution; the tensors as those of the kernel conv (kernels.def).
+struct ConvArgs {
+  TensorView x, weight, bias;
+  Window window;
+  int64_t groups;
+  bool relu;
+  TensorView out;
+};
+
 struct PoolArgs {
   Window window;
   bool adaptive = false;           // output o covers [floor(o in / out), ceil((o + 1) in / out)); the window is not read

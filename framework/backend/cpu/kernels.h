@@ -11,6 +11,9 @@ namespace halfstep::cpu {
 
 AuxLayout packed_layout(int64_t k, int64_t n, DType dtype);
 void pack(const TensorView& b, const TensorView& packed);
+size_t laid_weight_bytes(const ConvArgs& args);
+void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid);
+void conv_laid(const ConvArgs& args, const TensorView& laid);
 int64_t sides(int64_t rows, int64_t multiplications);
 
 int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index);

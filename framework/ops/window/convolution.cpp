@@ -7,12 +7,14 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/window/laid_weights.h"
 #include "framework/ops/window/windows.h"
 
 namespace halfstep {
@@ -24,6 +26,7 @@ struct ConvAttr {
   int64_t groups = 1;
   Spatial in{1, 1, 1}, out{1, 1, 1};
   bool relu = false;  // of conv1d, 2d and 3d
+  LaidWeights* laid = nullptr;  // in InferenceMode alone, where no graph keeps this
 };
 
 Attributes describe_convolution(const ConvAttr& a) {
@@ -51,9 +54,13 @@ MemoryFormat format_of(const Tensor& a, const Tensor& b) {
 Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(x0, weight0);
   const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(
-      with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
-      [&](Backend& b, const TensorView& out) { b.conv(x.view(), weight.view(), view_of(bias), a.window, a.groups, a.relu, out); });
+  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
+                 [&](Backend& b, const TensorView& out) {
+                   const ConvArgs args{x.view(), weight.view(), view_of(bias), a.window, a.groups, a.relu, out};
+                   const Tensor laid = a.laid ? a.laid->find(weight0, args) : Tensor();
+                   if (laid.defined()) return b.conv_laid(args, laid.view());
+                   b.conv(args.x, args.weight, args.bias, a.window, a.groups, a.relu, out);
+                 });
 }
 Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(grad0, weight0);
@@ -251,6 +258,7 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
   return batched(in[0], dims + 2, [&](const Tensor& x) {
     ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
     a.relu = relu;
+    a.laid = inference_enabled() ? o.laid : nullptr;
     check_size(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
     return call<Conv>({x, in[1], in[2]}, a);
   });

@@ -11,6 +11,8 @@
 
 namespace halfstep {
 
+class LaidWeights;
+
 // Zeros around the input: sizes (one for all dimensions, or one each), "same" (the output is as large as the input; stride 1
 // only; an odd total pads one more behind) or "valid" (none).
 struct ConvPadding {
@@ -31,6 +33,7 @@ struct ConvOptions {
   ConvPadding padding = 0;
   Dims dilation{1};
   int64_t groups = 1;
+  LaidWeights* laid = nullptr;  // of the layer: keeps in InferenceMode what is made of the weight (laid_weights.h)
 };
 struct ConvTransposeOptions {
   Dims stride{1};

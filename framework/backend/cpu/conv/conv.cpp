@@ -5,6 +5,7 @@
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/unfold_conv.h"
 #include "framework/backend/workspace.h"
+#include "framework/base/check.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -55,34 +56,49 @@ struct Side {
   bool differs() const { return mine.dtype != theirs.dtype; }
 };
 
-// One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done.
+bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
+  return x.numel() == 0 || weight.numel() == 0 || y.numel() == 0;
+}
+// The dtype in which oneDNN computes on operands in `from`. Groups of one channel multiply no pairs: their bf16 code widens in
+// registers, and is the faster one wherever there is any.
+DType code_dtype(DType from, int64_t channels, int64_t groups) {
+  const bool takes_bf16 = is_native(DType::bf16) || (groups == channels && groups > 1 && has_bf16_code());
+  return from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
+}
+
+ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const Window& window,
+                       int64_t groups, DType from, DType to, bool with_bias, bool laid) {
+  return {.pass = pass,
+          .images = x.shape[0],
+          .channels = x.shape[1],
+          .filters = y.shape[1],
+          .groups = groups,
+          .window = window,
+          .in = spatial_sizes(x, window.dims),
+          .out = spatial_sizes(y, window.dims),
+          .from = from,
+          .to = to,
+          .format = conv_format({x, weight, y}),
+          .with_bias = with_bias,
+          .laid = laid};
+}
+
+// One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done. laid: a forward's weight.
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
-                 const Window& window, int64_t groups, bool relu = false) {
-  if (x.dtype == DType::f64 || x.numel() == 0 || weight.numel() == 0 || y.numel() == 0) return false;
+                 const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
+  if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
   const int written = pass == ConvPass::data ? 0 : pass == ConvPass::weight ? 1 : 2;
   Side sides[3] = {{x, x}, {weight, weight}, {y, y}};
-  // Groups of one channel multiply no pairs: their bf16 code widens in registers, and is the faster one wherever there is any.
-  const bool takes_bf16 = is_native(DType::bf16) || (groups == x.shape[1] && groups > 1 && has_bf16_code());
-  const DType from = (written == 0 ? y : x).dtype, code = from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
+  const DType code = code_dtype((written == 0 ? y : x).dtype, x.shape[1], groups);
   // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
   const bool bias_after = pass == ConvPass::data && bias;
   for (int i = 0; i < 3; ++i) sides[i].theirs.dtype = code;
   TensorView& result = sides[written].theirs;
   if (sides[written].mine.dtype == DType::f32 || bias_after) result.dtype = DType::f32;
 
-  const MemoryFormat format = conv_format({x, weight, y});
-  const std::optional<ConvPlan> plan = conv_plan({.pass = pass,
-                                                  .images = x.shape[0],
-                                                  .channels = x.shape[1],
-                                                  .filters = y.shape[1],
-                                                  .groups = groups,
-                                                  .window = window,
-                                                  .in = spatial_sizes(x, window.dims),
-                                                  .out = spatial_sizes(y, window.dims),
-                                                  .from = code,
-                                                  .to = result.dtype,
-                                                  .format = format,
-                                                  .with_bias = bias && !bias_after});
+  const ConvProblem problem = problem_of(pass, x, weight, y, window, groups, code, result.dtype, bias && !bias_after, bool(laid));
+  const MemoryFormat format = problem.format;
+  const std::optional<ConvPlan> plan = conv_plan(problem);
   if (!plan) return false;
 
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
@@ -102,7 +118,8 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
   if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
-  run(*plan, sides[0].theirs.data, sides[1].theirs.data, sides[2].theirs.data, static_cast<const float*>(bias_data));
+  run(*plan, sides[0].theirs.data, laid ? laid.data : sides[1].theirs.data, sides[2].theirs.data,
+      static_cast<const float*>(bias_data));
   if (relu) kernels().relu(in_memory_order(result, format));  // oneDNN's own makes 0 of NaN
   if (bias_differs && pass == ConvPass::weight) kernels().copy(own_bias, bias);
   if (bias_after)
@@ -118,6 +135,31 @@ void conv(const TensorView& x, const TensorView& weight, const TensorView& bias,
           const TensorView& out) {
   if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu))
     unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
+}
+
+namespace {
+
+std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
+  if (any_is_empty(a.x, a.weight, a.out)) return {};
+  const DType dtype = a.x.dtype, code = code_dtype(dtype, a.x.shape[1], a.groups);
+  if (dtype != code || a.weight.dtype != code || a.out.dtype != code) return {};
+  return laid_plan(problem_of(ConvPass::forward, a.x, a.weight, a.out, a.window, a.groups, code, code, bool(a.bias), true));
+}
+
+}  // namespace
+
+size_t laid_weight_bytes(const ConvArgs& args) {
+  const auto plan = laid_plan(args);
+  return plan ? laid_weight_bytes(*plan) : 0;
+}
+
+void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {
+  lay_weight(laid_plan(args).value(), weight.data, laid.data);
+}
+
+void conv_laid(const ConvArgs& a, const TensorView& laid) {
+  const bool done = with_onednn(ConvPass::forward, a.x, a.weight, a.out, a.bias, a.window, a.groups, a.relu, laid);
+  check<Error>(done, "conv", "no code for a weight that was laid out");
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,

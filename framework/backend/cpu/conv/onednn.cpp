@@ -33,6 +33,9 @@ Images images_of(const ConvPlan& plan, int64_t piece) {
   return {edge(piece), edge(piece + 1) - edge(piece)};
 }
 
+// Of OpenMP in each piece.
+int threads_of(const ConvPlan& plan) { return plan.pieces == 1 ? threads_for(plan.work, num_threads()) : 1; }
+
 // A gradient of the weight is a sum over pieces, which is rounded once.
 ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   ConvProblem p = plan.problem;
@@ -114,30 +117,51 @@ void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
 
 std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
   ConvPlan plan{problem, 1, work_of(problem)};
-  const int threads = threads_for(plan.work, num_threads());
-  plan.pieces = pieces_of(problem, threads);
+  plan.pieces = pieces_of(problem, threads_for(plan.work, num_threads()));
   for (int64_t i : {int64_t(0), plan.pieces - 1})  // the smallest and the largest
-    if (!code_of(problem_of(plan, i), plan.pieces == 1 ? threads : 1)) return {};
+    if (!code_of(problem_of(plan, i), threads_of(plan))) return {};
   return plan;
+}
+
+// Measured. A weight that is small beside its images is laid out at each call for next to nothing. Where a laid weight is too large
+// for Winograd's method, more than a few images are faster by that method with the weight as it is.
+std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
+  ConvProblem own = problem;
+  own.laid = false;
+  const double images = double(problem.images * (problem.channels * product(problem.in) + problem.filters * product(problem.out))),
+               most = winograd_applies(own) && !winograd_applies(problem) ? 0.25 : 64;  // elements for each of the weight
+  if (images > most * double(taps_of(problem))) return {};
+  const std::optional<ConvPlan> plan = conv_plan(problem);
+  return plan && laid_weight_bytes(*plan) > 0 ? plan : std::nullopt;
+}
+
+size_t laid_weight_bytes(const ConvPlan& plan) {
+  const ConvCode &smallest = *code_of(problem_of(plan, 0), threads_of(plan)),
+                 &largest = *code_of(problem_of(plan, plan.pieces - 1), threads_of(plan));
+  return largest.takes_weight_of(smallest) ? smallest.laid_bytes() : 0;
+}
+
+void lay_weight(const ConvPlan& plan, const void* weight, void* laid) {
+  code_of(problem_of(plan, 0), threads_of(plan))->lay_weight(weight, static_cast<char*>(laid));
 }
 
 void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias) {
   const ConvProblem& p = plan.problem;
   if (plan.pieces == 1) {
-    ConvCode& code = *code_of(p, threads_for(plan.work, num_threads()));
-    const Workspace work(Device::cpu, code.bytes(false));
-    if (!WorkspacePlan::open()) code.run(x, weight, y, bias, nullptr, work.data());
+    ConvCode& code = *code_of(p, threads_of(plan));
+    const Workspace work(Device::cpu, code.bytes(p.laid));
+    if (!WorkspacePlan::open()) code.run(x, weight, y, bias, p.laid ? weight : nullptr, work.data());
     return;
   }
 
   ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
-  const bool lays = smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
+  const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
   const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
   const int64_t taps = taps_of(p), biases = p.with_bias ? p.filters : 0;
   const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
   float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = weights + plan.pieces * taps;
   Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
-              std::max(smallest.bytes(lays), largest.bytes(lays)));
+              std::max(smallest.bytes(lays || p.laid), largest.bytes(lays || p.laid)));
   if (WorkspacePlan::open()) return;
 
   if (lays) smallest.lay_weight(weight, laid.data());
@@ -151,7 +175,7 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
     const Slots::Lease slot(slots);
     own->run(from_image(x, at, p.channels, p.in, p.pass == ConvPass::data), sums ? weights + i * taps : weight,
              from_image(y, at, p.filters, p.out, p.pass == ConvPass::forward), biases && sums ? bias_parts + i * biases : bias,
-             laid.data(), slot.memory());
+             p.laid ? weight : laid.data(), slot.memory());
   };
   parallel_tasks(plan.pieces, plan.work, piece);
   if (!sums) return;
@@ -163,6 +187,9 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
 #else
 namespace halfstep::cpu {
 std::optional<ConvPlan> conv_plan(const ConvProblem&) { return {}; }
+std::optional<ConvPlan> laid_plan(const ConvProblem&) { return {}; }
+size_t laid_weight_bytes(const ConvPlan&) { return 0; }
+void lay_weight(const ConvPlan&, const void*, void*) {}
 void run(const ConvPlan&, const void*, const void*, const void*, const float*) {}
 }  // namespace halfstep::cpu
 #endif

@@ -22,6 +22,8 @@ struct ConvProblem {
   DType to = DType::f32;    // of the result: f32, or bf16 from bf16
   MemoryFormat format = MemoryFormat::contiguous;  // of the three tensors
   bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none
+  // `forward` for many calls with one weight, which is given as lay_weight has made it.
+  bool laid = false;
 };
 
 // A pass in pieces of the images, which the team's threads share, each in one thread; or in one piece, of which the library gives
@@ -33,7 +35,12 @@ struct ConvPlan {
 };
 // For the present number of threads; nothing where oneDNN has no code worth calling.
 std::optional<ConvPlan> conv_plan(const ConvProblem& problem);
-// Which of the tensors is written depends on the pass.
+// The same for a forward with a laid weight, where that is faster.
+std::optional<ConvPlan> laid_plan(const ConvProblem& problem);
+// Of such a plan: the bytes of its weight, which is made from a contiguous one of the type `from`.
+size_t laid_weight_bytes(const ConvPlan& plan);
+void lay_weight(const ConvPlan& plan, const void* weight, void* laid);
+// Which of the tensors is written depends on the pass. `weight` is the laid one in a plan for one.
 void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
 
 }  // namespace halfstep::cpu

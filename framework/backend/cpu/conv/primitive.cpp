@@ -30,7 +30,7 @@ constexpr size_t kCodes = 256;
 constexpr int64_t kChannelBlock = 16;  // channels that the library's layouts keep together, padded with zeros
 constexpr int64_t kFewChannels = 4;    // ... of which most would be zeros
 
-constexpr int kWords = 11 + 6 * 3;
+constexpr int kWords = 12 + 6 * 3;
 struct Key {
   int64_t words[kWords];
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
@@ -46,8 +46,8 @@ struct KeyHash {
 // A primitive's schedule is made for a number of threads.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
-           omp_get_max_threads(), int64_t(p.format)}};
-  int at = 11;
+           omp_get_max_threads(), int64_t(p.format), p.laid}};
+  int at = 12;
   for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
     for (int64_t n : *s) key.words[at++] = n;
   return key;
@@ -56,7 +56,7 @@ Key key_of(const ConvProblem& p) {
 // What a primitive is made of: the three tensors as they lie in memory, and the window as oneDNN counts it.
 struct Shapes {
   Memory::desc x, weight, y, bias;
-  bool has_bias = false;
+  bool has_bias = false, laid = false;
   Memory::dims strides, dilates, before, after;
 
   explicit Shapes(const ConvProblem& p) {
@@ -76,7 +76,9 @@ struct Shapes {
       after.push_back((p.out[d] - 1) * stride + reach - p.in[d] - p.window.padding[d]);
     }
     x = plain(in, 1, p.format, type_of(p.pass == ConvPass::data ? p.to : p.from));
-    weight = plain(taps, p.groups > 1 ? 2 : 1, p.format, type_of(p.pass == ConvPass::weight ? p.to : p.from));
+    laid = p.laid;
+    weight = plain(taps, p.groups > 1 ? 2 : 1, laid ? MemoryFormat::contiguous : p.format,
+                   type_of(p.pass == ConvPass::weight ? p.to : p.from));
     y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from));
     has_bias = p.with_bias;
     if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
@@ -114,7 +116,8 @@ dnnl::primitive_attr attributes() {
 
 dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
   using dnnl::convolution_forward;
-  const auto kind = dnnl::prop_kind::forward_training;
+  // Only the code for inference lets Winograd's transformed weight be kept.
+  const auto kind = s.laid ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   if (s.has_bias)
     return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
                                          s.after);
@@ -179,6 +182,7 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 
 bool winograd_applies(const ConvProblem& p) {
   const Window& w = p.window;
+  if (p.laid && 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes) return false;
   return p.groups == 1 && p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && all_are(w.stride, 1) &&
          all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock;
 }
@@ -235,7 +239,7 @@ void ConvCode::lay_weight(const void* weight, char* to) {
   weight_.place(weight, to);
 }
 
-void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const char* laid, char* memory) {
+void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
   const OpenMpThreads as_made(threads_);
   char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;

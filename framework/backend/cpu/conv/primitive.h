@@ -26,7 +26,7 @@ class ConvCode {
   // The memory of a call of run, with or without `laid`.
   size_t bytes(bool laid) const { return scratch_bytes_ + x_.bytes + y_.bytes + (laid ? 0 : weight_.bytes); }
   // `laid`: from lay_weight of a code whose layout this one takes, or nullptr.
-  void run(const void* x, const void* weight, const void* y, const float* bias, const char* laid, char* memory);
+  void run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory);
 
  private:
   struct Side {
@@ -54,6 +54,8 @@ class ConvCode {
 // last: no lock, and a code's pointers may be changed freely. A code is good until as many others have been asked for.
 ConvCode* code_of(const ConvProblem& p, int threads);
 
+// Winograd's laid weight has 36 numbers for 9. Beyond this size direct code is as fast, and takes a quarter of the memory.
+constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
 // The elements of the weight.

@@ -2,6 +2,7 @@
 // Convolutions on the CPU against loops in double: shapes that choose each of the ways there are.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 
 #include "tests/backend/buffers.h"
@@ -131,6 +132,34 @@ void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat fo
   check_result(out, forward, what + ", forward with bias and relu");
   cpu().conv_backward_data(y, weight, channel_bias, p.window, p.groups, dx);
   check_result(dx, data, what + ", transposed with bias");
+
+  const Buffer dense = make(t, p.weight());
+  cpu().copy(weight, dense);
+  const ConvArgs args{x.view, weight.view, bias.view, p.window, p.groups, true, out.view};
+  if (const size_t bytes = cpu().laid_weight_bytes(args)) {
+    const Buffer laid_weight = make(DType::u8, {int64_t(bytes)});
+    cpu().lay_weight(args, dense, laid_weight);
+    cpu().conv_laid(args, laid_weight);
+    check_result(out, forward, what + ", forward with a laid weight");
+  }
+}
+
+// y of conv_laid, beside conv's, for an image of noise; and the bytes of the laid weight.
+size_t check_laid(const Problem& p, DType t, MemoryFormat format) {
+  const Buffer x = laid(uniform(t, p.x(), 1), format), weight = laid(uniform(t, p.weight(), 2), format),
+               dense = make(t, p.weight()), bias = uniform(t, {p.filters}, 4), want = laid(make(t, p.y()), format),
+               got = laid(make(t, p.y()), format);
+  const ConvArgs args{x.view, weight.view, bias.view, p.window, p.groups, false, got.view};
+  const size_t bytes = cpu().laid_weight_bytes(args);
+  if (bytes == 0) return 0;
+  cpu().copy(weight, dense);
+  const Buffer kept = make(DType::u8, {int64_t(bytes)});
+  cpu().lay_weight(args, dense, kept);
+  cpu().conv(x, weight, bias, p.window, p.groups, false, want);
+  cpu().fill(weight, NAN);  // which is not read
+  cpu().conv_laid(args, kept);
+  check_result(got, want.values(), std::string(p.what) + ", laid");
+  return bytes;
 }
 
 }  // namespace
@@ -175,6 +204,27 @@ TEST_CASE("threads share the images of a convolution") {
   set_num_threads(2);
   check_problem({"winograd", 7, 16, 16, 1, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, {20, 20, 1}}, DType::f32, false);
   check_problem({"more pieces than threads", 5, 8, 8, 8, {.dims = 2, .size = {3, 3, 1}}, {96, 96, 1}}, DType::f32, false);
+  set_num_threads(0);
+}
+
+TEST_CASE("a weight is laid out once for many convolutions") {
+  const Window three{.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}};
+  const Problem small{"winograd", 1, 32, 32, 1, three, {8, 8, 1}}, large{"no winograd", 1, 512, 512, 1, three, {5, 6, 1}},
+      many{"images for each thread", 6, 64, 64, 1, three, {14, 14, 1}},
+      wide{"much larger images than weights", 1, 2, 2, 1, three, {64, 64, 1}};
+  const bool onednn = cpu().describe().find("products: oneDNN") != std::string::npos;
+  for (int threads : {1, 2}) {
+    set_num_threads(threads);
+    for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      for (const Problem* const p : {&small, &large, &many}) {
+        CHECK_MESSAGE((check_laid(*p, DType::f32, format) > 0) == onednn, p->what);
+        check_laid(*p, DType::bf16, format);
+      }
+      CHECK(check_laid(large, DType::f32, format) < size_t(16) << 20);
+      CHECK(check_laid(small, DType::f64, format) == 0);
+      CHECK(check_laid(wide, DType::f32, format) == 0);
+    }
+  }
   set_num_threads(0);
 }
 
