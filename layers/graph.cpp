@@ -140,7 +140,7 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
                       Help{"the result of a graph is its last node's"});
     steps_[*last_use[v]].last.push_back(v);
   }
-  find_relus();
+  find_joined();
 }
 
 Graph::Graph(const Graph& other) : Module(other), nodes_(other.nodes_), inputs_(other.inputs_), steps_(other.steps_) {
@@ -151,32 +151,42 @@ void Graph::structure_changed() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].layer) nodes_[i].layer = own_child(*steps_[i].layer);
   }
-  if (steps_.size() == nodes_.size()) find_relus();
+  if (steps_.size() == nodes_.size()) find_joined();
 }
 
-void Graph::find_relus() {
+// The node whose output is all that this node reads, if nothing else reads it.
+std::optional<size_t> Graph::only_before(size_t i, std::span<const int> uses) const {
+  const size_t v = steps_[i].from[0];
+  if (nodes_[i].combine || v < inputs_.size() || uses[v] > 1) return {};
+  return v - inputs_.size();
+}
+
+void Graph::find_joined() {
   std::vector<int> uses(inputs_.size() + nodes_.size());
   for (Step& step : steps_) {
+    step.conv_norm = nullptr;
     step.sum_relu = step.passes = false;
     step.relu = nullptr;
     for (size_t v : step.from) ++uses[v];
   }
   const auto is_sum = [&](size_t i) { return nodes_[i].combine == Combine::add && steps_[i].from.size() == 2; };
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (!nodes_[i].layer || !is_relu(*nodes_[i].layer)) continue;
-    if (is_sum(i)) {
-      steps_[i].sum_relu = true;
+    if (!nodes_[i].layer) continue;
+    std::optional<size_t> before = only_before(i, uses);
+    if (!is_relu(*nodes_[i].layer)) {
+      if (before && nodes_[*before].layer) steps_[*before].conv_norm = ConvNorm::of(*nodes_[*before].layer, *nodes_[i].layer);
+      steps_[i].passes = before && steps_[*before].conv_norm;
       continue;
     }
-    const size_t v = steps_[i].from[0];
-    if (nodes_[i].combine || v < inputs_.size() || uses[v] > 1) continue;
-    const size_t before = v - inputs_.size();
-    Step& step = steps_[before];
-    if (nodes_[before].layer)
-      step.relu = with_relu(*nodes_[before].layer);
+    if (is_sum(i)) steps_[i].sum_relu = true;
+    if (!before) continue;
+    if (steps_[*before].passes && !is_relu(*nodes_[*before].layer)) before = only_before(*before, uses);  // of the convolution
+    Step& step = steps_[*before];
+    if (nodes_[*before].layer)
+      step.relu = with_relu(*nodes_[*before].layer);
     else
-      step.sum_relu = is_sum(before);
-    steps_[i].passes = step.relu || (step.sum_relu && !nodes_[before].layer);
+      step.sum_relu = is_sum(*before);
+    steps_[i].passes = step.relu || (step.sum_relu && !nodes_[*before].layer);
   }
 }
 
@@ -194,6 +204,7 @@ Tensor Graph::run_step(size_t i, Tensors in, bool fused) const {
   const Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
   in.clear();
   if (!node.layer) return y;
+  if (fused && step.conv_norm) return (*step.conv_norm)(y, step.relu != nullptr);
   return fused && step.relu ? step.relu(*node.layer, y) : (*node.layer)(y);
 }
 

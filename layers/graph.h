@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/conv_norm.h"
 #include "layers/fused_relu.h"
 #include "layers/module.h"
 
@@ -91,13 +92,16 @@ class Graph : public Module {
     std::vector<size_t> from;  // places of its inputs among all values: those of inputs_, then those of nodes_
     std::vector<size_t> last;  // of these, the ones that nothing needs afterwards
     std::optional<size_t> layer{};  // which child
-    // Where a ReLU follows, and nothing else reads the value between, it is computed with what comes before it.
+    // Where a batch normalisation or a ReLU follows, and nothing else reads the value between, it is computed with what comes
+    // before it.
+    std::shared_ptr<const ConvNorm> conv_norm{};  // in place of the layer
     bool sum_relu = false;    // add_relu() of the two inputs, in place of the sum and the ReLU
     WithRelu relu = nullptr;  // of the layer
-    bool passes = false;      // the node's layer is a ReLU that the step before has computed
+    bool passes = false;      // a step before has computed the node's layer
   };
   void structure_changed() override;
-  void find_relus();
+  void find_joined();
+  std::optional<size_t> only_before(size_t i, std::span<const int> uses) const;
   bool fuses() const;  // at this call
   Tensor run_step(size_t i, Tensors in, bool fused) const;
   std::vector<Node> nodes_;

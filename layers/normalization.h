@@ -48,6 +48,7 @@ class RunningNorm : public Module {
  public:
   std::string describe() const override;
   void reset_running_stats() const;  // to means of 0, variances of 1 and no batches
+  double eps() const { return options_.eps; }
   bool syncs() const { return options_.sync; }
   void set_sync(bool sync) { options_.sync = sync; }
   std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages

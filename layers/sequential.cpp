@@ -15,7 +15,17 @@ Part<Module> Sequential::operator[](int64_t i) const {
   return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
-void Sequential::add_to_stages(std::vector<Stage>& stages, Module* module) {
+void Sequential::structure_changed() {
+  conv_norms_.assign(size(), nullptr);
+  for (size_t i = 1; i < size(); ++i) {
+    Module *const conv = own_child(i - 1).get(), *const norm = own_child(i).get();
+    if (conv && norm) conv_norms_[i] = ConvNorm::of(*conv, *norm);
+  }
+  stages_ = make_stages();
+}
+
+void Sequential::add_to_stages(std::vector<Stage>& stages, size_t i) const {
+  Module* const module = own_child(i).get();
   // Exact types only: a class derived from them may do something else in forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
   Stage* const last = stages.empty() || stages.back().alone ? nullptr : &stages.back();
@@ -32,18 +42,20 @@ void Sequential::add_to_stages(std::vector<Stage>& stages, Module* module) {
     last->linears.back().second = activation;
   else if (activation == Activation::relu && last && !chain && !last->relu && with_relu(*last->module))
     last->relu = with_relu(*last->module);
+  else if (last && i > 0 && last->module == own_child(i - 1).get() && conv_norms_[i])
+    last->conv_norm = conv_norms_[i].get();
   else
     stages.push_back({module});
 }
 
 std::vector<Sequential::Stage> Sequential::make_stages() const {
   std::vector<Stage> stages;
-  for (const auto& slot : child_slots()) {
-    if (!slot->module) continue;
-    if (slot->module->precision())
-      stages.push_back({.module = slot->module.get(), .alone = true});
-    else
-      add_to_stages(stages, slot->module.get());
+  for (size_t i = 0; i < size(); ++i) {
+    Module* const module = own_child(i).get();
+    if (module && module->precision())
+      stages.push_back({.module = module, .alone = true});
+    else if (module)
+      add_to_stages(stages, i);
   }
   for (Stage& stage : stages) {
     if (stage.linears.empty()) continue;
@@ -77,6 +89,7 @@ Tensor Sequential::forward(const Tensor& x) {
 
 Tensor Sequential::run_stage(const Stage& stage, const Tensor& x) {
   if (!stage.linears.empty()) return run_chain(stage, x);
+  if (stage.conv_norm) return (*stage.conv_norm)(x, stage.relu != nullptr);
   return stage.relu ? stage.relu(*stage.module, x) : (*stage.module)(x);
 }
 

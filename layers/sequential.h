@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "layers/conv_norm.h"
 #include "layers/fused_relu.h"
 #include "layers/linear.h"
 #include "layers/part.h"
@@ -15,8 +16,9 @@ namespace halfstep {
 
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
 // linear() or mlp(), and a convolution, a batch normalisation or a Residual with the ReLU after it one call that ends with the
-// ReLU: the same values, fewer passes. Layers with a precision of their own run by themselves, and so do all where a region has a
-// policy for one of these ops.
+// ReLU: the same values, fewer passes. In InferenceMode a convolution and the batch normalisation behind it are one convolution
+// (layers/conv_norm.h). Layers with a precision of their own run by themselves, and so do all where a region has a policy for one
+// of these ops.
 // Children are named "0", "1"... or as given. A Sequential in another is written with braces around it, `Sequential{Sequential{
 // ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {
@@ -77,14 +79,16 @@ class Sequential : public Module {
     Module* module;
     std::vector<std::pair<Linear*, Activation>> linears{};
     WithRelu relu = nullptr;            // of `module`, where a ReLU follows it
+    const ConvNorm* conv_norm = nullptr;  // of `module`, where it is a convolution and a batch normalisation follows it
     const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
     bool alone = false;                 // has a precision of its own: nothing joins it
   };
-  void structure_changed() override { stages_ = make_stages(); }
-  static void add_to_stages(std::vector<Stage>& stages, Module* module);
+  void structure_changed() override;
+  void add_to_stages(std::vector<Stage>& stages, size_t i) const;
   std::vector<Stage> make_stages() const;
   static Tensor run_stage(const Stage& stage, const Tensor& x);
   static Tensor run_chain(const Stage& stage, const Tensor& x);
+  std::vector<std::shared_ptr<const ConvNorm>> conv_norms_;  // of each layer and the one before it, which keeps the folded weights
   std::vector<Stage> stages_;
 };
 

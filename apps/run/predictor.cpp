@@ -155,7 +155,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 }
 
 Tensor Predictor::operator()(const Tensor& inputs) const {
-  const NoGrad off;
+  const InferenceMode inference;
   Batch batch{inputs, {}};
   if (!transforms_.empty()) {
     std::vector<int64_t> places(size_t(inputs.size(0)));
