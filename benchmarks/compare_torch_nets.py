@@ -27,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 
 from compare_torch_ops import PAUSE, ROOT, Halfstep, write
 from torch_nets import GPU_NETS, NETS
@@ -54,6 +55,7 @@ class Torch:
             self.net, self.x = self.net.to(memory_format=torch.channels_last), self.x.to(memory_format=torch.channels_last)
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
         if variant == "compile":
+            torch._dynamo.reset()  # it gives up on a process that has compiled eight nets
             self.net = torch.compile(self.net)
         for _ in range(2):
             self.run()
@@ -61,6 +63,10 @@ class Torch:
     def forward(self):
         with self.torch.autocast(self.device, dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
             return self.net(self.x)
+
+    def forward_float(self):
+        with self.torch.no_grad():
+            return self.forward()
 
     def wait(self):
         if self.device == "cuda":
@@ -77,6 +83,38 @@ class Torch:
             with self.torch.no_grad():
                 self.forward()
         self.wait()
+        return 1000 * (time.perf_counter() - begin)
+
+    def ms(self, seconds):
+        return median_ms(self.run, seconds)
+
+
+class Onnx:
+    """onnxruntime, with the file that PyTorch's older exporter writes of its own net. Forward in float32 alone."""
+    def __init__(self, entry, threads):
+        import logging
+        import tempfile
+        import onnxruntime
+        import torch
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        theirs = Torch(entry, "float32", False)
+        torch.backends.mha.set_fastpath_enabled(False)  # ops that ONNX lacks
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = os.path.join(folder, "net.onnx")
+            torch.onnx.export(theirs.net.eval(), (theirs.x,), path, dynamo=False, input_names=["x"], opset_version=17)
+            self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        torch.backends.mha.set_fastpath_enabled(True)
+        self.x = theirs.x.contiguous().numpy()
+        expected = theirs.forward_float().numpy()
+        found = self.session.run(None, {"x": self.x})[0]
+        assert abs(found - expected).max() < 1e-3 * (1 + abs(expected).max()), "onnxruntime computes something else"
+
+    def run(self):
+        begin = time.perf_counter()
+        self.session.run(None, {"x": self.x})
         return 1000 * (time.perf_counter() - begin)
 
     def ms(self, seconds):
@@ -144,6 +182,7 @@ def main():
     p.add_argument("--json", help="write the rows here")
     p.add_argument("--before", help="on a CPU: the nets of another build, in place of PyTorch")
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
+    p.add_argument("--onnxruntime", action="store_true", help="on a CPU: beside onnxruntime, too, which must be installed")
     p.add_argument("--floor", action="store_true",
                    help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
     p.add_argument("--busy", type=int, default=0, metavar="N", help="on a CPU: beside N processes that never sleep")
@@ -161,8 +200,7 @@ def main():
         import torch
         torch.set_num_threads(a.threads)
         settings = {"torch": torch.__version__} | settings
-        sides = ["eager"] + (["compile"] if a.compile else [])
-    ours = Halfstep(a.binary, a.threads)
+        sides = ["eager"] + (["compile"] if a.compile else []) + (["onnxruntime"] if a.onnxruntime else [])
     print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'of floor':>9}"
           + "".join(f" {side + ' ms':>11} {'ratio':>6} {'spread':12}" for side in sides))
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(a.busy)]
@@ -172,7 +210,7 @@ def main():
                 continue
             for dtype in a.dtypes.split(","):
                 for train in (False, True):
-                    row = on_cpu(ours, entry, dtype, train, sides, a)
+                    row = on_cpu(entry, dtype, train, sides, a)
                     print(shown(row, sides), flush=True)
                     if a.json:
                         write(a.json, settings, [row], [n["name"] for n in NETS])
@@ -181,11 +219,16 @@ def main():
             process.kill()
 
 
-def on_cpu(ours, entry, dtype, train, sides, a):
-    """A row of the table: both sides one after the other, round by round, and the floor of the net's plan."""
+def on_cpu(entry, dtype, train, sides, a):
+    """A row of the table: both sides one after the other, round by round, and the floor of the net's plan. A new process computes
+    it, since the memory that earlier nets have left costs up to a tenth."""
+    ours = Halfstep(a.binary, a.threads)
     case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
             "train": train, "seconds": a.seconds}
-    theirs = [Before(a.before, a.threads, case) if a.before else Torch(entry, dtype, train, variant=side) for side in sides]
+    if train or dtype != "float32":  # what onnxruntime's CPU provider does not compute
+        sides = [side for side in sides if side != "onnxruntime"]
+    theirs = [Before(a.before, a.threads, case) if a.before else
+              Onnx(entry, a.threads) if side == "onnxruntime" else Torch(entry, dtype, train, variant=side) for side in sides]
     rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs)) for _ in range(a.rounds)]
     row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
            "halfstep_ms": statistics.median(r[0] for r in rounds)}
@@ -205,6 +248,8 @@ def shown(row, sides):
     text = f"{row['row']:40} {row['pass']:8} {row['dtype']:9} {row['halfstep_ms']:11.3f} {floor:>9}"
     for side in sides:
         own = "" if side == "eager" else f"{side}_"
+        if f"{own}spread" not in row:
+            continue
         low, high = row[f"{own}spread"]
         text += f" {row['torch_ms' if side == 'eager' else f'{side}_ms']:11.3f} {row[f'{own}ratio']:6.2f} {low:.2f} to {high:.2f}"
     return text

@@ -7,7 +7,7 @@
 // input: the shape of normal numbers; {"shape": [16, 128], "below": 50000}: integers. dtype: float32, or the region's. With
 // "channels_last": true the input and the weights lie in that memory format. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
-// without "train" of a forward in evaluation without a graph. With "optimizer", the JSON of one: of its step alone.
+// without "train" of a forward in evaluation, in InferenceMode. With "optimizer", the JSON of one: of its step alone.
 // "device": "cuda": on a GPU, each run from an idle device to an idle device; with "recorded" it is recorded once and replayed.
 // "first_ms" is the first run's time, with all that a library prepares. With "floor": true the answer has "floor_ms", the time that
 // the products and bytes of the net's plan take on this machine at the least (MachineRates), and "calls": of each op in each pass
@@ -141,7 +141,7 @@ struct Net {
       optimizer->step();
       optimizer->zero_grad();
     } else {
-      const NoGrad quiet;
+      const InferenceMode inference;
       forward();
     }
   }

@@ -166,4 +166,9 @@ NETS = [
     net("encoder block d 256, 8 heads, seq 128, batch 16", attention_block(256, 8), [16, 128, 256]),
     net("GPT block d 256, 8 heads, seq 128, batch 16", attention_block(256, 8, causal=True, norm_first=True, activation="gelu"),
         [16, 128, 256]),
+    net("ResNet-18 224, batch 1", resnet18(), [1, 3, 224, 224]),
+    net("ResNet-18 224, batch 4", resnet18(), [4, 3, 224, 224]),
+    net("ResNet-18 224, batch 4, channels-last", resnet18(), [4, 3, 224, 224], channels_last=True),
+    net("GPT-2 small, seq 128, batch 1", gpt2(), [1, 128], below=50257),
+    net("lstm 2x1024, seq 64, batch 32", recurrent("LSTM", 2, 1024), [64, 32, 1024]),
 ]
