@@ -126,6 +126,26 @@ TEST_CASE("a call casts no weight, drops nothing, saves nothing for a backward, 
   }
 }
 
+TEST_CASE("a batch normalisation is computed with the convolution before it") {
+  const TempDir dir;
+  train_small(dir, kSmallModels[1], false);
+  const Predictor model(dir / "out");
+  const Tensor x = inputs_for(model, 5);
+  const auto normalisations = [](const auto& forward) {
+    const LedgerScope ledger(Device::cpu);
+    forward();
+    const auto calls = ledger.calls();
+    return std::count_if(calls.begin(), calls.end(), [](const LedgerCall& call) { return call.op == "batch_norm"; });
+  };
+  Tensor folded, layers;
+  CHECK(normalisations([&] { folded = model(x); }) == 0);
+  CHECK(normalisations([&] {
+          const NoGrad off;
+          layers = forward_of(*model.parts().model, model.parts().device, model.parts().region, x);
+        }) == 1);
+  CHECK((abs(folded - layers) / (abs(layers) + 1)).max().item<float>() < 1e-5f);
+}
+
 TEST_CASE("weights that were frozen have 16-bit copies, too") {
   const TempDir dir;
   train_small(dir, {"frozen", "[6]", R"({"type": "Linear", "out_features": 8, "freeze": true}, "ReLU")"}, true);
