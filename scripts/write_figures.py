@@ -96,11 +96,11 @@ def latency_table():
 
 def nets_table():
     """A line for each net, pass and dtype: the times of both programs, and the share of the floor."""
-    lines = ["", "| net | pass | dtype | halfstep | of the floor | / PyTorch eager | / torch.compile |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
+    lines = ["", "| net | pass | dtype | halfstep | of the floor | / PyTorch eager | / torch.compile | / onnxruntime |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in newest("nets-cpu-xeon-amx")["rows"]:
-        cells = [f"{r[ratio]:.2f} ({r[spread][0]:.2f} to {r[spread][1]:.2f})"
-                 for ratio, spread in (("ratio", "spread"), ("compile_ratio", "compile_spread"))]
+        cells = [f"{r[f'{side}ratio']:.2f} ({r[f'{side}spread'][0]:.2f} to {r[f'{side}spread'][1]:.2f})" if f"{side}ratio" in r else ""
+                 for side in ("", "compile_", "onnxruntime_")]
         lines.append(f"| {r['row']} | {'step' if r['pass'] == 'train' else 'forward'} | {r['dtype']} | {r['halfstep_ms']:.3g} ms | "
                      f"{100 * r['floor_ms'] / r['halfstep_ms']:.0f} % | " + " | ".join(cells) + " |")
     return "\n".join(lines + [""])
