@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over a channel, in segments: blocks add up one each, then they are joined.
+#include <algorithm>
+
 #include "cuda/kernels/norms.cuh"
 
 namespace halfstep::cuda {
@@ -9,6 +11,9 @@ constexpr int kPack = 4;
 constexpr int64_t kSegmentRows = 32;      // fewest rows that are worth a block
 constexpr int64_t kSegmentRun = 1 << 13;  // fewest elements of a channel that are worth a block
 constexpr int64_t kMostSegments = 64;
+constexpr int kOctet = 8;                      // lanes that read a row's packs side by side
+constexpr int64_t kPackedSegmentRows = 128;    // of columns in packs: fewest rows that are worth a block
+constexpr int64_t kMostPackedSegments = 1024;  // each has a block for every 64 columns: so many that they fill the device
 
 struct Sums {
   Operand grad, x, mean, rstd;
@@ -88,6 +93,66 @@ __global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
       for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][which][k];
       if (tile + k < s.count) partial[(which * s.segments + segment) * s.count + tile + k] = sum;
     }
+  }
+}
+
+// The same for columns in packs of f16, bf16 or f32, whose statistics are those of their channel: the backward of batch
+// normalisation in channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All
+// packs of a round are read before the first is used, so that the reads overlap.
+template <bool Relu>
+__global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* partial) {
+  constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 2;
+  SHARED(float, shared, [kBlockWarps][2][kWidth]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, octet = int(threadIdx.x) / kOctet;
+  const int own = lane % kOctet * kRun;
+  const int64_t tiles = (s.count + kWidth - 1) / kWidth, part = (s.rows + s.segments - 1) / s.segments;
+  for (int64_t task = blockIdx.x; task < tiles * s.segments; task += gridDim.x) {
+    const int64_t segment = task / tiles, tile = task % tiles * kWidth, c = s.first + tile + own;
+    const int64_t end = (segment + 1) * part < s.rows ? (segment + 1) * part : s.rows;
+    float plain[kRun] = {}, scaled[kRun] = {};
+    if (tile + own < s.count) {  // a whole number of packs
+      float mean[kRun], rstd[kRun], w[kRun], b[kRun];
+      load_parameter(s.mean, 0, c, 1, 0.0f, mean);
+      load_parameter(s.rstd, 0, c, 1, 1.0f, rstd);
+      if constexpr (Relu) {
+        load_parameter(s.weight, 0, c, 1, 1.0f, w);
+        load_parameter(s.bias, 0, c, 1, 0.0f, b);
+      }
+      for (int64_t r = segment * part + octet; r < end; r += kRows * kBatch) {
+        RawPack grads[kBatch], inputs[kBatch];
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          if (r + k * kRows >= end) continue;
+          load_raw(s.grad, (r + k * kRows) * s.channels + c, grads[k]);
+          load_raw(s.x, (r + k * kRows) * s.channels + c, inputs[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < kBatch; ++k) {
+          if (r + k * kRows >= end) continue;
+          float g[kRun], x[kRun];
+          unpack(grads[k], s.grad.dtype, g);
+          unpack(inputs[k], s.x.dtype, x);
+          if constexpr (Relu) through_relu(x, mean, rstd, w, b, float(s.zero), g);
+          add(g, x, mean, rstd, plain, scaled);
+        }
+      }
+    }
+    // Of the four octets of a warp, then of the warps.
+    __syncthreads();  // the sums of the last task have been read
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) {
+      for (int bits = kOctet; bits < 32; bits *= 2) {
+        plain[j] += __shfl_xor_sync(kFullMask, plain[j], bits);
+        scaled[j] += __shfl_xor_sync(kFullMask, scaled[j], bits);
+      }
+      if (lane < kOctet) shared[warp][0][own + j] = plain[j], shared[warp][1][own + j] = scaled[j];
+    }
+    __syncthreads();
+    const int which = int(threadIdx.x) / kWidth, column = int(threadIdx.x) % kWidth;
+    if (which >= 2 || tile + column >= s.count) continue;
+    float sum = 0;
+    for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][which][column];
+    partial[(which * s.segments + segment) * s.count + tile + column] = sum;
   }
 }
 
@@ -191,6 +256,16 @@ void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& s
   join<C>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<C*>(totals_of(q)));
 }
 
+template <bool Relu>
+void sum_up_packs(const Queue& q, Sums s, const TensorView& plain, const TensorView& scaled) {
+  const int64_t room = int64_t(kScratchBytes / 2 / (2 * sizeof(float))) / s.count;
+  s.segments = std::clamp<int64_t>(s.rows / kPackedSegmentRows, 1, std::min(kMostPackedSegments, room));
+  float* const partial = reinterpret_cast<float*>(q.scratch);
+  const int64_t tiles = (s.count + kOctet * kRun - 1) / (kOctet * kRun);
+  launch(packed_column_kernel<Relu>, blocks_for(tiles * s.segments, 1), kThreads, 0, q.stream, s, partial);
+  join<float>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<float*>(totals_of(q)));
+}
+
 }  // namespace
 
 void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
@@ -208,6 +283,9 @@ void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t c
   };
   const std::integral_constant<int, 1> one;
   if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum(double(), one);
+  const bool of_channels = s.inner == 1 && s.stat_row == 0 && s.stat_div == 1;
+  if (of_channels && reads_some(kRun, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, s.channels))
+    return s.relu ? sum_up_packs<true>(q, all, plain, scaled) : sum_up_packs<false>(q, all, plain, scaled);
   const int64_t run = s.inner == 1 ? s.channels : s.inner >= kPack ? kPack : s.inner;
   const bool some = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, run);
   some ? sum(float(), std::integral_constant<int, kPack>()) : sum(float(), one);

@@ -118,6 +118,7 @@ TEST_CASE("a ReLU in the kernels of batch normalisation gives the bits of a kern
       };
       for (int64_t channels : {7, 8, 264}) check(9, channels, 1);
       check(70, 40, 1, false);
+      check(300, 72, 1);  // in packs: two segments, two blocks of columns
       check(3, 5, 7);
       check(2, 3, 49);
       check(4, 2, 64, false);
@@ -137,6 +138,7 @@ TEST_CASE("batch normalisation of rows, short and long channels") {
       };
       for (int64_t channels : {1, 7, 8, 33, 264}) check(9, channels, 1);
       check(300, 40, 1, false);
+      check(500, 72, 1);
       check(3, 5, 7);
       check(2, 3, 49);
       check(4, 2, 64, false);
