@@ -5,6 +5,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -15,6 +16,17 @@ void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
   if (!now.defined()) return;
   const bool fits = before.defined() && before.shape() == now.shape();
   now.copy_(where(flag, fits ? before.to(now.dtype()) : zeros_like(now), now.detach()));
+}
+
+// `now` becomes `before` where the flag is set, in one kernel.
+void select_into(const Tensor& now, const Tensor& flag, const Tensor& before) {
+  const Tensor at = now.detach();
+  if (!at.is_contiguous()) {
+    at.copy_(where(flag, before, at));
+    return;
+  }
+  backend_for(at.device()).where(broadcast_view(flag, at.shape()), before.contiguous().view(), at.view(), at.view());
+  at.bump_version();
 }
 
 }  // namespace
@@ -42,9 +54,13 @@ void StateRollback::settle(const Tensor& found_inf) {
   if (!buffers_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
+  Tensor skipped;
   for (Buffer& b : *buffers_) {
     b.moves = b.tensor.version() != b.version;
-    if (b.moves && b.before.defined() && found_inf.defined()) b.tensor.copy_(where(found_inf.ne(0), b.before, b.tensor.detach()));
+    if (b.moves && b.before.defined() && found_inf.defined()) {
+      if (!skipped.defined()) skipped = found_inf.ne(0);
+      select_into(b.tensor, skipped, b.before);
+    }
     b.before = Tensor();
   }
   for (const Kept& k : kept_) {
