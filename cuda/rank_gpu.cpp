@@ -11,6 +11,7 @@
 #include <system_error>
 #include <vector>
 
+#include "cuda/library.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "framework/comm/launcher.h"
@@ -22,7 +23,9 @@ std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible
   if (visible) {
     for (size_t at = 0; at < visible->size();) {
       const size_t end = std::min(visible->find(',', at), visible->size());
-      if (end > at) all.push_back(visible->substr(at, end - at));
+      const std::string entry = visible->substr(at, end - at);
+      if (entry.starts_with('-')) break;  // CUDA ends the list at an invalid entry; "-1" is used to hide the rest
+      if (!entry.empty()) all.push_back(entry);
       at = end + 1;
     }
   } else {
@@ -32,18 +35,34 @@ std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible
   return all[size_t(local_rank) % all.size()];
 }
 
+int count_gpus(const std::string& listing) {
+  std::error_code none;
+  const std::filesystem::directory_iterator listed(listing, none);
+  if (!none) return int(std::distance(begin(listed), end(listed)));
+  struct {
+    int (*nvmlInit_v2)();
+    int (*nvmlDeviceGetCount_v2)(unsigned* count);
+    int (*nvmlShutdown)();
+  } nvml;
+  const std::string problem = open_library(
+      "HALFSTEP_NVML", {"libnvidia-ml.so.1"},
+      {HS_SYMBOL(nvml, nvmlInit_v2) HS_SYMBOL(nvml, nvmlDeviceGetCount_v2) HS_SYMBOL(nvml, nvmlShutdown)}, [] { return ""; });
+  unsigned count = 0;
+  if (!problem.empty() || nvml.nvmlInit_v2() != 0) return 0;
+  if (nvml.nvmlDeviceGetCount_v2(&count) != 0) count = 0;
+  nvml.nvmlShutdown();
+  return int(count);
+}
+
 void choose_gpu() {
   std::optional<int> local;
   try {
     local = detect_launch().local_rank;
   } catch (const ConfigError&) {}  // said where the ranks are brought together
   if (!local) return;
-  std::error_code none;
-  const std::filesystem::directory_iterator listed("/proc/driver/nvidia/gpus", none);
-  const auto gpus = none ? 0 : int(std::distance(begin(listed), end(listed)));
   std::optional<std::string> visible;
   if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) visible = set;
-  if (const auto mine = gpu_of_rank(visible, gpus, *local)) setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
+  if (const auto mine = gpu_of_rank(visible, visible ? 0 : count_gpus(), *local)) setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
 }
 
 std::string device_uuid() {

@@ -11,6 +11,10 @@ namespace halfstep::cuda {
 // of the machine's `gpus` where it is not set; ranks beyond begin again with the first. Empty where there is nothing to choose.
 std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible, int gpus, int local_rank);
 
+// How many GPUs the machine has: the entries of `listing`, the folder in which the driver lists them. Where there is none, as on
+// WSL 2, NVIDIA's management library says it. 0: nobody does.
+int count_gpus(const std::string& listing = "/proc/driver/nvidia/gpus");
+
 // Sets it for this process, where the launcher says the local rank. Call before anything asks the driver, which reads it once.
 void choose_gpu();
 

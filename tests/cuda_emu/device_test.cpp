@@ -2,6 +2,9 @@
 // GPUs of several generations, as HALFSTEP_EMU_CAPABILITY pretends them.
 #include "tests/cuda/kernels/device.h"
 
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
 
 #include "cuda/blas/fusion.h"
@@ -10,6 +13,7 @@
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "halfstep.h"
+#include "tests/cuda_emu/behaviour.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -62,4 +66,23 @@ TEST_CASE("which GPU a rank computes on") {
   CHECK(!gpu_of_rank("", 8, 3));
   CHECK(!gpu_of_rank({}, 1, 1));
   CHECK(!gpu_of_rank({}, 0, 1));  // nobody says how many there are
+  CHECK(gpu_of_rank("4,7,-1,9", 8, 2) == "4");  // CUDA ends the list at an invalid entry
+  CHECK(!gpu_of_rank("4,-1,9", 8, 1));
+  CHECK(!gpu_of_rank("-1", 8, 1));
+}
+
+TEST_CASE("how many GPUs there are: the driver's list, or what NVML says where there is no list") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("halfstep_gpus_" + std::to_string(getpid()));
+  for (const char* gpu : {"0000:01:00.0", "0000:41:00.0"}) fs::create_directories(folder / gpu);
+  const Behaviour nvml("HALFSTEP_NVML", HALFSTEP_FAKE_NVML);
+  CHECK(cuda::count_gpus(folder.string()) == 2);
+  fs::remove_all(folder);
+  CHECK(cuda::count_gpus(folder.string()) == 3);
+  {
+    const Behaviour fails("HALFSTEP_FAKE_NVML_FAILS", "1");
+    CHECK(cuda::count_gpus(folder.string()) == 0);
+  }
+  const Behaviour absent("HALFSTEP_NVML", "/nothing_here.so");
+  CHECK(cuda::count_gpus(folder.string()) == 0);
 }
