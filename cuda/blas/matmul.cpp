@@ -59,6 +59,16 @@ bool is_nan(DType t, const char* element) {
   }
 }
 
+// Bytes from a matrix's first element to the first of its last row, and to its last.
+size_t offset_of_last_row(const TensorView& v) {
+  int64_t elements = 0;
+  for (int d = 0; d + 1 < v.shape.size(); ++d) elements += (v.shape[d] - 1) * v.strides[d];
+  return size_t(elements) * size_of(v.dtype);
+}
+size_t offset_of_last(const TensorView& v) {
+  return offset_of_last_row(v) + size_t((v.shape.back() - 1) * v.strides[v.shape.size() - 1]) * size_of(v.dtype);
+}
+
 class Library {
  public:
   explicit Library(const CublasLt& functions) : lt(functions) { check_cublaslt(lt.cublasLtCreate(&handle_), "cublasLtCreate"); }
@@ -76,10 +86,9 @@ class Library {
     return (plans_[*key] = make(*key, pointers)).get();
   }
 
-  cublasStatus_t run(const Queue& q, const Plan& plan, const cublasLtMatmulHeuristicResult_t& candidate, const GemmArgs& g,
-                     double factor = 1) const {
-    const double wide[2] = {factor, g.accumulate ? 1.0 : 0.0};
-    const float narrow[2] = {float(factor), g.accumulate ? 1.0f : 0.0f};
+  cublasStatus_t run(const Queue& q, const Plan& plan, const cublasLtMatmulHeuristicResult_t& candidate, const GemmArgs& g) const {
+    const double wide[2] = {1, g.accumulate ? 1.0 : 0.0};
+    const float narrow[2] = {1, g.accumulate ? 1.0f : 0.0f};
     const bool is_wide = g.a.dtype == DType::f64;
     const void* alpha = is_wide ? static_cast<const void*>(wide) : narrow;
     const void* beta = is_wide ? static_cast<const void*>(wide + 1) : narrow + 1;
@@ -89,27 +98,34 @@ class Library {
   }
 
   // Whether the chosen candidate's ReLU behaves like PyTorch's and ours: NaN stays NaN, and the mask of elements that pass the
-  // gradient is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs with a factor of NaN,
-  // and of 0 with a bias of zeros, whose results are overwritten later. A recording cannot ask. A refusal of a run is left in
-  // `status`.
+  // gradient is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs on operands of zeros,
+  // without and with a NaN in the first and the last row, whose results are overwritten later. The caller's operands would not do:
+  // an infinity among them makes NaN of a product with 0, and with a factor of 0 the library need not read them at all. A recording
+  // cannot ask, nor where there is no memory for the zeros. A refusal of a run is left in `status`.
   bool relu_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
     status = CUBLAS_STATUS_SUCCESS;
     if (plan.relu_of == plan.chosen) return !plan.relu_fault;
     if (q.recording) return false;
+    const std::optional<Zeros> zeros = zeros_like(q, g);
+    if (!zeros) return false;
     const char* fault = nullptr;
-    const std::string y = ends_of(q, plan, g, std::nan(""), g.c.data, size_of(g.c.dtype) * 8, status);
-    if (status != CUBLAS_STATUS_SUCCESS) return false;
-    for (size_t i = 0; i < y.size(); i += size_of(g.c.dtype)) {
-      if (!is_nan(g.c.dtype, y.data() + i)) fault = "ReLU makes a number of NaN";
-    }
-    if (g.aux && !fault) {
-      const std::string mask = ends_of(q, plan, g, 0, g.aux.data, 1, status);
+    if (g.aux) {
+      const std::string mask = ends_of(q, plan, *zeros, g.aux.data, 1, status);
       if (status != CUBLAS_STATUS_SUCCESS) return false;
       const size_t columns = size_t(g.c.shape.back());
       for (size_t i = 0; i < 2 * columns; ++i) {
         const size_t column = i % columns;
         if (mask[i / columns * (mask.size() / 2) + column / 8] >> column % 8 & 1) fault = "mask is set at 0";
       }
+    }
+    for (const size_t at : {size_t(0), offset_of_last_row(g.a)}) {
+      char* const element = static_cast<char*>(zeros->operands.a.data) + at;
+      check_cuda(cudaMemsetAsync(element, 0xFF, size_of(g.a.dtype), q.stream), "cudaMemsetAsync");  // a NaN in each dtype
+    }
+    const std::string y = ends_of(q, plan, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
+    if (status != CUBLAS_STATUS_SUCCESS) return false;
+    for (size_t i = 0; i < y.size(); i += size_of(g.c.dtype)) {
+      if (!is_nan(g.c.dtype, y.data() + i)) fault = "ReLU makes a number of NaN";
     }
     plan.relu_of = plan.chosen;
     plan.relu_fault = fault;
@@ -135,22 +151,37 @@ class Library {
     return workspace_ ? kWorkspaceBytes : 0;
   }
 
-  // The first and the last row of what a run with this factor, and a bias of zeros, leaves at `from`: c or its mask, `bits` a
-  // column.
-  std::string ends_of(const Queue& q, Plan& plan, const GemmArgs& g, double factor, const void* from, size_t bits,
-                      cublasStatus_t& status) const {
-    Allocator& memory = allocator(Device::cuda);
-    const auto release = [&](void* p) { memory.release(p); };
+  // A product's arguments with zeros for a, b and the bias, in memory of their own.
+  struct Zeros {
+    std::unique_ptr<void, void (*)(void*)> memory;
+    GemmArgs operands;
+  };
+  // Empty: there is no memory for them.
+  static std::optional<Zeros> zeros_like(const Queue& q, const GemmArgs& g) {
+    Zeros zeros{{nullptr, [](void* p) { allocator(Device::cuda).release(p); }}, g};
+    TensorView* const views[] = {&zeros.operands.a, &zeros.operands.b, &zeros.operands.bias};
+    size_t bytes = 0, begins[3];
+    for (int i = 0; i < 3; ++i) {
+      begins[i] = bytes;
+      if (*views[i]) bytes += device_block_size(offset_of_last(*views[i]) + size_of(views[i]->dtype));  // aligned for any plan
+    }
+    try {
+      zeros.memory.reset(allocator(Device::cuda).allocate(bytes, MemoryTag::workspace));
+    } catch (const MemoryError&) { return {}; }
+    check_cuda(cudaMemsetAsync(zeros.memory.get(), 0, bytes, q.stream), "cudaMemsetAsync");
+    for (int i = 0; i < 3; ++i) {
+      if (*views[i]) views[i]->data = static_cast<char*>(zeros.memory.get()) + begins[i];
+    }
+    return zeros;
+  }
+
+  // The first and the last row of what a run on zeros leaves at `from`: c or its mask, `bits` a column.
+  std::string ends_of(const Queue& q, Plan& plan, const Zeros& zeros, const void* from, size_t bits, cublasStatus_t& status) const {
+    const GemmArgs& g = zeros.operands;
     const int64_t columns = g.c.shape.back(), rows = g.c.numel() / columns;
-    const size_t bytes = size_t(columns) * size_of(g.c.dtype), row_bytes = (size_t(columns) * bits + 7) / 8,
-                 step = from == g.c.data ? row_bytes : size_t(g.aux.strides[0]);
-    const std::unique_ptr<void, decltype(release)> zeros(memory.allocate(bytes, MemoryTag::workspace), release);
-    check_cuda(cudaMemsetAsync(zeros.get(), 0, bytes, q.stream), "cudaMemsetAsync");
-    MatmulPointers pointers = matmul_pointers(g);
-    if (g.bias) pointers.vector = zeros.get();
-    plan.descriptors.point_to(pointers);
-    status = run(q, plan, plan.candidates[plan.chosen], g, factor);
+    const size_t row_bytes = (size_t(columns) * bits + 7) / 8, step = from == g.c.data ? row_bytes : size_t(g.aux.strides[0]);
     plan.descriptors.point_to(matmul_pointers(g));
+    status = run(q, plan, plan.candidates[plan.chosen], g);
     std::string out(2 * row_bytes, '\0');
     if (status != CUBLAS_STATUS_SUCCESS) return out;
     for (size_t i = 0; i < 2; ++i) {
@@ -206,6 +237,7 @@ bool matmul(const Queue& q, const GemmArgs& g) {
   while (!plan->exhausted()) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (applies_relu(g) && !lib.relu_is_ours(q, *plan, g, status) && status == CUBLAS_STATUS_SUCCESS) return false;
+    plan->descriptors.point_to(matmul_pointers(g));  // the question was asked with others
     if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check_cublaslt(status, "cublasLtMatmul");

@@ -6,6 +6,8 @@
 //   HALFSTEP_FAKE_SLOW=0x218     epilogues with any of these bits take some milliseconds (0x1: products without an epilogue)
 //   HALFSTEP_FAKE_MASK=set       ReLU's mask is set where z is 0, as by some kernels of cuBLASLt
 //   HALFSTEP_FAKE_RELU=hide      ReLU makes 0 of NaN
+//   HALFSTEP_FAKE_BLOCK=8        so many products of 16-bit numbers or TF32 are added at once and cut off, as tensor cores do
+//   HALFSTEP_FAKE_SPLITS=3       sums are made of so many parts, as by a library that splits k
 //   HALFSTEP_FAKE_FAIL=n         the first n of the candidates that it proposes are refused when they are run
 #include <algorithm>
 #include <bit>
@@ -303,12 +305,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   p.mask_at_zero = mask && std::string_view(mask) == "set";
   const char* const relu = std::getenv("HALFSTEP_FAKE_RELU");
   p.hides_nan = relu && std::string_view(relu) == "hide";
+  p.block = int(std::max(1ul, setting("HALFSTEP_FAKE_BLOCK")));
+  p.splits = int(std::max(1ul, setting("HALFSTEP_FAKE_SPLITS")));
   const bool slow = p.op.has(uint32_t(setting("HALFSTEP_FAKE_SLOW")));
   const auto work = [p, slow, workspace, used = algorithm.workspace] {
     if (slow) spend(3000);
     check_memory(p);
     if (used) check_device_memory("cublasLtMatmul: the workspace", workspace, used);
     const OpenDeviceMemory open;
+    if (counts_only) {
+      if (p.op.has(kRelu)) compute_ends(p);  // which the caller looks at before it trusts a ReLU
+      return;
+    }
     if (used) std::memset(workspace, 0xFF, used);
     compute(p);
   };

@@ -2,6 +2,7 @@
 // The arithmetic of the fake cuBLASLt, as the comments of cublasLt.h describe it.
 #include "fake_product.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -60,10 +61,29 @@ S gelu_slope(S x) {
   return S(0.5) * (S(1) + t) + S(0.5) * x * (S(1) - t * t) * S(0.79788456080286536) * (S(1) + S(3 * 0.044715) * x * x);
 }
 
+// As tensor cores add up to `n` products and the sum so far: all are cut off below the last bit that a float as large as the
+// largest of them has, and so is the total. A rounding of each step would err by half as much, and not always towards zero.
+float add_truncated(float sum, const float* a, const float* b, int64_t n) {
+  double largest = std::abs(double(sum)), plain = sum;
+  for (int64_t i = 0; i < n; ++i) {
+    const double product = double(a[i]) * double(b[i]);
+    largest = std::max(largest, std::abs(product));
+    plain += product;
+  }
+  if (largest == 0 || !std::isfinite(plain)) return float(plain);
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - 23);
+  double total = std::trunc(double(sum) / unit);
+  for (int64_t i = 0; i < n; ++i) total += std::trunc(double(a[i]) * double(b[i]) / unit);
+  const double exact = total * unit;
+  const float rounded = float(exact);
+  return std::abs(double(rounded)) > std::abs(exact) && std::isfinite(rounded) ? std::nextafter(rounded, 0.0f) : rounded;
+}
+
 template <class In, class Out, class S>
 class Computation {
  public:
-  explicit Computation(const FakeProduct& product) : p_(product), op_(product.op) {}
+  Computation(const FakeProduct& product, bool all)
+      : p_(product), op_(product.op), step_(all ? 1 : std::max<int64_t>(1, p_.n() - 1)) {}
 
   void run() {
     if (op_.has(kBiasGradient | kSumA | kSumB)) sums_.assign(size_t(p_.vector_elements()), S(0));
@@ -79,11 +99,10 @@ class Computation {
     const auto b = gathered<In, S>(static_cast<const In*>(p_.b_data) + t * p_.b.stride, p_.b, !op_.transposed_b, tf32);
     const Out* const c = static_cast<const Out*>(p_.c_data) + t * p_.c.stride;
     Out* const d = static_cast<Out*>(p_.d_data) + t * p_.d.stride;
-    for (int64_t j = 0; j < n; ++j) {
+    for (int64_t j = 0; j < n; j += step_) {
       for (int64_t i = 0; i < m; ++i) {
-        S sum = 0;
-        for (int64_t l = 0; l < k; ++l) sum += a[size_t(i * k + l)] * b[size_t(j * k + l)];
-        S x = S(p_.alpha) * sum;
+        // BLAS: with a factor of 0 the operands are not read, and code that only scales C sets no bit of a mask.
+        S x = p_.alpha == 0 ? S(0) : S(p_.alpha) * dot(&a[size_t(i * k)], &b[size_t(j * k)], k);
         if (p_.beta != 0) x += S(p_.beta) * S(halfstep::cuda::to_f(c[j * p_.c.ld + i]));
         d[j * p_.d.ld + i] = halfstep::cuda::from_f<Out>(finished(x, i, j));
       }
@@ -94,6 +113,24 @@ class Computation {
     }
   }
 
+  S dot(const S* a, const S* b, int64_t k) const {
+    const int64_t part = (k + p_.splits - 1) / p_.splits;
+    S sum = 0;
+    for (int64_t from = 0; from < k; from += part) sum += part_of(a + from, b + from, std::min(part, k - from));
+    return sum;
+  }
+  S part_of(const S* a, const S* b, int64_t n) const {
+    S sum = 0;
+    if constexpr (std::is_same_v<S, float>) {
+      if (p_.block > 1 && (!std::is_same_v<In, float> || op_.compute == CUBLAS_COMPUTE_32F_FAST_TF32)) {
+        for (int64_t l = 0; l < n; l += p_.block) sum = add_truncated(sum, a + l, b + l, std::min<int64_t>(p_.block, n - l));
+        return sum;
+      }
+    }
+    for (int64_t l = 0; l < n; ++l) sum += a[l] * b[l];
+    return sum;
+  }
+
   // The epilogue, for row i and column j of D.
   S finished(S x, int64_t i, int64_t j) {
     const int64_t at = j * op_.aux_ld + i;
@@ -102,7 +139,7 @@ class Computation {
     const int bit = 1 << at % 8;
     if (op_.has(kBias)) x += S(halfstep::cuda::to_f(vector()[i]));
     if (op_.has(kRelu)) {
-      const bool passes = p_.hides_nan ? x > 0 : !(x <= 0), marked = passes || (p_.mask_at_zero && x == 0);
+      const bool passes = p_.hides_nan ? x > 0 : !(x <= 0), marked = passes || (p_.mask_at_zero && x == 0 && p_.alpha != 0);
       if (op_.has(kAux)) *byte = uint8_t(marked ? *byte | bit : *byte & ~bit);
       if (!passes) x = 0;
     }
@@ -120,6 +157,7 @@ class Computation {
 
   const FakeProduct& p_;
   const FakeOperation& op_;
+  const int64_t step_;  // from column to column of D
   std::vector<S> sums_;
 };
 
@@ -137,18 +175,25 @@ size_t FakeProduct::aux_bytes() const {
   return size_t(((n() - 1) * op.aux_ld + m()) * size_of(d.type));
 }
 
-void compute(const FakeProduct& p) {
+namespace {
+
+void compute(const FakeProduct& p, bool all) {
   with_type(p.a.type, [&](auto* in) {
     using In = std::remove_pointer_t<decltype(in)>;
     if constexpr (std::is_same_v<In, double>) {
-      Computation<double, double, double>(p).run();
+      Computation<double, double, double>(p, all).run();
     } else {
       if (p.d.type == p.a.type)
-        Computation<In, In, float>(p).run();
+        Computation<In, In, float>(p, all).run();
       else
-        Computation<In, float, float>(p).run();
+        Computation<In, float, float>(p, all).run();
     }
   });
 }
+
+}  // namespace
+
+void compute(const FakeProduct& p) { compute(p, true); }
+void compute_ends(const FakeProduct& p) { compute(p, false); }
 
 }  // namespace emu

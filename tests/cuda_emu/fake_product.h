@@ -40,6 +40,8 @@ struct FakeProduct {
   double alpha, beta;
   bool mask_at_zero = false;  // ReLU's mask is set where z is 0
   bool hides_nan = false;     // ReLU makes 0 of NaN
+  int block = 1;              // so many products are added at once, as tensor cores do: f16, bf16 and TF32
+  int splits = 1;             // the sum is made of so many parts of k, each added up alone
 
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }
@@ -52,5 +54,6 @@ int64_t size_of(cudaDataType_t type);
 
 // Sums are kept in float, in double for doubles, and rounded once to D's type. Device memory is open to the caller.
 void compute(const FakeProduct& product);
+void compute_ends(const FakeProduct& product);  // the first and the last column of D alone
 
 }  // namespace emu

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cuda/blas/gemm.h"
+#include "cuda/blas/matmul.h"
 #include "cuda/blas/verdicts.h"
 #include "framework/base/log.h"
 #include "tests/cuda/kernels/device.h"
@@ -203,6 +204,44 @@ TEST_CASE("a library whose ReLU hides NaN: ReLU is a pass of ours") {
   CHECK(r.rung == "bias");
   CHECK(r.status == "fused: ReLU makes a number of NaN; unfused_mask: ReLU makes a number of NaN; bias: success");
   CHECK(l.backward().rung == "fused");
+}
+
+TEST_CASE("an infinity in the first batch does not turn a candidate away") {
+  Layer l(DType::f16, 54);
+  const uint16_t infinity = 0x7c00, nan = 0x7e00;
+  REQUIRE(cudaMemcpy(l.x.view.data, &infinity, 2, cudaMemcpyHostToDevice) == cudaSuccess);
+  REQUIRE(cudaMemcpy(l.w.view.data, &nan, 2, cudaMemcpyHostToDevice) == cudaSuccess);
+  const ProductReport r = l.forward();
+  CHECK(r.rung == "fused");
+  CHECK(r.status == "success");
+}
+
+TEST_CASE("sums as tensor cores make them: cut off in blocks, and in parts of k") {
+  const auto product = [](const std::vector<double>& terms) {
+    const int64_t k = int64_t(terms.size());
+    const Buffer a = make(DType::f16, {1, k}), b = make(DType::f16, {k, 8}), c = poisoned(DType::f32, {1, 8});
+    for (int64_t i = 0; i < k; ++i) {
+      set(a.view, i, terms[size_t(i)]);
+      for (int64_t j = 0; j < 8; ++j) set(b.view, i * 8 + j, 0x1p-10);
+    }
+    const OnDevice dev_a(a), dev_b(b), dev_c(c);
+    REQUIRE(cuda::matmul(queue(), {.a = dev_a, .b = dev_b, .c = dev_c}));
+    dev_c.fetch();
+    return c[5];
+  };
+  std::vector<double> terms(24, 1.5 * 0x1p-14);  // products of 1.5 * 2^-24
+  terms[0] = 0x1p10;                             // a product of 1
+  const double rounded = product(terms);
+  CHECK(rounded == 1 + 23 * 0x1p-23);  // each is more than half of the last bit
+  {
+    const Behaviour block("HALFSTEP_FAKE_BLOCK", "8");
+    CHECK(product(terms) == 1);  // each is less than the last bit
+    terms[8] = -0x1p10;
+    CHECK(product(terms) == 8 * 1.5 * 0x1p-24);  // those of the last block, beside 0
+  }
+  terms[8] = 1.5 * 0x1p-14;
+  const Behaviour splits("HALFSTEP_FAKE_SPLITS", "2");
+  CHECK(product(terms) == 1 + 11 * 0x1p-23 + 12 * 1.5 * 0x1p-24);
 }
 
 TEST_CASE("measurement overrules the table, and is remembered") {
