@@ -80,6 +80,7 @@ class Memory {
     if (c.training && c.d.dropout.p > 0) add("the states of dropout", c.d.dropout.states, kDropoutBytes, true);
     add("the lengths of sequences", c.device_lengths, c.x.lengths.size() * sizeof(int32_t), false);
     const auto work = [c, ranges = ranges_, compute] {
+      if (counts_only) return;
       check_ranges(ranges);
       const OpenDeviceMemory open;
       if (c.device_lengths && std::memcmp(c.device_lengths, c.x.lengths.data(), c.x.lengths.size() * sizeof(int32_t)))

@@ -60,7 +60,7 @@ class Run {
   bool alone(size_t i) {
     const Node& n = nodes_[i];
     if (n.ready && !n.ready()) return false;
-    n.task.work();
+    do_work(n.task);
     spend(1);
     done_[i] = 1;
     return true;

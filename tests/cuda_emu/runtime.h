@@ -46,7 +46,7 @@ struct Stream {
   std::shared_ptr<Capture> capture;  // that this stream is in
   std::vector<const Node*> last;     // the nodes that its next node follows
   struct Piece {
-    std::function<void()> work;
+    Task task;
     std::function<bool()> ready;  // where set: the stream is blocked until it returns true
   };
   std::deque<Piece> pending;
@@ -57,12 +57,18 @@ struct Stream {
 using Lock = std::lock_guard<std::recursive_mutex>;
 std::recursive_mutex& runtime_mutex();
 
+// Nothing is computed: kernels and the stand-ins for libraries do no work, and large copies move nothing. What a net would launch
+// can then be counted at its real sizes, since memory that nobody touches takes none of the host's. Device memory is zero, not
+// poison.
+extern bool counts_only;
+
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
 void run_pending();                          // all waiting work of all streams, up to the first that is not ready
 void run_pending(Stream& stream);            // all work of one stream, and the work it waits for
 // As submit; `ready` is asked again and again, and holds up the stream.
 cudaError_t submit_when(cudaStream_t stream, Task task, std::function<bool()> ready, bool at_once = false);
+void do_work(const Task& task);              // a kernel does none where nothing is computed
 void spend(double microseconds);             // of the device's time, by which events are timed: all work takes 1, some says more
 void note(const Task& task, bool in_graph);  // for Operations
 std::string kernel_name(const void* kernel);
