@@ -104,7 +104,9 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
     if (fused && (!problem.bias || fused.strides[0] != 1)) return Done::declined;
     Work work{.name = kNames[int(direction)],
               .key = problem.key(),
-              .rules = {.tensor_cores = problem.tensor_cores, .workspace = dnn_options().workspace},
+              .rules = {.tensor_cores = problem.tensor_cores,
+                        .tensor_cores_first = problem.prefers_tensor_cores(),
+                        .workspace = dnn_options().workspace},
               .graph = [&] { return conv_graph(problem); },
               .memory = all,
               .otherwise = otherwise};

@@ -25,6 +25,10 @@ struct ConvProblem {
   int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
 
   Key key() const;
+  // For 16-bit data the library's first proposal is sometimes an engine without tensor cores, which also transposes channels_last
+  // tensors in its workspace: cuDNN 9.19 does so for the 1 x 1 convolutions with stride 2 of ResNet-18. Whether tensor cores are to
+  // be preferred: not for depthwise convolutions and channels that their tiles do not fit, for which other engines may be faster.
+  bool prefers_tensor_cores() const;
 };
 // Its tensors in memory, in this order: x, w, y and, where there is one, bias.
 std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);

@@ -19,6 +19,11 @@ Numbers dense_strides(const Numbers& dims, bool channels_last) {
   return {s.begin(), s.end()};
 }
 
+bool ConvProblem::prefers_tensor_cores() const {
+  const bool half = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
+  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels of a group
+}
+
 std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {
   auto g = std::make_unique<Graph>(p.alignment);
   const Tensor x = g->tensor(p.x, p.x_strides, p.type), w = g->tensor(p.w, p.w_strides, p.type),

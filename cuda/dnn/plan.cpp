@@ -110,6 +110,8 @@ void Plans::propose(const Target& target, cudnnBackendHeurMode_t mode) {
   try {
     std::vector<Engine> found = engines(*graph_, target, mode);
     proposed_ += found.size();
+    if (rules_.tensor_cores_first)
+      std::stable_partition(found.begin(), found.end(), [](const Engine& e) { return e.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE); });
     for (Engine& e : found) {
       if (e.is_allowed(rules_)) engines_.push_back(std::move(e));
     }

@@ -29,6 +29,7 @@ class Target {
 // What an engine may do. None may give other bits from run to run, round its operands to fewer bits, or add in fewer.
 struct Rules {
   bool tensor_cores = true;                // false: float32 is not rounded to TF32 either
+  bool tensor_cores_first = false;         // engines that use them are tried before the others
   int64_t workspace = int64_t(256) << 20;  // bytes, at most
 };
 

@@ -45,7 +45,8 @@ ConvProblem problem(const Shapes& s, Direction direction, cudnnDataType_t type, 
 }
 
 Answer ask(int capability, const ConvProblem& p) {
-  return testing::ask(capability, [&] { return conv_graph(p); }, {.tensor_cores = p.tensor_cores});
+  return testing::ask(capability, [&] { return conv_graph(p); },
+                      {.tensor_cores = p.tensor_cores, .tensor_cores_first = p.prefers_tensor_cores()});
 }
 
 std::string title(int capability, const std::string& name, const ConvProblem& p) {
@@ -132,6 +133,49 @@ TEST_CASE("depthwise" * doctest::test_suite("slow")) {
   for (int capability : {75, 80, 90}) {
     for (Direction d : kDirections) accepts(capability, "depthwise", problem(kDepthwise, d, kHalf, true), kDepthwise.most);
   }
+}
+
+TEST_CASE("ResNet-18 in 16 bits with the channels last: tensor cores in every direction of every layer but the first") {
+  if (!cudnn_is_here()) return;
+  const auto layer = [](int64_t in, int64_t out, int64_t size, int64_t kernel, int64_t stride) {
+    const std::vector<int64_t> before(2, kernel / 2), strides(2, stride);
+    return Shapes{"ResNet-18",
+                  {64, in, size, size},
+                  {out, in, kernel, kernel},
+                  {64, out, size / stride, size / stride},
+                  {before, before, strides, {1, 1}}};
+  };
+  std::vector<Shapes> layers{layer(64, 64, 56, 3, 1)};
+  for (int64_t in = 64, size = 56; in < 512; in *= 2, size /= 2) {
+    layers.push_back(layer(in, 2 * in, size, 3, 2));
+    layers.push_back(layer(in, 2 * in, size, 1, 2));
+    layers.push_back(layer(2 * in, 2 * in, size / 2, 3, 1));
+  }
+  for (int capability : {75, 80, 90, 100}) {
+    for (cudnnDataType_t type : {kHalf, kBrain}) {
+      if (type == kBrain && capability < 80) continue;
+      for (const Shapes& s : layers) {
+        for (Direction d : kDirections) {
+          const ConvProblem p = problem(s, d, type, true);
+          const Answer a = ask(capability, p);
+          show(title(capability, s.name, p), a);
+          CAPTURE(title(capability, s.name, p));
+          CAPTURE(s.w[0]);
+          CAPTURE(s.w[2]);
+          REQUIRE(a.workspace);
+          CHECK(a.tensor_cores);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tensor cores are preferred for 16-bit groups of eight channels and more") {
+  CHECK(problem(kImage, Direction::forward, kHalf, true).prefers_tensor_cores());
+  CHECK(problem(kGrouped, Direction::data, kBrain, true).prefers_tensor_cores());
+  for (const Shapes* s : {&kDepthwise, &kFirst, &kOdd})
+    CHECK_FALSE(problem(*s, Direction::forward, kHalf, true).prefers_tensor_cores());
+  CHECK_FALSE(problem(kImage, Direction::forward, kFloat, true).prefers_tensor_cores());
 }
 
 TEST_CASE("engines that would break a promise are passed over, and there are such") {
