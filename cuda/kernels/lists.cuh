@@ -7,11 +7,12 @@
 
 namespace halfstep::cuda {
 
-// Entry: a kernel's data for a tensor. Chunk: elements of a block, whole packs.
+// Entry: a kernel's data for a tensor. Chunk: elements of a block, whole packs; a multiple of it where a list is long.
 template <class Entry, int64_t Chunk>
 struct List {
   static constexpr int kCapacity = 96;
   int tensors = 0;
+  int chunk = int(Chunk);
   uint32_t first[kCapacity + 1] = {};  // the first block of each tensor, and the number of all blocks
   int64_t n[kCapacity];
   Entry entry[kCapacity];
@@ -19,8 +20,12 @@ struct List {
   void add(const Entry& e, int64_t elements) {
     entry[tensors] = e;
     n[tensors] = elements;
-    first[tensors + 1] = first[tensors] + uint32_t((elements + Chunk - 1) / Chunk);
+    first[tensors + 1] = first[tensors] + uint32_t((elements + chunk - 1) / chunk);
     ++tensors;
+  }
+  // So many elements a block that there are still `blocks` blocks for `elements`, at most `most` times the least.
+  void lengthen(int64_t elements, int64_t blocks, int most) {
+    while (chunk < Chunk * most && elements / (2 * chunk) >= blocks) chunk *= 2;
   }
   bool full() const { return tensors == kCapacity; }
   unsigned blocks() const { return first[tensors]; }
@@ -36,8 +41,8 @@ struct List {
       const int middle = (low + high) / 2;
       (first[middle] <= block ? low : high) = middle;
     }
-    const int64_t begin = int64_t(block - first[low]) * Chunk;
-    return {low, begin, begin + Chunk < n[low] ? begin + Chunk : n[low]};
+    const int64_t begin = int64_t(block - first[low]) * chunk;
+    return {low, begin, begin + chunk < n[low] ? begin + chunk : n[low]};
   }
 };
 

@@ -29,6 +29,7 @@ struct Param {
   __device__ double own_number() const { return number ? double(*number) : 0; }
 };
 using ParamList = List<Param, 4096>;
+constexpr int kMostChunks = 8;  // of 4096 elements, by one block
 
 struct Progress {
   uint32_t tickets, ready, done, bad;
@@ -93,13 +94,13 @@ __device__ inline void store_shadow(const Operand& shadow, int64_t i, const C (&
     Packed<__nv_bfloat16, Cached::yes>(shadow).store(i, x);
 }
 
-template <class Rule, class C, int Pack, class P, class G>
-__device__ inline void update_part(const Param& u, const P& param, const G& grad, const ParamList::Part& part,
-                                   const Control& control, const typename Rule::Step& step, const Rule& rule, int states) {
-  const float factor = control.factor();
-  RowGroup<kBlockWarps>::each<Pack>(part.begin, part.end, [&](int64_t i, auto size) {
-    constexpr int kSize = decltype(size)::value;
-    C p[kSize], s[Rule::kStates][kSize], g[kSize];
+// N elements of a parameter, of its gradient and of its states.
+template <class Rule, class C, int N>
+struct Elements {
+  C p[N], s[Rule::kStates][N], g[N];
+
+  template <class P, class G>
+  __device__ void load(const Param& u, const P& param, const G& grad, int64_t i, int states) {
     param.load(i, p);
 #pragma unroll
     for (int k = 0; k < Rule::kStates; ++k) {
@@ -107,17 +108,21 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
         load_pack<Cached::no>(static_cast<C*>(u.state[k]) + i, s[k]);
       } else {
 #pragma unroll
-        for (int j = 0; j < kSize; ++j) s[k][j] = 0;
+        for (int j = 0; j < N; ++j) s[k][j] = 0;
       }
     }
     grad.load(i, g);
-    if (factor != 1) {
+  }
+  template <class G>
+  __device__ void unscale(const G& grad, int64_t i, float factor, bool write_back) {
+    if (factor == 1) return;
 #pragma unroll
-      for (int j = 0; j < kSize; ++j) g[j] *= C(factor);
-      if (control.write_back) grad.store(i, g);
-    }
+    for (int j = 0; j < N; ++j) g[j] *= C(factor);
+    if (write_back) grad.store(i, g);
+  }
+  __device__ void update(const Rule& rule, const typename Rule::Step& step) {
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) {
+    for (int j = 0; j < N; ++j) {
       C state[Rule::kStates];
 #pragma unroll
       for (int k = 0; k < Rule::kStates; ++k) state[k] = s[k][j];
@@ -125,13 +130,49 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
 #pragma unroll
       for (int k = 0; k < Rule::kStates; ++k) s[k][j] = state[k];
     }
+  }
+  template <class P>
+  __device__ void store(const Param& u, const P& param, int64_t i, int states) const {
     param.store(i, p);
 #pragma unroll
     for (int k = 0; k < Rule::kStates; ++k) {
       if (k < states) store_pack<Cached::no>(static_cast<C*>(u.state[k]) + i, s[k]);
     }
     if (u.shadow.data) store_shadow(u.shadow, i, p);
-  });
+  }
+};
+
+// Of rules with one state a thread reads the elements of two rounds before it writes those of the first, so that twice as many
+// reads are under way. With more states that takes more registers than there are.
+template <class Rule, class C, int Pack, class P, class G>
+__device__ inline void update_part(const Param& u, const P& param, const G& grad, const ParamList::Part& part,
+                                   const Control& control, const typename Rule::Step& step, const Rule& rule, int states) {
+  constexpr int kRounds = Pack > 1 && Rule::kStates == 1 ? 2 : 1, kStep = kThreads * Pack;
+  const float factor = control.factor();
+  const auto finish = [&](auto& e, int64_t i) {
+    e.unscale(grad, i, factor, control.write_back);
+    e.update(rule, step);
+    e.store(u, param, i, states);
+  };
+  int64_t i = part.begin + int64_t(threadIdx.x) * Pack;
+  for (; i + Pack <= part.end; i += kRounds * kStep) {
+    Elements<Rule, C, Pack> e[kRounds];
+#pragma unroll
+    for (int k = 0; k < kRounds; ++k) {
+      if (i + k * kStep + Pack <= part.end) e[k].load(u, param, grad, i + k * kStep, states);
+    }
+#pragma unroll
+    for (int k = 0; k < kRounds; ++k) {
+      if (i + k * kStep + Pack <= part.end) finish(e[k], i + k * kStep);
+    }
+  }
+  if constexpr (Pack > 1) {
+    i = part.end / Pack * Pack + threadIdx.x;
+    if (i >= part.end) return;
+    Elements<Rule, C, 1> one;
+    one.load(u, param, grad, i, states);
+    finish(one, i);
+  }
 }
 
 template <int Pack, class G>
@@ -141,7 +182,7 @@ __device__ inline bool part_has_bad(const G& grad, const ParamList::Part& part) 
     std::conditional_t<Pack == 1, double, float> g[size.value];
     grad.load(i, g);
 #pragma unroll
-    for (int j = 0; j < size.value; ++j) bad = bad || !finite(g[j]);
+    for (int j = 0; j < size.value; ++j) bad |= !finite(g[j]);  // with || each load would wait for the one before it
   });
   return bad;
 }
@@ -238,7 +279,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   if (thread != 0) return;
   if (control.check) *control.found_inf = skips ? 1.0f : 0.0f;
   tail.run(skips);
-  for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) *counter = 0;
+  for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) atomicExch(counter, 0u);
 }
 
 bool packed(const ParamUpdate& u) {
@@ -262,7 +303,11 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
   enum Kind { kPacked, kAny, kWide, kKinds };
   const auto kind_of = [](const ParamUpdate& u) { return packed(u) ? kPacked : u.param.dtype == DType::f64 ? kWide : kAny; };
   int members[kKinds] = {}, launches = 0;
-  for (const ParamUpdate& u : params) ++members[kind_of(u)];
+  int64_t elements = 0;
+  for (const ParamUpdate& u : params) {
+    ++members[kind_of(u)];
+    elements += u.param.numel();
+  }
   for (const int n : members) launches += (n + ParamList::kCapacity - 1) / ParamList::kCapacity;
   Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr, c.momentum,
                   reinterpret_cast<Progress*>(q.counters + kStepCounters), q.scratch};
@@ -272,6 +317,7 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
   const auto step_those = [&](auto kernel, Kind kind) {
     const auto add = [&](ParamList& list, const ParamUpdate& u) {
       if (kind_of(u) != kind) return false;
+      if (list.tensors == 0) list.lengthen(elements, resident_threads() / kThreads, kMostChunks);
       Param entry{u.param, u.grad, u.shadow, {}, u.step, u.number};
       for (size_t k = 0; k < u.state.size(); ++k) entry.state[k] = u.state[k].data;
       list.add(entry, u.param.numel());

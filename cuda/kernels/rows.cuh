@@ -57,12 +57,19 @@ struct RowGroup {
   }
 
   // f(i, size) for the parts of [begin, end) that are this thread's: `Pack` elements from i, and the last end % Pack one by one.
-  // begin is a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write.
+  // begin is a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write. No branch is between
+  // them, since the compiler moves no read up across one.
   template <int Pack, int Unroll = 1, class F>
   __device__ static void each(int64_t begin, int64_t end, const F& f) {
+    constexpr int kStep = kSize * Pack;
     int64_t i = begin + int64_t(rank()) * Pack;
-#pragma unroll Unroll
-    for (; i + Pack <= end; i += kSize * Pack) f(i, std::integral_constant<int, Pack>());
+    if constexpr (Unroll > 1) {
+      for (; i + (Unroll - 1) * kStep + Pack <= end; i += Unroll * kStep) {
+#pragma unroll
+        for (int k = 0; k < Unroll; ++k) f(i + k * kStep, std::integral_constant<int, Pack>());
+      }
+    }
+    for (; i + Pack <= end; i += kStep) f(i, std::integral_constant<int, Pack>());
     if constexpr (Pack > 1) {
       i = end / Pack * Pack + rank();
       if (i < end) f(i, std::integral_constant<int, 1>());
