@@ -7,14 +7,14 @@
 # Both are looked for in the toolkit, in the system and in the Python packages of NVIDIA (site-packages/nvidia/*) that
 # HALFSTEP_PYTHON, by default python3, would import. To choose others: -DHALFSTEP_NAME_INCLUDE_DIR=, -DHALFSTEP_NAME_LIBRARY=.
 set(HALFSTEP_WITH_CUDA OFF)
-option(HALFSTEP_CUDA_PTX "Add PTX of compute_75, for GPUs other than those compiled for" ON)
+option(HALFSTEP_CUDA_PTX "Add PTX of compute_75 and compute_80, for GPUs other than those compiled for" ON)
 if(HALFSTEP_CUDA STREQUAL "OFF")
   return()
 endif()
 
-# The compute capabilities of the GPUs that are here: "9.0;8.9". They can also be given, for tests of this file.
-set(HALFSTEP_GPUS "" CACHE STRING "Compute capabilities of the GPUs of this machine; empty: nvidia-smi is asked")
-mark_as_advanced(HALFSTEP_GPUS)
+# The compute capabilities of the GPUs that are here: "9.0;8.9".
+set(HALFSTEP_GPUS "" CACHE STRING
+    "Compute capabilities to compile for, \"8.6;9.0\", or \"all\"; empty: those of this machine's GPUs")
 set(gpus ${HALFSTEP_GPUS})
 find_program(HALFSTEP_NVIDIA_SMI nvidia-smi)
 mark_as_advanced(HALFSTEP_NVIDIA_SMI)
@@ -38,26 +38,9 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 
-# Machine code for the GPUs that are here, or else for Hopper (CMake's own `native` is an error where its probe finds no GPU), and
-# the PTX that it is made from, which costs no time; tests/cuda_ptx runs it. Besides, PTX of Turing, from which the driver compiles
-# for every other GPU at the program's first start. That costs a third more time of the compiler: HALFSTEP_CUDA_PTX=OFF leaves it
-# out.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
-  set(CMAKE_CUDA_ARCHITECTURES)
-  foreach(capability IN LISTS gpus)
-    if(capability VERSION_LESS 7.5)
-      message(STATUS "halfstep: a GPU of compute capability ${capability} is left out: 7.5 (Turing) is the least")
-    else()
-      string(REPLACE "." "" architecture ${capability})
-      list(APPEND CMAKE_CUDA_ARCHITECTURES ${architecture})
-    endif()
-  endforeach()
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 90)
-  endif()
-  if(HALFSTEP_CUDA_PTX)
-    list(APPEND CMAKE_CUDA_ARCHITECTURES 75-virtual)
-  endif()
+  include(HalfstepCudaTargets)
+  halfstep_cuda_targets(CMAKE_CUDA_ARCHITECTURES "${gpus}" ${HALFSTEP_CUDA_PTX})
 endif()
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake up to 3.25.1 does not know that nvcc has it
