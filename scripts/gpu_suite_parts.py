@@ -14,10 +14,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from mlp_tables import print_products, print_tables  # noqa: E402
+from torch_nets import GPU_NETS  # noqa: E402
 
 BUILD = ROOT / "build/gpu"
 PROGRAM, KERNEL_TESTS, TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels", BUILD / "tests/test_cuda"
 SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
+# Rows of an odd length: no 16-byte loads, and the library has few kernels for them.
+ODD_CASES = {"mlp_w4095": (512, 4095, 3), "mlp_513": (513, 4096, 3)}
+RESNET = "ResNet-18 224, batch 64"
 UNFOLD = {"HALFSTEP_CUDA_DNN": "plain"}
 PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"} | UNFOLD
 # The libraries' own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
@@ -232,15 +236,24 @@ def mlp(case, arms, steps, *more):
             "--batches", 1, "--epochs", steps, "--warmup", 1, "--inner", 1, "--json", *more]
 
 
-def profile(tools, command):
-    """The command under the profiler that is there: each kernel's time in one table, ncu's or nsys's."""
+def resnet_step():
+    """The line that asks the benchmark of nets for a few steps of ResNet-18 in channels_last."""
+    net = next(n for n in GPU_NETS if n["name"] == RESNET)
+    return json.dumps({"model": net["config"], "input": net["input"], "dtype": "float16", "train": True, "seconds": 0,
+                       "device": "cuda", "channels_last": True})
+
+
+def profile(tools, command, given=""):
+    """The command under the profiler that is there: each kernel's time in one table, ncu's or nsys's. `given`: a line of input."""
     words = " ".join(str(w) for w in command)
+    feed = f"printf '%s\\n' '{given}' | " if given else ""
     ways = []
     if tools["ncu"]:  # leaves the clocks as they are
-        ways.append(f"'{tools['ncu']}' --clock-control none --csv --print-units base --metrics gpu__time_duration.sum {words}")
+        ways.append(f"{feed}'{tools['ncu']}' --clock-control none --csv --print-units base --metrics gpu__time_duration.sum "
+                    + words)
     if tools["nsys"]:
         report = BUILD / "profile"
-        ways.append(f"{{ '{tools['nsys']}' profile --force-overwrite true -o '{report}' {words} >'{report}.log' && "
+        ways.append(f"{{ {feed}'{tools['nsys']}' profile --force-overwrite true -o '{report}' {words} >'{report}.log' && "
                     f"'{tools['nsys']}' stats --force-export true --report cuda_gpu_trace --format csv '{report}.nsys-rep'; }}")
     return ["sh", "-c", " || ".join(ways) or "echo neither ncu nor nsys was found; exit 2"]
 
@@ -269,15 +282,27 @@ def smoke(suite):
         step("pytorch", [sys.executable, "-c", torch], read=lambda output, code:
              {"state": "incomplete", "why": "no PyTorch: halfstep is measured alone"} if code else read_json_line(output, code)),
         step("devices", [PROGRAM, "devices", "--json"], needs="program", limit=60, read=read_json_line)]
-    for name, case in SMOKE_CASES.items():
-        for arm in ("float16", "bfloat16"):
-            steps.append(step(f"products {name} {arm}", mlp(case, arm, 3), needs="program", limit=60, read=read_bench,
-                              env={"HALFSTEP_TUNE_FILE": ""}, show=lambda result, name=name, arm=arm:
-                              print_products({"case": name, "rows": [result | {"variant": arm}]})))
-    for name, arm in (("mlp_4096", "float16"), ("mlp_4096", "bfloat16"), ("mlp_512", "float16"), ("mlp_3x256", "float16")):
-        command = profile(suite.tools, mlp(SMOKE_CASES[name], arm, 4, "--graph", "off"))
-        steps.append(step(f"kernels {name} {arm}", command, needs="program", limit=90, env={"HALFSTEP_TUNE_FILE": ""},
-                          read=read_kernels, show=show_kernels))
+    def products(cases):
+        return [step(f"products {name} {arm}", mlp(case, arm, 3), needs="program", limit=60, read=read_bench,
+                     env={"HALFSTEP_TUNE_FILE": ""}, show=lambda result, name=name, arm=arm:
+                     print_products({"case": name, "rows": [result | {"variant": arm}]}))
+                for name, case in cases.items() for arm in ("float16", "bfloat16")]
+
+    def kernels(name, command, needs, given=""):
+        return step(f"kernels {name}", profile(suite.tools, command, given), needs=needs, limit=90, read=read_kernels,
+                    show=show_kernels, env={"HALFSTEP_TUNE_FILE": ""})
+
+    def kernels_of(name, arm):
+        return kernels(f"{name} {arm}", mlp(SMOKE_CASES[name], arm, 4, "--graph", "off"), "program")
+    # First what cannot be known without a GPU: the library's kernels for odd rows, its attention, and the time of our kernels, with
+    # the update's and a gradient scaler's among them.
+    steps += products(ODD_CASES)
+    steps += [kernels_of("mlp_4096", "float16"),
+              step("attention at odd lengths", [TESTS, "--test-case=attention's gradients at lengths*"], needs="tests", limit=60,
+                   read=read_doctest),
+              kernels("ResNet-18 channels_last float16", [BUILD / "benchmarks/nets"], "tests", resnet_step())]
+    steps += products(SMOKE_CASES)
+    steps += [kernels_of(name, arm) for name, arm in (("mlp_4096", "bfloat16"), ("mlp_512", "float16"), ("mlp_3x256", "float16"))]
     steps += [
         step("uploads", [BUILD / "benchmarks/bench_uploads"], needs="tests", quiet=True, limit=60, read=read_json_line),
         step("products' tests", [KERNEL_TESTS, "--source-file=*gemm_test.cpp,*relu_mask_test.cpp", "--test-case-exclude=probe*"],

@@ -158,6 +158,15 @@ class Quick(unittest.TestCase):
         self.assertIn("-DHALFSTEP_CUDA_HEADERS=OFF", t.called("cmake -S")[0])
         self.assertEqual(t.step("products mlp_512 float16")["result"]["products"][0]["rung"], "fused")
         self.assertIn("NaN: 1", t.step("probe of the library's mask")["result"]["lines"][0])
+        # What cannot be known without a GPU comes first, in the order in which it can be run.
+        names = [s["name"] for s in t.data["steps"] if s["part"] == "smoke"]
+        first = [f"products {case} {dtype}" for case in ("mlp_w4095", "mlp_513") for dtype in ("float16", "bfloat16")]
+        first += ["kernels mlp_4096 float16", "attention at odd lengths", "kernels ResNet-18 channels_last float16"]
+        begin = names.index(first[0])
+        self.assertEqual(names[begin:begin + len(first)], first)
+        self.assertLess(begin, 4)
+        self.assertEqual(t.step("attention at odd lengths")["result"]["passed"], 3)
+        self.assertIn("channels_last", t.step("kernels ResNet-18 channels_last float16")["command"])
         kernels = t.step("kernels mlp_4096 float16")["result"]
         self.assertEqual([k["kernel"] for k in kernels["kernels"]], ["cast", "gemm", "gemm", "mse", "sgd"])
         self.assertEqual(kernels["sum_us"], 12.5)

@@ -67,6 +67,7 @@ case $name in
   test_cuda)
     case $* in
       *dnn_test*) tests dnn 8 ;;
+      *lengths*) tests lengths 3 ;;
       *) tests cuda 40 ;;
     esac ;;
   bench_convolutions)
