@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
   using C = typename Elements::Compute;
   using W = typename WideOf<C>::type;
   using Group = RowGroup<Warps>;
-  constexpr int kPack = Elements::kPack;
+  // Short rows of 16-bit elements in packs: with more reads under way ptxas spills registers, as it wants many warps at a time.
+  constexpr int kPack = Elements::kPack, kUnroll = kPack == 1 || (kPack == 8 && Warps == 1) ? 1 : 4;
   SHARED(W, shared, [kBlockWarps]);
   const int64_t tasks = kept.numel * segments;
   for (int64_t task = Group::first_row(); task < tasks; task += Group::row_step()) {
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
 #pragma unroll
     for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<C>();
     const int64_t end = begin + segment < result.count ? begin + segment : result.count;
-    Group::template each<kPack, kPack == 1 ? 1 : 4>(begin, end, [&](int64_t i, auto size) {
+    Group::template each<kPack, kUnroll>(begin, end, [&](int64_t i, auto size) {
       C v[size.value];
       x.load(at[1], i, v);
 #pragma unroll
