@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
     const double g = grad.load_floating<double>(r * grad_step) / divisor,
                  hit = counts ? (1 - a.smoothing) * double(a.weight_of(t)) : 0;
     const C row_lse = lse[r * lse_step], scale = C(g * (hit + a.share * all_weights)), smooth = C(g * a.share), own = C(g * hit);
-    Group::template each<Rows::kPack>(0, a.classes, [&](int64_t c, auto size) {
+    Group::template each_of<Rows>(r * a.row_step, a.classes, [&](int64_t c, auto size) {
       C x[size.value];
       logits.load(r * a.row_step, c, x);
 #pragma unroll

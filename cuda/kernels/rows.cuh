@@ -10,6 +10,7 @@ namespace halfstep::cuda {
 
 inline constexpr int64_t kWarpRow = 1024;  // longest row for one warp
 inline constexpr int kBlockWarps = kThreads / 32;
+inline constexpr int64_t kPeeledRow = 128;                         // shortest row of any length that is read in packs
 inline constexpr int kHeldPacks = int(kWarpRow / (32 * kRun));     // of a row, that a thread keeps in registers
 inline constexpr int64_t kHeldRow = kHeldPacks * kThreads * kRun;  // longest row that a block keeps in registers
 
@@ -56,11 +57,11 @@ struct RowGroup {
       return block_join<Join>(v, shared);
   }
 
-  // f(i, size) for the parts of [begin, end) that are this thread's: `Pack` elements from i, and the last end % Pack one by one.
-  // begin is a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write. No branch is between
-  // them, since the compiler moves no read up across one.
+  // f(i, size) for the parts of [begin, end) that are this thread's: `Pack` elements from i, and those behind the last whole pack
+  // one by one. begin is `head` and a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write.
+  // No branch is between them, since the compiler moves no read up across one.
   template <int Pack, int Unroll = 1, class F>
-  __device__ static void each(int64_t begin, int64_t end, const F& f) {
+  __device__ static void each(int64_t begin, int64_t end, const F& f, int64_t head = 0) {
     constexpr int kStep = kSize * Pack;
     int64_t i = begin + int64_t(rank()) * Pack;
     if constexpr (Unroll > 1) {
@@ -71,8 +72,19 @@ struct RowGroup {
     }
     for (; i + Pack <= end; i += kStep) f(i, std::integral_constant<int, Pack>());
     if constexpr (Pack > 1) {
-      i = end / Pack * Pack + rank();
+      i = head + (end - head) / Pack * Pack + rank();
       if (i < end) f(i, std::integral_constant<int, 1>());
+    }
+  }
+  // The same for the n elements of the row at offset `row`, in packs where Rows has them.
+  template <class Rows, class F>
+  __device__ static void each_of(int64_t row, int64_t n, const F& f) {
+    if constexpr (Rows::kPeels) {
+      const int64_t head = Rows::head(row, n);
+      if (rank() < head) f(int64_t(rank()), std::integral_constant<int, 1>());
+      each<Rows::kPack>(head, n, f, head);
+    } else {
+      each<Rows::kPack>(0, n, f);
     }
   }
 };
@@ -104,6 +116,7 @@ struct RunRows {
   using Compute = float;
   using Stored = RawPack;
   static constexpr int kPack = kRun;
+  static constexpr bool kPeels = false;  // every row begins with a pack
   Operand data;
 
   RunRows() = default;
@@ -121,12 +134,24 @@ struct RunRows {
   __device__ void store(int64_t row, int64_t i, const float (&x)[1]) const { data.store_float(row + i, x[0]); }
 };
 
+// The same for rows of any length, such as 50257: a row begins anywhere, and its elements before the first whole pack of the memory
+// are read one by one. All operands of a kernel have the same number of them.
+struct PeeledRows : RunRows {
+  static constexpr bool kPeels = true;
+  using RunRows::RunRows;
+  __device__ static int64_t head(int64_t row, int64_t n) {
+    const int64_t before = -row & (kRun - 1);
+    return before < n ? before : n;
+  }
+};
+
 // Rows of any floating dtype and stride, computed in C.
 template <class C>
 struct AnyRows {
   using Compute = C;
   using Stored = C;
   static constexpr int kPack = 1;
+  static constexpr bool kPeels = false;
   Operand data;
   int64_t step;
 
@@ -149,6 +174,7 @@ class HeldRows {
   using C = typename Rows::Compute;
 
   __device__ HeldRows(const Rows (&rows)[Count], const int64_t (&at)[Count], int64_t n) : n_(n) {
+    if constexpr (Rows::kPeels) head_ = Rows::head(at[0], n);
 #pragma unroll
     for (int r = 0; r < Count; ++r) {
       rows_[r] = rows[r];
@@ -156,9 +182,9 @@ class HeldRows {
     }
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (place(k) + kPack > n_) continue;
+      if (head() + place(k) + kPack > n_) continue;
 #pragma unroll
-      for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], place(k), held_[k][r]);
+      for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], head() + place(k), held_[k][r]);
     }
   }
   // f(k, i, x) for what is held: x[r], the elements of row r from i, which are this thread's k-th pack.
@@ -166,32 +192,36 @@ class HeldRows {
   __device__ void each_held(const F& f) const {
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (place(k) + kPack > n_) continue;
+      if (head() + place(k) + kPack > n_) continue;
       C x[Count][kPack];
 #pragma unroll
       for (int r = 0; r < Count; ++r) rows_[r].convert(held_[k][r], x[r]);
-      f(k, place(k), x);
+      f(k, head() + place(k), x);
     }
   }
   // f(i, x) for all: as many elements as a pack has, or one.
   template <class F>
   __device__ void each(const F& f) const {
-    each_held([&](int, int64_t i, auto& x) { f(i, x); });
-    Group::template each<kPack>(Group::kSize * kPack * kHeld, n_, [&](int64_t i, auto size) {
+    const auto read = [&](int64_t i, auto size) {
       C x[Count][size.value];
 #pragma unroll
       for (int r = 0; r < Count; ++r) rows_[r].load(at_[r], i, x[r]);
       f(i, x);
-    });
+    };
+    if (Group::rank() < head()) read(int64_t(Group::rank()), std::integral_constant<int, 1>());
+    each_held([&](int, int64_t i, auto& x) { f(i, x); });
+    Group::template each<kPack>(head() + Group::kSize * kPack * kHeld, n_, read, head());
   }
 
-  // Where this thread's k-th pack begins.
+  // Where this thread's k-th pack begins, behind the elements before the first one.
   __device__ static int64_t place(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
 
  private:
+  __device__ int64_t head() const { return Rows::kPeels ? head_ : 0; }
+
   Rows rows_[Count];
   int64_t at_[Count];
-  int64_t n_;
+  int64_t n_, head_ = 0;
   typename Rows::Stored held_[kHeld > 0 ? kHeld : 1][Count];
 };
 
@@ -218,6 +248,20 @@ inline bool packs(const TensorView& v, int dim) {
   return true;
 }
 
+// Whether PeeledRows can: rows that are long enough, and begin at the same place within a pack in all of the operands.
+inline bool peels(std::initializer_list<const TensorView*> operands, int dim) {
+  const TensorView& first = **operands.begin();
+  for (const TensorView* v : operands) {
+    if (!is_floating(v->dtype) || v->dtype == DType::f64 || v->shape.empty() || v->strides[dim] != 1 || !aligned16(v->data))
+      return false;
+    if (v->shape[dim] < kPeeledRow) return false;
+    for (int d = 0; d < v->shape.size(); ++d) {
+      if (d != dim && v->shape[d] > 1 && (v->strides[d] - first.strides[d]) % kRun != 0) return false;
+    }
+  }
+  return true;
+}
+
 // f(Rows*) with the kind of rows that fits all of the operands, as a null pointer; f's kernels take rows made of each.
 template <class F>
 void for_rows(std::initializer_list<const TensorView*> operands, int dim, const F& f) {
@@ -227,6 +271,7 @@ void for_rows(std::initializer_list<const TensorView*> operands, int dim, const 
     wide = wide || v->dtype == DType::f64;
   }
   if (packed) return f(static_cast<RunRows*>(nullptr));
+  if (peels(operands, dim)) return f(static_cast<PeeledRows*>(nullptr));
   wide ? f(static_cast<AnyRows<double>*>(nullptr)) : f(static_cast<AnyRows<float>*>(nullptr));
 }
 

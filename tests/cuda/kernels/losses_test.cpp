@@ -70,6 +70,18 @@ TEST_CASE("cross entropy of aligned rows, a warp or a block for each, and of tar
   }
 }
 
+TEST_CASE("cross entropy of rows of any length, which begin anywhere within a pack") {
+  for (DType t : kStored) {
+    for (int64_t classes : {127, 129, 134, 1001, 1027, 2063}) {
+      check_cross_entropy(t, 17, classes, Reduction::mean, false, 0, 0);
+      check_cross_entropy(t, 17, classes, Reduction::sum, true, 0.1, 0, 0, true);
+      check_cross_entropy(t, 9, classes, Reduction::mean, false, 0, 0, classes + 8);
+      check_cross_entropy(t, 9, classes, Reduction::mean, false, 0, 0, classes + 3);  // the gradient's rows begin elsewhere
+      check_cross_entropy(t, 9, classes, Reduction::none, false, 0, 1);
+    }
+  }
+}
+
 TEST_CASE("cross entropy of rows that a block does not hold") {
   for (DType t : kStored) {
     for (int64_t classes : {8192, 8200, 20003}) check_cross_entropy(t, 2, classes, Reduction::sum, true, 0.1, 0);
