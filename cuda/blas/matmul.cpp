@@ -110,7 +110,7 @@ class Library {
     if (!zeros) return false;
     const char* fault = nullptr;
     if (g.aux) {
-      const std::string mask = ends_of(q, plan, *zeros, g.aux.data, 1, status);
+      const std::string mask = ends_of(q, plan, g, *zeros, g.aux.data, 1, status);
       if (status != CUBLAS_STATUS_SUCCESS) return false;
       const size_t columns = size_t(g.c.shape.back());
       for (size_t i = 0; i < 2 * columns; ++i) {
@@ -122,7 +122,7 @@ class Library {
       char* const element = static_cast<char*>(zeros->operands.a.data) + at;
       check_cuda(cudaMemsetAsync(element, 0xFF, size_of(g.a.dtype), q.stream), "cudaMemsetAsync");  // a NaN in each dtype
     }
-    const std::string y = ends_of(q, plan, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
+    const std::string y = ends_of(q, plan, g, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
     for (size_t i = 0; i < y.size(); i += size_of(g.c.dtype)) {
       if (!is_nan(g.c.dtype, y.data() + i)) fault = "ReLU makes a number of NaN";
@@ -176,12 +176,13 @@ class Library {
   }
 
   // The first and the last row of what a run on zeros leaves at `from`: c or its mask, `bits` a column.
-  std::string ends_of(const Queue& q, Plan& plan, const Zeros& zeros, const void* from, size_t bits, cublasStatus_t& status) const {
-    const GemmArgs& g = zeros.operands;
+  std::string ends_of(const Queue& q, Plan& plan, const GemmArgs& g, const Zeros& zeros, const void* from, size_t bits,
+                      cublasStatus_t& status) const {
     const int64_t columns = g.c.shape.back(), rows = g.c.numel() / columns;
     const size_t row_bytes = (size_t(columns) * bits + 7) / 8, step = from == g.c.data ? row_bytes : size_t(g.aux.strides[0]);
+    plan.descriptors.point_to(matmul_pointers(zeros.operands));
+    status = run(q, plan, plan.candidates[plan.chosen], zeros.operands);
     plan.descriptors.point_to(matmul_pointers(g));
-    status = run(q, plan, plan.candidates[plan.chosen], g);
     std::string out(2 * row_bytes, '\0');
     if (status != CUBLAS_STATUS_SUCCESS) return out;
     for (size_t i = 0; i < 2; ++i) {
@@ -237,7 +238,6 @@ bool matmul(const Queue& q, const GemmArgs& g) {
   while (!plan->exhausted()) {
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
     if (applies_relu(g) && !lib.relu_is_ours(q, *plan, g, status) && status == CUBLAS_STATUS_SUCCESS) return false;
-    plan->descriptors.point_to(matmul_pointers(g));  // the question was asked with others
     if (status == CUBLAS_STATUS_SUCCESS) status = lib.run(q, *plan, plan->candidates[plan->chosen], g);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check_cublaslt(status, "cublasLtMatmul");

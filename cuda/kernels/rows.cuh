@@ -208,7 +208,9 @@ class HeldRows {
       for (int r = 0; r < Count; ++r) rows_[r].load(at_[r], i, x[r]);
       f(i, x);
     };
-    if (Group::rank() < head()) read(int64_t(Group::rank()), std::integral_constant<int, 1>());
+    if constexpr (Rows::kPeels) {
+      if (Group::rank() < head()) read(int64_t(Group::rank()), std::integral_constant<int, 1>());
+    }
     each_held([&](int, int64_t i, auto& x) { f(i, x); });
     Group::template each<kPack>(head() + Group::kSize * kPack * kHeld, n_, read, head());
   }
