@@ -36,13 +36,13 @@ S rounded_to_tf32(S x) {
   return S(rounded);
 }
 
-// A matrix by its rows, or by its columns, whichever the product runs along.
+// A matrix by its rows, or by its columns, whichever the product runs along; every `step`-th of them.
 template <class T, class S>
-std::vector<S> gathered(const T* from, const FakeLayout& layout, bool by_columns, bool tf32) {
+std::vector<S> gathered(const T* from, const FakeLayout& layout, bool by_columns, bool tf32, int64_t step) {
   std::vector<S> to;
-  to.reserve(size_t(layout.rows * layout.columns));
   const int64_t outer = by_columns ? layout.columns : layout.rows, inner = by_columns ? layout.rows : layout.columns;
-  for (int64_t o = 0; o < outer; ++o) {
+  to.reserve(size_t((outer + step - 1) / step * inner));
+  for (int64_t o = 0; o < outer; o += step) {
     for (int64_t i = 0; i < inner; ++i) {
       const S x = S(halfstep::cuda::to_f(from[by_columns ? o * layout.ld + i : i * layout.ld + o]));
       to.push_back(tf32 ? rounded_to_tf32(x) : x);
@@ -83,7 +83,10 @@ template <class In, class Out, class S>
 class Computation {
  public:
   Computation(const FakeProduct& product, bool all)
-      : p_(product), op_(product.op), step_(all ? 1 : std::max<int64_t>(1, p_.n() - 1)) {}
+      : p_(product),
+        op_(product.op),
+        step_(all ? 1 : std::max<int64_t>(1, p_.n() - 1)),
+        row_step_(all ? 1 : std::max<int64_t>(1, p_.m())) {}
 
   void run() {
     if (op_.has(kBiasGradient | kSumA | kSumB)) sums_.assign(size_t(p_.vector_elements()), S(0));
@@ -95,14 +98,14 @@ class Computation {
   void multiply(int64_t t) {
     const int64_t m = p_.m(), n = p_.n(), k = p_.k();
     const bool tf32 = op_.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    const auto a = gathered<In, S>(static_cast<const In*>(p_.a_data) + t * p_.a.stride, p_.a, op_.transposed_a, tf32);
-    const auto b = gathered<In, S>(static_cast<const In*>(p_.b_data) + t * p_.b.stride, p_.b, !op_.transposed_b, tf32);
+    const auto a = gathered<In, S>(static_cast<const In*>(p_.a_data) + t * p_.a.stride, p_.a, op_.transposed_a, tf32, row_step_);
+    const auto b = gathered<In, S>(static_cast<const In*>(p_.b_data) + t * p_.b.stride, p_.b, !op_.transposed_b, tf32, step_);
     const Out* const c = static_cast<const Out*>(p_.c_data) + t * p_.c.stride;
     Out* const d = static_cast<Out*>(p_.d_data) + t * p_.d.stride;
     for (int64_t j = 0; j < n; j += step_) {
       for (int64_t i = 0; i < m; ++i) {
         // BLAS: with a factor of 0 the operands are not read, and code that only scales C sets no bit of a mask.
-        S x = p_.alpha == 0 ? S(0) : S(p_.alpha) * dot(&a[size_t(i * k)], &b[size_t(j * k)], k);
+        S x = p_.alpha == 0 ? S(0) : S(p_.alpha) * dot(&a[size_t(i / row_step_ * k)], &b[size_t(j / step_ * k)], k);
         if (p_.beta != 0) x += S(p_.beta) * S(halfstep::cuda::to_f(c[j * p_.c.ld + i]));
         d[j * p_.d.ld + i] = halfstep::cuda::from_f<Out>(finished(x, i, j));
       }
@@ -157,7 +160,7 @@ class Computation {
 
   const FakeProduct& p_;
   const FakeOperation& op_;
-  const int64_t step_;  // from column to column of D
+  const int64_t step_, row_step_;  // from column to column of D; and of A's rows, of which the first may be for all
   std::vector<S> sums_;
 };
 

@@ -54,6 +54,6 @@ int64_t size_of(cudaDataType_t type);
 
 // Sums are kept in float, in double for doubles, and rounded once to D's type. Device memory is open to the caller.
 void compute(const FakeProduct& product);
-void compute_ends(const FakeProduct& product);  // the first and the last column of D alone
+void compute_ends(const FakeProduct& product);  // the first and the last column of D alone, as if A had its first row only
 
 }  // namespace emu
