@@ -9,8 +9,7 @@ A kernel with too many registers runs on fewer threads, and one with a stack kee
 memory. What fits on one architecture need not fit on another, and no test that runs on one GPU notices.
 
 In the table, for each file and architecture: the most registers of a kernel, and for each kernel that has a stack its bytes.
---write records what the compiler makes now, of the files that are named or of all in the table. It takes a quarter of an hour on
-two cores.
+--write records what the compiler makes now, of the files that are named or of all in the table. A file takes half a minute or more.
 """
 import json
 import pathlib
