@@ -28,7 +28,7 @@ int64_t work_of(const ConvProblem& p) {
 struct Images {
   int64_t first, count;
 };
-Images images_of(const ConvPlan& plan, int64_t piece) {
+Images images_in(const ConvPlan& plan, int64_t piece) {
   const auto edge = [&](int64_t i) { return plan.problem.images * i / plan.pieces; };
   return {edge(piece), edge(piece + 1) - edge(piece)};
 }
@@ -40,7 +40,7 @@ int threads_of(const ConvPlan& plan) { return plan.pieces == 1 ? threads_for(pla
 ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   ConvProblem p = plan.problem;
   if (plan.pieces == 1) return p;
-  p.images = images_of(plan, piece).count;
+  p.images = images_in(plan, piece).count;
   if (p.pass == ConvPass::weight) p.to = DType::f32;
   return p;
 }
@@ -50,8 +50,7 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
 int64_t pieces_of(const ConvProblem& p, int threads) {
   if (p.images < threads) return 1;
   const bool winograd = winograd_applies(p), sums = p.pass == ConvPass::weight;
-  const int64_t element = int64_t(size_of(p.from)),
-                images = p.images * (p.channels * product(p.in) + p.filters * product(p.out)) * element,
+  const int64_t element = int64_t(size_of(p.from)), images = images_of(p) * element,
                 least = taps_of(p) * element *
                         (!winograd ? 4
                          : sums    ? 32
@@ -128,9 +127,7 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
   ConvProblem own = problem;
   own.laid = false;
-  const double images = double(problem.images * (problem.channels * product(problem.in) + problem.filters * product(problem.out))),
-               most = winograd_applies(own) && !winograd_applies(problem) ? 0.25 : 64;  // elements for each of the weight
-  if (images > most * double(taps_of(problem))) return {};
+  if (images_of(problem) > 64 * taps_of(problem) || (winograd_applies(own) && !winograd_applies(problem))) return {};
   const std::optional<ConvPlan> plan = conv_plan(problem);
   return plan && laid_weight_bytes(*plan) > 0 ? plan : std::nullopt;
 }
@@ -171,7 +168,7 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
   const auto piece = [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
     check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
-    const int64_t at = images_of(plan, i).first;
+    const int64_t at = images_in(plan, i).first;
     const Slots::Lease slot(slots);
     own->run(from_image(x, at, p.channels, p.in, p.pass == ConvPass::data), sums ? weights + i * taps : weight,
              from_image(y, at, p.filters, p.out, p.pass == ConvPass::forward), biases && sums ? bias_parts + i * biases : bias,

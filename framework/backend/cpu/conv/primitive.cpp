@@ -182,7 +182,7 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 
 bool winograd_applies(const ConvProblem& p) {
   const Window& w = p.window;
-  if (p.laid && 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes) return false;
+  if (p.laid ? 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes : images_of(p) * 2 < taps_of(p)) return false;
   return p.groups == 1 && p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && all_are(w.stride, 1) &&
          all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock;
 }

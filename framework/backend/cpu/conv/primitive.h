@@ -54,11 +54,13 @@ class ConvCode {
 // last: no lock, and a code's pointers may be changed freely. A code is good until as many others have been asked for.
 ConvCode* code_of(const ConvProblem& p, int threads);
 
-// Winograd's laid weight has 36 numbers for 9. Beyond this size direct code is as fast, and takes a quarter of the memory.
+// Winograd's laid weight has 36 numbers for 9. Beyond this size direct code is as fast, and takes a quarter of the memory. A weight
+// that is not laid out is transformed in each call, which takes longer than direct code for very few images.
 constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
-// The elements of the weight.
+// The elements of both images, and of the weight.
+inline int64_t images_of(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
 inline int64_t taps_of(const ConvProblem& p) { return p.filters * (p.channels / p.groups) * product(p.window.size); }
 
 }  // namespace halfstep::cpu
