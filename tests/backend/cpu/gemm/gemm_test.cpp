@@ -91,7 +91,8 @@ TEST_CASE("16-bit products with a single row, column or term") {
 TEST_CASE("batches of products of single rows and columns whose elements lie apart, with a bias and without") {
   const int64_t sizes[][3] = {{1, 300, 33}, {1, 64, 64}, {2, 300, 33}, {1, 17, 5}, {3, 64, 1}, {1, 64, 1}, {33, 300, 1}};
   for (DType t : {DType::f32, DType::f16, DType::bf16}) {
-    for (const auto& [m, k, n] : sizes) {
+    for (const auto& size : sizes) {
+      const int64_t m = size[0], k = size[1], n = size[2];
       for (int layout = 0; layout < 4; ++layout) {
         for (int64_t batch : {1, 2, 5}) {
           const Shape rows = batch == 1 ? Shape{m, k} : Shape{batch, m, k}, columns = batch == 1 ? Shape{k, n} : Shape{batch, k, n},
