@@ -99,8 +99,10 @@ def nets_table():
     lines = ["", "| net | pass | dtype | halfstep | of the floor | / PyTorch eager | / torch.compile | / onnxruntime |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in newest("nets-cpu-xeon-amx")["rows"]:
-        cells = [f"{r[f'{side}ratio']:.2f} ({r[f'{side}spread'][0]:.2f} to {r[f'{side}spread'][1]:.2f})" if f"{side}ratio" in r else ""
-                 for side in ("", "compile_", "onnxruntime_")]
+        cells = []
+        for side in ("", "compile_", "onnxruntime_"):
+            low, high = r.get(f"{side}spread", (0, 0))
+            cells.append(f"{r[f'{side}ratio']:.2f} ({low:.2f} to {high:.2f})" if high else "")
         lines.append(f"| {r['row']} | {'step' if r['pass'] == 'train' else 'forward'} | {r['dtype']} | {r['halfstep_ms']:.3g} ms | "
                      f"{100 * r['floor_ms'] / r['halfstep_ms']:.0f} % | " + " | ".join(cells) + " |")
     return "\n".join(lines + [""])
