@@ -114,10 +114,12 @@ def layer_ratios():
     return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
-def before_ratios(record, which):
+def before_ratios(record, which, name="", dtype=""):
     """The least and the greatest ratio of a pass, "forward" or "train", to the build before: "0.95 to 1.02"."""
-    ratios = [r["before_ratio"] for r in newest(record)["rows"] if r["pass"] == which]
-    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+    ratios = [r["before_ratio"] for r in newest(record)["rows"]
+              if r["pass"] == which and name in r["row"] and dtype in r["dtype"]]
+    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def relu_plan(field):
@@ -128,6 +130,10 @@ def relu_plan(field):
 
 
 FIGURES = {
+    "laid_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 1"),
+    "laid_four": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 4"),
+    "direct_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "train", "batch 1", "float32"),
+    "direct_four": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "train", "batch 4", "float32"),
     "relu_forward": lambda: before_ratios("fused-relu-cpu-xeon-amx", "forward"),
     "relu_step": lambda: before_ratios("fused-relu-cpu-xeon-amx", "train"),
     "conv_layers": layer_ratios,
