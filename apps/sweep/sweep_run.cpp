@@ -131,15 +131,16 @@ void train_members(const SweepMembers& members, const SweepOptions& o) {
       o.say(m.name + (continues ? ": continues" : ": begins"));
       continue;
     }
-    for (RunningMember& r : running) {
+    // Each is asked once: one that ends a moment later is found at the next look.
+    std::erase_if(running, [&](const RunningMember& r) {
       const std::optional<int> code = r.process->ended();
-      if (!code) continue;
+      if (!code) return false;
       const bool stopped = was_stopped(*code, *r.process);
       if (!stopped) record_exit(*r.member, code);
       if (!stopped) ++ended;
       o.say(r.member->name + ": " + outcome_of(*r.member) + joined(" (", ended, " of ", members.all.size(), ")"));
-    }
-    std::erase_if(running, [](const RunningMember& r) { return r.process->ended().has_value(); });
+      return true;
+    });
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }
