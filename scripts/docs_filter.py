@@ -33,7 +33,8 @@ def page(path, text):
                 slug = next(names)[1]
                 line += f" {{#{stem}-{slug}}}" if number else ""  # the first one is the page itself
             line = re.sub(r"\]\((?:[\w./]*?(\w+)\.md)?#([\w-]+)\)", lambda m: f"](@ref {(m[1] or stem).lower()}-{m[2]})", line)
-            line = re.sub(r"\[([^\]]*)\]\(\.\./(?!\w+\.md)[^)]*\)", r"\1", line)  # sources are not on the site
+            # Sources and configs are not on the site.
+            line = re.sub(r"\[([^\]]*)\]\((?:\.\./(?!\w+\.md)[^)]*|[^):]*\.json)\)", r"\1", line)
             line = re.sub(r"(`[^`]*`)|<(?=\w+>)", lambda m: m[1] or "\\<", line)  # outside of code: no tags of HTML
             line = re.sub(r"\*\*`([^`]*)`\*\*", r"<b>\1</b>", line)  # code in bold, which it does not know
         out.append(line)
