@@ -5,6 +5,8 @@
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
     /tmp/torch/bin/python benchmarks/compare_torch_nets.py [--match lstm] [--json FILE]
 
+With --onnxruntime (pip install onnx onnxruntime) also beside onnxruntime, which runs what PyTorch exports.
+
 Each round times both sides one after the other on the same number of threads, each the median of the runs within --seconds, after a
 pause in which the other side's waiting threads go to sleep. The ratio of a round is halfstep / PyTorch, and the median over the
 rounds is printed with the least and the greatest: below 1 halfstep is faster. halfstep's nets are made from the JSON of a config,
@@ -64,10 +66,6 @@ class Torch:
         with self.torch.autocast(self.device, dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
             return self.net(self.x)
 
-    def forward_float(self):
-        with self.torch.no_grad():
-            return self.forward()
-
     def wait(self):
         if self.device == "cuda":
             self.torch.cuda.synchronize()
@@ -108,7 +106,8 @@ class Onnx:
             self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         torch.backends.mha.set_fastpath_enabled(True)
         self.x = theirs.x.contiguous().numpy()
-        expected = theirs.forward_float().numpy()
+        with torch.no_grad():
+            expected = theirs.forward().numpy()
         found = self.session.run(None, {"x": self.x})[0]
         assert abs(found - expected).max() < 1e-3 * (1 + abs(expected).max()), "onnxruntime computes something else"
 
@@ -200,6 +199,9 @@ def main():
         import torch
         torch.set_num_threads(a.threads)
         settings = {"torch": torch.__version__} | settings
+        if a.onnxruntime:
+            import onnxruntime
+            settings["onnxruntime"] = onnxruntime.__version__
         sides = ["eager"] + (["compile"] if a.compile else []) + (["onnxruntime"] if a.onnxruntime else [])
     print(f"{'net':40} {'pass':8} {'dtype':9} {'halfstep ms':>11} {'of floor':>9}"
           + "".join(f" {side + ' ms':>11} {'ratio':>6} {'spread':12}" for side in sides))

@@ -2,7 +2,6 @@
 #include "layers/conv_norm.h"
 
 #include <typeinfo>
-#include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"

@@ -5,7 +5,7 @@
 # tests/cuda_ptx runs it. Without any it is 9.0, Hopper. (CMake's own `native` is an error where its probe finds no GPU.)
 # PTX, a Boolean: besides, PTX from which the driver compiles for every other GPU at the program's first start. There are two:
 # compute_75 for Turing, and compute_80 for all later GPUs, since code for Turing makes the arithmetic of bfloat16 from several
-# integer operations. Each adds a third to the time of the compiler.
+# integer operations. That of compute_75 alone adds a third to the time of the compiler.
 # GPUS "all": for packages. Machine code for every GPU from Turing to Blackwell, and the PTX of Hopper for what comes later.
 function(halfstep_cuda_targets out gpus ptx)
   set(targets)

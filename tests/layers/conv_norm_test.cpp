@@ -77,6 +77,14 @@ Sequential conv_block() {
                     relu_layer());
 }
 
+Sequential evaluated_block(uint64_t seed) {
+  manual_seed(seed);
+  Sequential net = conv_block();
+  vary(net);
+  net.eval();
+  return net;
+}
+
 }  // namespace
 
 TEST_CASE("InferenceMode makes one convolution of a convolution and its batch normalisation, in Sequential, Residual and Graph") {
@@ -125,10 +133,7 @@ TEST_CASE("a folded convolution has the layers' options, in one, two and three d
 }
 
 TEST_CASE("folded weights follow the layers") {
-  manual_seed(3);
-  Sequential net = conv_block();
-  vary(net);
-  net.eval();
+  Sequential net = evaluated_block(3);
   const Tensor x = randn({2, 3, 9, 7});
   const auto agrees = [&] { return relative_error(inferred(net, x), evaluated(net, x)) < 1e-5; };
   CHECK(agrees());
@@ -167,10 +172,7 @@ TEST_CASE("folded weights follow the layers") {
 }
 
 TEST_CASE("in a region the folded weights have its dtype, and differ by rounding") {
-  manual_seed(4);
-  Sequential net = conv_block();
-  vary(net);
-  net.eval();
+  Sequential net = evaluated_block(4);
   const Tensor x = randn({2, 3, 9, 7}), exact = evaluated(net, x);
   for (const auto& [low, bound] : {std::pair(DType::bf16, 0.04), std::pair(DType::f16, 0.005)}) {
     const Autocast region(Device::cpu, low);
@@ -274,10 +276,7 @@ TEST_CASE("in InferenceMode a convolution keeps what its kernel makes of the wei
 }
 
 TEST_CASE("threads may run one model in InferenceMode") {
-  manual_seed(6);
-  Sequential net = conv_block();
-  vary(net);
-  net.eval();
+  Sequential net = evaluated_block(6);
   const Tensor x = randn({2, 3, 9, 7}), expected = inferred(net, x);
   Sequential fresh(net);
   std::vector<Tensor> results(4);
