@@ -204,11 +204,11 @@ class Backend {
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
 
-  // ---- many forward convolutions with one weight, which is laid out for them once. The memory that lay_weight() fills for images
-  // of these sizes and the present number of threads; 0 bytes where they gain nothing by it. It is made from the weight as
-  // contiguous memory. conv_laid: as conv(), with that memory in place of the weight's, which is not read; its last bits may differ
-  // from conv()'s.
-  virtual size_t laid_weight_bytes(const ConvArgs& args) const;
+  // ---- many forward convolutions with one weight, which is laid out for them once. laid_weight_layout: the memory that
+  // lay_weight() fills for images of these sizes and the present number of threads; 0 bytes where they gain nothing by it.
+  // lay_weight reads the weight as contiguous memory. conv_laid: as conv(), with the filled memory in place of the weight, which is
+  // not read; its last bits may differ from conv()'s.
+  virtual WeightLayout laid_weight_layout(const ConvArgs& args) const;
   virtual void lay_weight(const ConvArgs& args, InView weight, OutView laid);
   virtual void conv_laid(const ConvArgs& args, InView laid);
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "framework/tensor/view.h"
@@ -26,6 +27,12 @@ struct ConvArgs {
   int64_t groups;
   bool relu;
   TensorView out;
+};
+
+// How Backend::lay_weight lays out the weight of a convolution. Two with equal ids are the same for the same weight.
+struct WeightLayout {
+  size_t bytes = 0;
+  uint64_t id = 0;
 };
 
 struct PoolArgs {

@@ -10,6 +10,7 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/backend/ledger.h"
+#include "framework/ops/window/laid_weights.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 
@@ -248,7 +249,8 @@ TEST_CASE("in InferenceMode a convolution keeps what its kernel makes of the wei
   };
   for (int round = 0; round < 2; ++round)
     for (int64_t images : {1, 3, 2}) CHECK(agrees(images, 6));
-  CHECK(agrees(1, 7));
+  for (int round = 0; round < 2; ++round)
+    for (int64_t size : {7, 5, 9, 12, 30}) CHECK(agrees(1, size));
   {
     const NoGrad off;
     layer.weight.mul_(-2);
@@ -273,6 +275,38 @@ TEST_CASE("in InferenceMode a convolution keeps what its kernel makes of the wei
     layer.weight.mul_(0.5);
   }
   CHECK(relative_error(inferred(layer, x), evaluated(layer, x)) < 0.01);
+}
+
+TEST_CASE("images of many sizes do not have a weight laid out again and again") {
+  const Tensor weight = randn({64, 64, 3, 3});
+  const Window window{.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}};
+  LaidWeights laid;
+  const auto find = [&](int64_t size) {
+    const Tensor x = zeros({1, 64, size, size}), y = zeros({1, 64, size, size});
+    return laid.find(weight, ConvArgs{x.view(), weight.view(), {}, window, 1, false, y.view()});
+  };
+  const std::vector<int64_t> sizes{6, 10, 14, 20, 28};
+  std::vector<Tensor> first;
+  for (int64_t size : sizes) first.push_back(find(size));
+  for (int round = 0; round < 2; ++round)
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      const Tensor again = find(sizes[i]);
+      CHECK(again.defined() == first[i].defined());
+      if (again.defined()) CHECK(again.data_ptr() == first[i].data_ptr());
+    }
+  // Twice in a row: laid out, unless that gains nothing.
+  const bool gains = find(6).defined() || find(6).defined();
+  for (int64_t size : sizes) {
+    find(size);
+    CHECK(find(size).defined() == gains);
+  }
+  if (gains) {
+    const NoGrad off;
+    find(6);
+    const Tensor before = find(6);
+    weight.mul_(2);
+    CHECK(find(6).data_ptr() != before.data_ptr());
+  }
 }
 
 TEST_CASE("threads may run one model in InferenceMode") {

@@ -33,7 +33,7 @@ struct ConvOptions {
   ConvPadding padding = 0;
   Dims dilation{1};
   int64_t groups = 1;
-  LaidWeights* laid = nullptr;  // of the layer: keeps in InferenceMode what is made of the weight (laid_weights.h)
+  LaidWeights* laid = nullptr;  // the layer's cache of laid-out weights for InferenceMode (laid_weights.h); null: none
 };
 struct ConvTransposeOptions {
   Dims stride{1};

@@ -2,6 +2,7 @@
 #include "framework/ops/window/laid_weights.h"
 
 #include <algorithm>
+#include <set>
 
 #include "framework/backend/backend.h"
 #include "framework/backend/unfold_conv.h"
@@ -9,41 +10,71 @@
 
 namespace halfstep {
 
-bool LaidWeights::Kept::is_for(const Kept& call) const {
-  return storage.lock() == call.storage.lock() && offset == call.offset && version == call.version && x == call.x &&
-         dtype == call.dtype && channels_last == call.channels_last && with_bias == call.with_bias && threads == call.threads;
+bool LaidWeights::Source::is(const Source& o) const {
+  return storage.lock() == o.storage.lock() && offset == o.offset && version == o.version;
 }
 
 Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
-  Kept call{.storage = weight.storage(),
-            .offset = weight.impl()->offset,
-            .version = weight.version(),
-            .x = args.x.shape,
-            .dtype = args.x.dtype,
-            .channels_last = conv_format({args.x, args.weight, args.out}) == MemoryFormat::channels_last,
-            .with_bias = bool(args.bias),
-            .threads = num_threads()};
+  const Source source{weight.storage(), weight.impl()->offset, weight.version()};
+  Kept call{.sizes = {.x = args.x.shape,
+                      .dtype = args.x.dtype,
+                      .channels_last = conv_format({args.x, args.weight, args.out}) == MemoryFormat::channels_last,
+                      .with_bias = bool(args.bias),
+                      .threads = num_threads()},
+            .layout = {}};
+  Backend& backend = backend_for(weight.device());
   {
     const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.is_for(call); });
+    if (!source_.is(source)) kept_.clear(), source_ = source;  // a weight that has changed does not come back
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.sizes == call.sizes; });
+    const bool again = found != kept_.end() && found == kept_.begin();
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
-      return found->laid;
+      if (!found->laid.defined()) found->laid = laid_as(found->layout);  // other sizes may have brought it
+      if (found->laid.defined() || found->layout.bytes == 0 || !again) return found->laid;
+      call.layout = found->layout;
+    } else {
+      call.layout = backend.laid_weight_layout(args);
+      call.laid = laid_as(call.layout);
+      if (call.laid.defined() || call.layout.bytes == 0 || layouts() == kMostLayouts) {
+        keep(call);
+        return call.laid;
+      }
     }
-    // A weight that has changed does not come back.
-    kept_.remove_if([&](const Kept& k) { return k.storage.lock() != call.storage.lock() || k.version != call.version; });
   }
-  Backend& backend = backend_for(weight.device());
-  if (const size_t bytes = backend.laid_weight_bytes(args)) {
-    const MemoryScope memory(MemoryTag::shadows);
-    const Tensor dense = weight.contiguous();
-    call.laid = Tensor::empty({int64_t(bytes)}, {.dtype = DType::u8, .device = weight.device()});
-    backend.lay_weight(args, dense.view(), call.laid.view());
-  }
+  const MemoryScope memory(MemoryTag::shadows);
+  const Tensor dense = weight.contiguous();
+  call.laid = Tensor::empty({int64_t(call.layout.bytes)}, {.dtype = DType::u8, .device = weight.device()});
+  backend.lay_weight(args, dense.view(), call.laid.view());
   const std::lock_guard lock(mutex_);
-  kept_.push_front(call);
-  if (kept_.size() > kMost) kept_.pop_back();
+  if (source_.is(source)) keep(call);
   return call.laid;
+}
+
+Tensor LaidWeights::laid_as(const WeightLayout& layout) const {
+  const auto same = [&](const Kept& k) { return k.laid.defined() && k.layout.id == layout.id; };
+  const auto found = std::find_if(kept_.begin(), kept_.end(), same);
+  return found == kept_.end() ? Tensor() : found->laid;
+}
+
+size_t LaidWeights::layouts() const {
+  std::set<uint64_t> ids;
+  for (const Kept& k : kept_)
+    if (k.laid.defined()) ids.insert(k.layout.id);
+  return ids.size();
+}
+
+// What was not used for the longest time goes.
+void LaidWeights::keep(const Kept& made) {
+  kept_.remove_if([&](const Kept& k) { return k.sizes == made.sizes; });
+  kept_.push_front(made);
+  if (kept_.size() > kMostSizes) kept_.pop_back();
+  while (layouts() > kMostLayouts) {
+    const auto oldest = std::find_if(kept_.rbegin(), kept_.rend(), [](const Kept& k) { return k.laid.defined(); });
+    const uint64_t id = oldest->layout.id;
+    for (Kept& k : kept_)
+      if (k.layout.id == id) k.laid = Tensor();
+  }
 }
 
 }  // namespace halfstep

@@ -148,9 +148,9 @@ std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
 
 }  // namespace
 
-size_t laid_weight_bytes(const ConvArgs& args) {
+WeightLayout laid_weight_layout(const ConvArgs& args) {
   const auto plan = laid_plan(args);
-  return plan ? laid_weight_bytes(*plan) : 0;
+  return plan ? laid_weight_layout(*plan) : WeightLayout{};
 }
 
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {

@@ -50,7 +50,7 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
 int64_t pieces_of(const ConvProblem& p, int threads) {
   if (p.images < threads) return 1;
   const bool winograd = winograd_applies(p), sums = p.pass == ConvPass::weight;
-  const int64_t element = int64_t(size_of(p.from)), images = images_of(p) * element,
+  const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element,
                 least = taps_of(p) * element *
                         (!winograd ? 4
                          : sums    ? 32
@@ -127,15 +127,16 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
   ConvProblem own = problem;
   own.laid = false;
-  if (images_of(problem) > 64 * taps_of(problem) || (winograd_applies(own) && !winograd_applies(problem))) return {};
+  if (image_elements(problem) > 64 * taps_of(problem) || (winograd_applies(own) && !winograd_applies(problem))) return {};
   const std::optional<ConvPlan> plan = conv_plan(problem);
-  return plan && laid_weight_bytes(*plan) > 0 ? plan : std::nullopt;
+  return plan && laid_weight_layout(*plan).bytes > 0 ? plan : std::nullopt;
 }
 
-size_t laid_weight_bytes(const ConvPlan& plan) {
+WeightLayout laid_weight_layout(const ConvPlan& plan) {
   const ConvCode &smallest = *code_of(problem_of(plan, 0), threads_of(plan)),
                  &largest = *code_of(problem_of(plan, plan.pieces - 1), threads_of(plan));
-  return largest.takes_weight_of(smallest) ? smallest.laid_bytes() : 0;
+  if (smallest.laid_bytes() == 0 || !largest.takes_weight_of(smallest)) return {};
+  return {smallest.laid_bytes(), smallest.weight_layout()};
 }
 
 void lay_weight(const ConvPlan& plan, const void* weight, void* laid) {
@@ -185,7 +186,7 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
 namespace halfstep::cpu {
 std::optional<ConvPlan> conv_plan(const ConvProblem&) { return {}; }
 std::optional<ConvPlan> laid_plan(const ConvProblem&) { return {}; }
-size_t laid_weight_bytes(const ConvPlan&) { return 0; }
+WeightLayout laid_weight_layout(const ConvPlan&) { return {}; }
 void lay_weight(const ConvPlan&, const void*, void*) {}
 void run(const ConvPlan&, const void*, const void*, const void*, const float*) {}
 }  // namespace halfstep::cpu

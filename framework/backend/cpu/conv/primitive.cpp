@@ -2,8 +2,10 @@
 #include "framework/backend/cpu/conv/primitive.h"
 
 #ifdef HALFSTEP_WITH_DNNL
+#include <algorithm>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <string_view>
 #include <unordered_map>
 
@@ -182,7 +184,7 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 
 bool winograd_applies(const ConvProblem& p) {
   const Window& w = p.window;
-  if (p.laid ? 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes : images_of(p) * 2 < taps_of(p)) return false;
+  if (p.laid ? 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes : image_elements(p) * 2 < taps_of(p)) return false;
   return p.groups == 1 && p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && all_are(w.stride, 1) &&
          all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock;
 }
@@ -232,6 +234,15 @@ ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
   scratch_ = Memory(chosen.scratch, engine(), nullptr);
   scratch_bytes_ = whole_lines(chosen.scratch.get_size());
   arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratch_.get()});
+}
+
+uint64_t ConvCode::weight_layout() const {
+  static std::mutex mutex;
+  static std::vector<Memory::desc> layouts;
+  const std::lock_guard lock(mutex);
+  auto found = std::find(layouts.begin(), layouts.end(), weight_.inner_desc);
+  if (found == layouts.end()) found = layouts.insert(found, weight_.inner_desc);
+  return uint64_t(found - layouts.begin()) + 1;
 }
 
 void ConvCode::lay_weight(const void* weight, char* to) {

@@ -21,6 +21,7 @@ class ConvCode {
   // A weight in the primitive's layout, for several calls of run. 0 bytes: it is read as it lies, or written.
   size_t laid_bytes() const { return weight_.written ? 0 : weight_.bytes; }
   void lay_weight(const void* weight, char* to);
+  uint64_t weight_layout() const;  // a number of its own for each layout
   bool takes_weight_of(const ConvCode& other) const { return weight_.inner_desc == other.weight_.inner_desc; }
 
   // The memory of a call of run, with or without `laid`.
@@ -59,8 +60,8 @@ ConvCode* code_of(const ConvProblem& p, int threads);
 constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
-// The elements of both images, and of the weight.
-inline int64_t images_of(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
+// Of the images on both sides, and of the weight.
+inline int64_t image_elements(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
 inline int64_t taps_of(const ConvProblem& p) { return p.filters * (p.channels / p.groups) * product(p.window.size); }
 
 }  // namespace halfstep::cpu

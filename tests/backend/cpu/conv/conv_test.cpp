@@ -136,7 +136,7 @@ void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat fo
   const Buffer dense = make(t, p.weight());
   cpu().copy(weight, dense);
   const ConvArgs args{x.view, weight.view, bias.view, p.window, p.groups, true, out.view};
-  if (const size_t bytes = cpu().laid_weight_bytes(args)) {
+  if (const size_t bytes = cpu().laid_weight_layout(args).bytes) {
     const Buffer laid_weight = make(DType::u8, {int64_t(bytes)});
     cpu().lay_weight(args, dense, laid_weight);
     cpu().conv_laid(args, laid_weight);
@@ -150,7 +150,7 @@ size_t check_laid(const Problem& p, DType t, MemoryFormat format) {
                dense = make(t, p.weight()), bias = uniform(t, {p.filters}, 4), want = laid(make(t, p.y()), format),
                got = laid(make(t, p.y()), format);
   const ConvArgs args{x.view, weight.view, bias.view, p.window, p.groups, false, got.view};
-  const size_t bytes = cpu().laid_weight_bytes(args);
+  const size_t bytes = cpu().laid_weight_layout(args).bytes;
   if (bytes == 0) return 0;
   cpu().copy(weight, dense);
   const Buffer kept = make(DType::u8, {int64_t(bytes)});
