@@ -208,7 +208,7 @@ class Backend {
   // lay_weight() fills for images of these sizes and the present number of threads; 0 bytes where they gain nothing by it.
   // lay_weight reads the weight as contiguous memory. conv_laid: as conv(), with the filled memory in place of the weight, which is
   // not read; its last bits may differ from conv()'s.
-  virtual WeightLayout laid_weight_layout(const ConvArgs& args) const;
+  virtual ConvWeightLayout laid_weight_layout(const ConvArgs& args) const;
   virtual void lay_weight(const ConvArgs& args, InView weight, OutView laid);
   virtual void conv_laid(const ConvArgs& args, InView laid);
 

@@ -30,7 +30,7 @@ struct ConvArgs {
 };
 
 // How Backend::lay_weight lays out the weight of a convolution. Two with equal ids are the same for the same weight.
-struct WeightLayout {
+struct ConvWeightLayout {
   size_t bytes = 0;
   uint64_t id = 0;
 };

@@ -54,7 +54,7 @@ class CpuBackend final : public Backend {
 
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return cpu::packed_layout(k, n, dtype); }
   void pack(InView b, OutView packed) override { cpu::pack(b, packed); }
-  WeightLayout laid_weight_layout(const ConvArgs& args) const override { return cpu::laid_weight_layout(args); }
+  ConvWeightLayout laid_weight_layout(const ConvArgs& args) const override { return cpu::laid_weight_layout(args); }
   void lay_weight(const ConvArgs& args, InView weight, OutView laid) override { cpu::lay_weight(args, weight, laid); }
   void conv_laid(const ConvArgs& args, InView laid) override { cpu::conv_laid(args, laid); }
   void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }

@@ -51,7 +51,7 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   return call.laid;
 }
 
-Tensor LaidWeights::laid_as(const WeightLayout& layout) const {
+Tensor LaidWeights::laid_as(const ConvWeightLayout& layout) const {
   const auto same = [&](const Kept& k) { return k.laid.defined() && k.layout.id == layout.id; };
   const auto found = std::find_if(kept_.begin(), kept_.end(), same);
   return found == kept_.end() ? Tensor() : found->laid;

@@ -42,10 +42,10 @@ class LaidWeights {
   };
   struct Kept {
     Sizes sizes;
-    WeightLayout layout;
+    ConvWeightLayout layout;
     Tensor laid{};
   };
-  Tensor laid_as(const WeightLayout& layout) const;  // undefined: none is kept
+  Tensor laid_as(const ConvWeightLayout& layout) const;  // undefined: none is kept
   size_t layouts() const;                            // that are kept
   void keep(const Kept& made);
 

@@ -148,9 +148,9 @@ std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
 
 }  // namespace
 
-WeightLayout laid_weight_layout(const ConvArgs& args) {
+ConvWeightLayout laid_weight_layout(const ConvArgs& args) {
   const auto plan = laid_plan(args);
-  return plan ? laid_weight_layout(*plan) : WeightLayout{};
+  return plan ? laid_weight_layout(*plan) : ConvWeightLayout{};
 }
 
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {

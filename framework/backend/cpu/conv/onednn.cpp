@@ -132,7 +132,7 @@ std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
   return plan && laid_weight_layout(*plan).bytes > 0 ? plan : std::nullopt;
 }
 
-WeightLayout laid_weight_layout(const ConvPlan& plan) {
+ConvWeightLayout laid_weight_layout(const ConvPlan& plan) {
   const ConvCode &smallest = *code_of(problem_of(plan, 0), threads_of(plan)),
                  &largest = *code_of(problem_of(plan, plan.pieces - 1), threads_of(plan));
   if (smallest.laid_bytes() == 0 || !largest.takes_weight_of(smallest)) return {};
@@ -186,7 +186,7 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
 namespace halfstep::cpu {
 std::optional<ConvPlan> conv_plan(const ConvProblem&) { return {}; }
 std::optional<ConvPlan> laid_plan(const ConvProblem&) { return {}; }
-WeightLayout laid_weight_layout(const ConvPlan&) { return {}; }
+ConvWeightLayout laid_weight_layout(const ConvPlan&) { return {}; }
 void lay_weight(const ConvPlan&, const void*, void*) {}
 void run(const ConvPlan&, const void*, const void*, const void*, const float*) {}
 }  // namespace halfstep::cpu

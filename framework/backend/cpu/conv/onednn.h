@@ -38,7 +38,7 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem);
 // The same for a forward with a laid weight, where that is faster.
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem);
 // Of such a plan: how its weight lies, which is made from a contiguous one of the type `from`.
-WeightLayout laid_weight_layout(const ConvPlan& plan);
+ConvWeightLayout laid_weight_layout(const ConvPlan& plan);
 void lay_weight(const ConvPlan& plan, const void* weight, void* laid);
 // Which of the tensors is written depends on the pass. `weight` is the laid one in a plan for one.
 void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
