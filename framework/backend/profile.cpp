@@ -88,4 +88,9 @@ const std::vector<ProfileSpan>& ProfileScope::spans() {
   return spans_;
 }
 
+void ProfileEntry::begin_range(std::string_view name, const std::string* layer) {
+  const std::string text = layer && !layer->empty() ? joined(*layer, ": ", name) : std::string(name);
+  ranges_->begin(text.c_str());
+}
+
 }  // namespace halfstep

@@ -7,6 +7,9 @@
 //
 // A scope sees the thread that opened it. On a GPU it puts marks between the calls in the device's queue, and a span's time is the
 // device's. While no scope is open, this costs an op a look at a thread's variable.
+//
+// A profiler that watches the process, such as Nsight Systems, sees the spans without a scope, of all threads: as NVTX ranges with
+// the names "forward", "encoder.0: linear", "optimizer" (cuda/nvtx.h).
 #pragma once
 
 #include <cstdint>
@@ -76,23 +79,43 @@ class ProfileScope {
   static inline thread_local constinit ProfileScope* open_ = nullptr;
 };
 
-// A span of the thread's open scope, from here to the end of this object.
+// Of a profiler that watches the process. A thread's ranges end in the opposite order in which they began.
+class ProfilerRanges {
+ public:
+  virtual void begin(const char* name) noexcept = 0;
+  virtual void end() noexcept = 0;
+
+ protected:
+  ~ProfilerRanges() = default;
+};
+
+// A span of the thread's open scope, and a range of the profiler that watches, from here to the end of this object.
 class ProfileEntry {
  public:
   [[nodiscard]] explicit ProfileEntry(SpanKind kind, std::string_view name, std::span<const Tensor> inputs = {},
                                       const std::string* layer = nullptr) {
     if (ProfileScope::open_) [[unlikely]]
       scope_ = ProfileScope::open_, span_ = scope_->open(kind, name, inputs, layer);
+    if (ranges_) [[unlikely]]
+      begin_range(name, layer);
   }
   ~ProfileEntry() {
+    if (ranges_) [[unlikely]]
+      ranges_->end();
     if (scope_) [[unlikely]]
       scope_->close(span_);
   }
   ProfileEntry(const ProfileEntry&) = delete;
 
+  // Before the first entry, and never changed. The ranges must live as long as the program.
+  static void set_ranges(ProfilerRanges& ranges) { ranges_ = &ranges; }
+
  private:
+  static void begin_range(std::string_view name, const std::string* layer);
+
   ProfileScope* scope_ = nullptr;
   int span_ = -1;
+  static inline constinit ProfilerRanges* ranges_ = nullptr;
 };
 
 }  // namespace halfstep

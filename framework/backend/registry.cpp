@@ -16,6 +16,7 @@
 
 #ifdef HALFSTEP_WITH_CUDA
 #include "cuda/backend.h"
+#include "cuda/nvtx.h"
 #endif
 
 namespace halfstep {
@@ -51,6 +52,9 @@ void start_device(Device device) {
 #endif
 }
 [[maybe_unused]] const bool start_registered = (register_device_start(&start_device), true);
+#ifdef HALFSTEP_WITH_CUDA
+[[maybe_unused]] const bool ranges_shown = (cuda::show_ranges_to_profiler(), true);
+#endif
 
 std::atomic<int> thread_count{0};  // 0: all cores
 std::atomic<bool> tf32{false}, dnn_benchmark{false};

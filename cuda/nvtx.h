@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranges for NVIDIA's profilers. No CUDA headers here: framework/backend/registry.cpp includes this.
+#pragma once
+
+namespace halfstep::cuda {
+
+// The spans of profiles (framework/backend/profile.h) become NVTX ranges if a profiler started this process with its library in the
+// environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without one they cost nothing. Call before the
+// first op.
+void show_ranges_to_profiler();
+
+}  // namespace halfstep::cuda
