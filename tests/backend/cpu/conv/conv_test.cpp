@@ -144,11 +144,11 @@ void check_problem(const Problem& p, DType t, bool wide_results, MemoryFormat fo
   }
 }
 
-// y of conv_laid, beside conv's, for an image of noise; and the bytes of the laid weight.
+// y of conv_laid, beside conv's before it is rounded to 16 bits, for an image of noise; and the bytes of the laid weight.
 size_t check_laid(const Problem& p, DType t, MemoryFormat format) {
   const Buffer x = laid(uniform(t, p.x(), 1), format), weight = laid(uniform(t, p.weight(), 2), format),
-               dense = make(t, p.weight()), bias = uniform(t, {p.filters}, 4), want = laid(make(t, p.y()), format),
-               got = laid(make(t, p.y()), format);
+               dense = make(t, p.weight()), bias = uniform(t, {p.filters}, 4), got = laid(make(t, p.y()), format),
+               want = laid(make(is_half(t) ? DType::f32 : t, p.y()), format);
   const ConvArgs args{x.view, weight.view, bias.view, p.window, p.groups, false, got.view};
   const size_t bytes = cpu().laid_weight_layout(args).bytes;
   if (bytes == 0) return 0;
