@@ -283,7 +283,7 @@ TEST_CASE("nccl: waiting for a replay whose other rank is gone throws, and nothi
                 : "[distributed] a recorded step over NCCL on rank 0 did not end within 0.3 s: rank 1 does not answer";
     CHECK_MESSAGE(contains(text, what), text);
     CHECK(contains(text, "--resume auto"));
-    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 30);  // without the limit: 600 s
+    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 0.3 + 2);
   }
 }
 

@@ -242,7 +242,7 @@ TEST_CASE("nccl: a rank that does not come is named when the time is over, and n
   CHECK(contains(first, "--resume auto"));
   CHECK(again == first);
   CHECK(later == first);
-  CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 30);  // without the limit: 600 s
+  CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 0.3 + 2);
 }
 
 TEST_CASE("nccl: an error that the library reports ends the wait") {
