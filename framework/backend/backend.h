@@ -58,7 +58,10 @@ struct GemmArgs {
   bool derivative = false;
   TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
   TensorView a_row_sum{};     // [M] or empty; written: the sums of op(a)'s rows (of this bias's gradient). c's dtype or f32
-  TensorView packed{};        // b as Backend::pack laid it out; then c is f32, b is not read, and there is no activation
+  // b as Backend::pack laid it out; then b is not read, and there is no batch. Unless it is `shared`, the calling thread does the
+  // product, whose c is f32 and which has no activation. Shared, it is as any other, of a dtype of gains_by_packing().
+  TensorView packed{};
+  bool shared = false;
 };
 
 // How `aux` looks. An empty shape: the forward needs none, and the backward takes the output c in its place.
@@ -203,6 +206,8 @@ class Backend {
   // where products gain nothing by it.
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
+  // Is a product of so many rows, which the present number of threads share, faster with b packed?
+  virtual bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const;
 
   // ---- many forward convolutions with one weight, which is laid out for them once. laid_weight_layout: the memory that
   // lay_weight() fills for images of these sizes and the present number of threads; 0 bytes where they gain nothing by it.

@@ -99,6 +99,9 @@ class MetaBackend final : public CountingBackend {
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override {
     return plans_for_cpu() ? cpu::packed_layout(k, n, dtype) : AuxLayout{};
   }
+  bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
+    return plans_for_cpu() && cpu::gains_by_packing(rows, k, n, dtype);
+  }
   int64_t sides(int64_t rows, int64_t multiplications) const override {
     return plans_for_cpu() ? cpu::sides(rows, multiplications) : 1;
   }

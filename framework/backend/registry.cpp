@@ -109,6 +109,7 @@ int num_threads() {
 
 AuxLayout Backend::packed_layout(int64_t, int64_t, DType) const { return {}; }
 void Backend::pack(InView, OutView) {}
+bool Backend::gains_by_packing(int64_t, int64_t, int64_t, DType) const { return false; }
 ConvWeightLayout Backend::laid_weight_layout(const ConvArgs&) const { return {}; }
 void Backend::lay_weight(const ConvArgs&, InView, OutView) {}
 void Backend::conv_laid(const ConvArgs& a, InView) { conv(a.x, a.weight, a.bias, a.window, a.groups, a.relu, a.out); }

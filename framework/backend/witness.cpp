@@ -152,6 +152,9 @@ class WitnessBackend : public Backend {
   }
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return real_.packed_layout(k, n, dtype); }
   void pack(InView b, OutView packed) override { real_.pack(b, packed); }
+  bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
+    return real_.gains_by_packing(rows, k, n, dtype);
+  }
   // In order, in this thread: the same parts, so the same bits.
   int64_t sides(int64_t rows, int64_t multiplications) const override { return real_.sides(rows, multiplications); }
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {

@@ -42,9 +42,16 @@ class Storage {
 
   // Grows with every in-place write; saved tensors compare it on use.
   uint64_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  void bump_version() {
+    ++version_;
+    if (derived) [[unlikely]]
+      derived.reset();
+  }
   // Grows only with in-place writes that autograd recorded; a view made before such a write must not be used after it.
   uint64_t recorded_writes = 0;
+  // What was made of these bytes, such as a matrix in the layout of a product (framework/ops/linalg/packed_weights.h). The next
+  // in-place write drops it. Who reads or sets it holds a lock of its own.
+  std::shared_ptr<void> derived;
 
  private:
   void* data_;

@@ -54,6 +54,9 @@ class CpuBackend final : public Backend {
 
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return cpu::packed_layout(k, n, dtype); }
   void pack(InView b, OutView packed) override { cpu::pack(b, packed); }
+  bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
+    return cpu::gains_by_packing(rows, k, n, dtype);
+  }
   ConvWeightLayout laid_weight_layout(const ConvArgs& args) const override { return cpu::laid_weight_layout(args); }
   void lay_weight(const ConvArgs& args, InView weight, OutView laid) override { cpu::lay_weight(args, weight, laid); }
   void conv_laid(const ConvArgs& args, InView laid) override { cpu::conv_laid(args, laid); }

@@ -11,6 +11,7 @@ namespace halfstep::cpu {
 
 AuxLayout packed_layout(int64_t k, int64_t n, DType dtype);
 void pack(const TensorView& b, const TensorView& packed);
+bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype);
 ConvWeightLayout laid_weight_layout(const ConvArgs& args);
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid);
 void conv_laid(const ConvArgs& args, const TensorView& laid);

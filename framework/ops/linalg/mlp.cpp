@@ -53,7 +53,8 @@ struct Mlp {
         const AuxLayout layout = backend_for(x.device()).activation_aux(act, x.size(0), w.size(0), x.dtype());
         if (!layout.shape.empty()) aux = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = x.device()});
       }
-      x = product(x, w.t(), x.dtype(), {.bias = b.defined() ? b.contiguous() : b, .activation = act, .aux = aux});
+      x = product(x, w.t(), x.dtype(),
+                  {.bias = b.defined() ? b.contiguous() : b, .activation = act, .aux = aux, .b_is_weight = true});
       if (!last)
         ctx.save(x);
       else if (act == Activation::relu)

@@ -9,6 +9,7 @@
 #include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/packed_weights.h"
 #include "framework/ops/linalg/vectors.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
@@ -36,6 +37,7 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
     if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : direct, .device = a.device()});
     return sum.out ? sum.out->view() : TensorView{};
   };
+  const Tensor packed = extras.b_is_weight ? packed_weight(b, a.size(0)) : Tensor();
   backend_for(a.device())
       .gemm({.a = a.view(),
              .b = b.view(),
@@ -45,7 +47,9 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
              .aux = view(extras.aux),
              .derivative = extras.derivative,
              .column_sum = make(extras.column_sum, shape.back()),
-             .a_row_sum = make(extras.a_row_sum, shape[0])});
+             .a_row_sum = make(extras.a_row_sum, shape[0]),
+             .packed = view(packed),
+             .shared = packed.defined()});
   return direct == out_dtype ? c : c.to(out_dtype);
 }
 
@@ -144,9 +148,10 @@ struct Linear {
   }
   static Attributes describe(const Attr& a) { return {{"relu", a.relu}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = product(
-        in[0], in[1].t(), in[0].dtype(),
-        {.bias = in[2].defined() ? in[2].contiguous() : Tensor(), .activation = a.relu ? Activation::relu : Activation::none});
+    const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
+                             {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
+                              .activation = a.relu ? Activation::relu : Activation::none,
+                              .b_is_weight = true});
     save_factors(ctx, in[0], in[1]);
     if (a.relu) ctx.save_output(y);
     return y;

@@ -30,6 +30,7 @@ struct ProductExtras {
   Activation activation = Activation::none;
   Tensor aux = {};
   bool derivative = false;
+  bool b_is_weight = false;  // b comes again in later calls: in InferenceMode it may be packed for them (packed_weights.h)
   ProductSum column_sum = {}, a_row_sum = {};
 };
 

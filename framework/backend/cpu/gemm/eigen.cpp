@@ -67,7 +67,7 @@ std::string product_support(DType) { return "widened to float32"; }
 std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
 size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
 void pack_matrix(const Product&, void*) {}
-void multiply_packed(const Product&) {}
+void multiply_packed(const Product&, bool) {}
 #endif
 
 }  // namespace halfstep::cpu

@@ -37,10 +37,11 @@ void multiply(const Product& p);
 void multiply_blocks(const Product& p);
 
 // b laid out by oneDNN for its fastest code, as float where 16-bit numbers are not native: the bytes of that layout, or 0 if there
-// is no such code; and a product with it, whose b is that memory.
+// is no such code; and a product with it, whose b is that memory, on one thread or shared by several.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
 void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
-void multiply_packed(const Product& p);        // on one thread
+void multiply_packed(const Product& p, bool shared);
+inline constexpr int64_t kPackedRows = 16;  // of a piece: fewer are slower than a thread's share of the columns
 
 // Floating products that read each element once, bare of bias and the like: dot products, and in 16 bits a matrix by a vector and a
 // column by a row. False, and nothing is done, for any other product.

@@ -250,6 +250,18 @@ void run(const Piece& p) {
   } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
+// Each of n pieces, after `change`.
+template <class F>
+void in_pieces(const Product& p, Along along, int64_t n, int threads, int64_t work, const F& change) {
+  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
+    plan->holds = true;
+    for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
+    plan->holds = false;
+    return;
+  }
+  parallel_tasks(n, work, [&](int64_t i) { run(change(cut(p, along, i, n))); });
+}
+
 // The name of the library's code for products of `t`: empty where it has none for this CPU, as for all but the newest it has none
 // for float16, and version 2 for none at all.
 const std::string& code_for(DType t) {
@@ -320,13 +332,7 @@ void multiply(const Product& p) {
   const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
   const int64_t copied = along == Along::rows && p.in != DType::f32 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
   const int64_t pieces = std::min(std::max(wanted, copied), std::max<int64_t>(most, 1));
-  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
-    plan->holds = true;
-    for (int64_t i = 0; i < std::min<int64_t>(threads, pieces); ++i) run(cut(p, along, i, pieces));
-    plan->holds = false;
-    return;
-  }
-  parallel_tasks(pieces, work, [&](int64_t i) { run(cut(p, along, i, pieces)); });
+  in_pieces(p, along, pieces, threads, work, [](const Piece& piece) { return piece; });
 }
 
 size_t packed_bytes(int64_t k, int64_t n, DType in) {
@@ -353,11 +359,17 @@ void pack_matrix(const Product& p, void* to) {
   dnnl::reorder(source, packed).execute(stream, source, packed);
 }
 
-void multiply_packed(const Product& p) {
-  Piece piece{p, p.n};
-  piece.packed = true;
-  piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;
-  run(piece);
+void multiply_packed(const Product& p, bool shared) {
+  const auto as_packed = [](Piece piece) {
+    piece.packed = true;
+    piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;
+    return piece;
+  };
+  const int64_t work = product_work(1, p.m, p.n, p.k, p.in != DType::f32);
+  const int threads = shared ? threads_for(work, num_threads()) : 1;
+  const int64_t pieces = std::min<int64_t>(pieces_for(work, threads), p.m / kPackedRows);
+  if (pieces <= 1) return run(as_packed({p, p.n}));
+  in_pieces(p, Along::rows, pieces, threads, work, as_packed);
 }
 
 }  // namespace halfstep::cpu

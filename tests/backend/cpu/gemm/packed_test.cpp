@@ -52,6 +52,54 @@ TEST_CASE("a product with a packed matrix is the product with the matrix, for an
   CHECK(cpu().packed_layout(0, 4, DType::f32).shape.empty());
 }
 
+TEST_CASE("a packed matrix that threads share gives the product with bias and ReLU, and the same bits for any number of threads") {
+  struct Size {
+    int64_t k, n;
+  };
+  for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const Size& size : {Size{32, 32}, {40, 160}, {64, 577}, {257, 1100}}) {
+      if (!cpu().gains_by_packing(128, size.k, size.n, dtype)) continue;  // no oneDNN, or no instructions for this dtype
+      const AuxLayout layout = cpu().packed_layout(size.k, size.n, dtype);
+      Buffer b = uniform(dtype, {size.n, size.k}, 1);
+      std::swap(b.view.shape[0], b.view.shape[1]);
+      std::swap(b.view.strides[0], b.view.strides[1]);
+      const Buffer packed = make(layout.dtype, layout.shape), bias = uniform(DType::f32, {size.n}, 2);
+      cpu().pack(b, packed);
+      for (int64_t rows : {1, 9, 64, 130, 300}) {
+        for (DType out : {dtype, DType::f32}) {
+          for (Activation activation : {Activation::none, Activation::relu}) {
+            CAPTURE(name(dtype));
+            CAPTURE(name(out));
+            CAPTURE(size.k);
+            CAPTURE(size.n);
+            CAPTURE(rows);
+            const Buffer a = uniform(dtype, {rows, size.k}, 3), want = make(out, {rows, size.n});
+            const GemmArgs plain{.a = a, .b = b, .c = want, .bias = bias, .activation = activation};
+            cpu().gemm(plain);
+            std::string bits;
+            for (int threads : {1, 2, 5}) {
+              set_num_threads(threads);
+              const Buffer got = uniform(out, {rows, size.n}, 4);
+              GemmArgs with = plain;
+              with.c = got, with.packed = packed, with.shared = true;
+              cpu().gemm(with);
+              double worst = 0;
+              for (int64_t i = 0; i < want.numel(); ++i) worst = std::max(worst, std::fabs(got[i] - want[i]));
+              CHECK(worst <= (out == DType::f32 ? 1e-5 : 0.02) * std::sqrt(double(size.k)));
+              const std::string these(static_cast<const char*>(got.view.data), size_t(got.numel()) * size_of(out));
+              if (threads > 1) CHECK(these == bits);
+              bits = these;
+            }
+            set_num_threads(0);
+          }
+        }
+      }
+    }
+  }
+  for (DType none : {DType::f64, DType::i64}) CHECK_FALSE(cpu().gains_by_packing(128, 64, 64, none));
+  for (int64_t rows : {1, 15, 513}) CHECK_FALSE(cpu().gains_by_packing(rows, 64, 64, DType::f32));
+}
+
 TEST_CASE("calls side by side are each made once, and an error in one comes out") {
   std::atomic<int> calls[5] = {};
   cpu().side_by_side(5, [&](int64_t i) { ++calls[i]; });
