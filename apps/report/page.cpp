@@ -11,6 +11,7 @@
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
+#include "apps/run/metric_sinks.h"
 #include "apps/run/progress.h"
 
 namespace halfstep::app {
@@ -220,21 +221,14 @@ class Page {
     if (!constant_.empty()) out_ << "<p class=\"soft\">The same throughout: " << escaped(constant_) << ".</p>\n";
   }
 
-  static bool is_matrix(const Json& rows) {
-    return rows.is_array() && !rows.empty() && std::all_of(rows.begin(), rows.end(), [&](const Json& row) {
-             return row.is_array() && row.size() == rows.size() &&
-                    std::all_of(row.begin(), row.end(), [](const Json& cell) { return cell.is_number(); });
-           });
-  }
   void answers() {
     bool any = false;
     for (const RecordedRun& r : runs_) {
       for (const auto& [key, table] : r.tables) {
-        const Json& rows = table.is_object() && table.contains("matrix") ? table["matrix"] : table;
-        if (!is_matrix(rows) || rows.size() > 50) continue;
+        if (!is_confusion_matrix(table) || table.size() > 50) continue;
         if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
         any = true;
-        confusion(r, rows);
+        confusion(r, table);
       }
     }
     if (any) out_ << "</div>\n";

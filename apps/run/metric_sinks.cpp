@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "framework/base/check.h"
 #include "framework/interchange/protobuf.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/png.h"
 
 namespace halfstep::app {
 namespace fs = std::filesystem;
@@ -115,6 +117,27 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
+// A confusion matrix to look at: rows are classes, columns what the model predicts. A cell's colour is its share of the row, green
+// where the answer is right, red where it is wrong; a row without samples is grey.
+Picture confusion_picture(const Json& rows) {
+  const auto n = int64_t(rows.size());
+  const int64_t side = std::clamp<int64_t>(320 / n, 1, 40);  // of a cell, of which the last pixel is a white line if there is room
+  Picture out{.width = n * side, .height = n * side, .channels = 3};
+  for (int64_t y = 0; y < n * side; ++y) {
+    const Json& row = rows[size_t(y / side)];
+    double samples = 0;
+    for (const Json& cell : row) samples += cell.get<double>();
+    for (int64_t x = 0; x < n * side; ++x) {
+      const bool line = side >= 4 && (x % side == side - 1 || y % side == side - 1);
+      const double share = line ? 0 : samples > 0 ? row[size_t(x / side)].get<double>() / samples : 0.06;
+      static constexpr double kRight[] = {0, 109, 44}, kWrong[] = {165, 15, 21}, kNone[] = {0, 0, 0};
+      const double* const full = samples == 0 ? kNone : x / side == y / side ? kRight : kWrong;
+      for (int c = 0; c < 3; ++c) out.pixels.push_back(uint8_t(std::lround(255 - std::sqrt(share) * (255 - full[c]))));
+    }
+  }
+  return out;
+}
+
 // An event as a record: its size and its bytes, each followed by a checksum. A plain checksum of bytes that contain checksums is
 // weak, so that the format rotates it and adds a constant.
 std::string event_record(const ProtoWriter& event) {
@@ -129,6 +152,13 @@ std::string event_record(const ProtoWriter& event) {
 }
 
 }  // namespace
+
+bool is_confusion_matrix(const Json& table) {
+  return table.is_array() && !table.empty() && std::all_of(table.begin(), table.end(), [&](const Json& row) {
+           return row.is_array() && row.size() == table.size() &&
+                  std::all_of(row.begin(), row.end(), [](const Json& cell) { return cell.is_number(); });
+         });
+}
 
 MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& folder, const ResumePoint& from,
                          const Json& config) {
@@ -220,6 +250,11 @@ void EventSink::write(const Json& entry) {
   if (file_.torn()) return file_.lose(EIO);  // no reader comes past half a record
   ProtoWriter values;
   for (const auto& [name, value] : entry.items()) {
+    if (is_confusion_matrix(value)) {
+      const Picture picture = confusion_picture(value);
+      const auto image = ProtoWriter().integer(1, picture.height).integer(2, picture.width).integer(3, picture.channels);
+      values.message(1, ProtoWriter().bytes(1, name).message(4, ProtoWriter(image).bytes(4, png_bytes(picture))));
+    }
     if (!value.is_number() || name == "step" || name == "attempted" || name == "epoch" || name == "seconds") continue;
     values.message(1, ProtoWriter().bytes(1, name).real(2, value.get<float>()));
   }

@@ -15,6 +15,9 @@ namespace halfstep::app {
 inline constexpr const char* kMetricsCsv = "metrics.csv";
 inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // the start of the name by which TensorBoard knows such files
 
+// Is an entry's value the table of a confusion matrix: a row for each class, of numbers?
+bool is_confusion_matrix(const Json& value);
+
 class MetricSinks : public MetricSink {
  public:
   MetricSinks() = default;  // takes entries and writes none
@@ -48,7 +51,7 @@ class CsvSink : public MetricSink {
 
 // An event file of TensorBoard, a new one each time a run starts or resumes. It begins with the start of a session, by which
 // TensorBoard forgets what an earlier file says of later steps, and has the numbers and words of the config that its page HPARAMS
-// compares runs by.
+// compares runs by. A confusion matrix becomes a picture of its page IMAGES.
 // Format: tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto
 class EventSink : public MetricSink {
  public:
