@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of a stream's work, by events.
+// Times of a stream's work by events, and its kernels by CUPTI.
 #pragma once
 
 #include <deque>
 #include <mutex>
 #include <vector>
 
+#include "cuda/kernel_trace.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/runtime.h"
 #include "framework/backend/backend.h"
@@ -31,10 +32,16 @@ class CudaStopwatch final : public Stopwatch {
     return out;
   }
 
+  void enter(int span) noexcept override { trace_.enter(span); }
+  void leave() noexcept override { trace_.leave(); }
+  std::vector<DeviceWork> work() override { return trace_.read(); }
+  const std::string& no_work() const override { return trace_.fault(); }
+
  private:
   const Queue& queue_;
   std::recursive_mutex& mutex_;
   std::deque<Event> events_;
+  KernelTrace trace_;
 };
 
 }  // namespace halfstep::cuda

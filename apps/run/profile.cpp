@@ -24,6 +24,16 @@ double median(std::vector<double> values) {
 
 bool is_row(const ProfileSpan& span) { return span.depth == 0 && span.kind != SpanKind::step && span.kind != SpanKind::part; }
 
+// Seconds in which at least one of them runs.
+double busy_seconds(const std::vector<ProfileKernel>& by_time) {
+  int64_t sum = 0, until = 0;
+  for (const ProfileKernel& k : by_time) {
+    sum += std::max<int64_t>(0, k.end - std::max(k.begin, until));
+    until = std::max(until, k.end);
+  }
+  return double(sum) * 1e-9;
+}
+
 CallName name_of(const ProfileSpan& span) { return {span.pass, span.layer ? *span.layer : "", span.name}; }
 
 std::string zipped(const std::string& text) {
@@ -68,10 +78,10 @@ void StepProfiler::begin() {
   open_ = true;
   backend_for(device_).synchronize();
   const bool timed_by_call = seen_ >= kWarmUp && (seen_ - kWarmUp) % 2 == 1;
+  if (timed_by_call) scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);  // which takes time on a GPU
   began_ = Clock::now();
   if (!timed_by_call) return;
   if (!first_) first_ = began_;
-  scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);
   step_ = std::make_unique<ProfileEntry>(SpanKind::step, "step");
 }
 
@@ -82,8 +92,10 @@ void StepProfiler::end() {
   backend_for(device_).synchronize();
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (scope_) {
-    Taken taken{scope_->spans(), seconds, std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
-    spans_ += taken.spans.size();
+    Taken taken{scope_->spans(), scope_->kernels(), seconds,
+                std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
+    spans_ += taken.spans.size() + taken.kernels.size();
+    no_kernels_ = scope_->no_kernels();
     const bool cut = scope_->left_out() > 0;
     full_ = cut || spans_ >= kSpans;
     if (!cut || taken_.empty()) {
@@ -106,13 +118,14 @@ void StepProfiler::cancel() {
 StepProfile StepProfiler::result() const {
   StepProfile out;
   out.steps = taken_.size();
-  out.left_out = left_out_;
+  out.left_out = left_out_, out.no_kernels = no_kernels_;
   out.plain_seconds = median(plain_);
-  std::vector<double> whole, inside, outside;
+  std::vector<double> whole, inside, outside, busy;
   struct Sum {
     double calls = 0, seconds = 0;
   };
   std::map<std::pair<CallName, bool>, std::vector<Sum>> sums;
+  std::map<std::string, std::vector<Sum>> kernels;
   for (size_t i = 0; i < taken_.size(); ++i) {
     double sum = 0;
     for (const ProfileSpan& span : taken_[i].spans) {
@@ -123,50 +136,87 @@ StepProfile StepProfiler::result() const {
       of[i].seconds += span.seconds();
       sum += span.seconds();
     }
+    for (const ProfileKernel& k : taken_[i].kernels) {
+      std::vector<Sum>& of = kernels[k.name];
+      of.resize(taken_.size());
+      of[i].calls += 1;
+      of[i].seconds += double(k.end - k.begin) * 1e-9;
+    }
+    busy.push_back(busy_seconds(taken_[i].kernels));
     whole.push_back(taken_[i].seconds);
     inside.push_back(sum);
     outside.push_back(taken_[i].seconds - sum);
   }
   out.in_calls = median(inside), out.between = median(outside);
-  out.seconds = median(whole);
+  out.seconds = median(whole), out.busy = median(busy);
   if (!whole.empty())
     std::tie(out.fastest, out.slowest) = std::pair(*std::ranges::min_element(whole), *std::ranges::max_element(whole));
-  for (const auto& [name, steps] : sums) {
+  const auto medians = [](const std::vector<Sum>& steps) {
     std::vector<double> calls, seconds;
     for (const Sum& s : steps) calls.push_back(s.calls), seconds.push_back(s.seconds);
-    ProfileRow row{name.first, name.second, median(calls), median(seconds), {}};
+    return Sum{median(calls), median(seconds)};
+  };
+  for (const auto& [name, steps] : sums) {
+    const Sum sum = medians(steps);
+    ProfileRow row{name.first, name.second, sum.calls, sum.seconds, {}};
     if (const auto planned = planned_.find(name.first); planned != planned_.end()) row.work = planned->second;
     out.rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(out.rows, std::greater<>(), &ProfileRow::seconds);
+  for (const auto& [name, steps] : kernels) {
+    const Sum sum = medians(steps);
+    out.kernels.push_back({name, sum.calls, sum.seconds});
+  }
+  std::ranges::stable_sort(out.kernels, std::greater<>(), &KernelRow::seconds);
   return out;
 }
 
 std::string StepProfiler::trace(int process) const {
   std::string out = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
   const auto event = [&](const Json& e) { out += (out.ends_with("[\n") ? "" : ",\n") + e.dump(); };
+  const auto name_row = [&](int row, const std::string& text) {
+    event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", text}}}});
+  };
+  // begin, duration: microseconds.
+  const auto span = [&](const std::string& name, const char* category, int row, double begin, double duration, const Json& args) {
+    event({{"name", name},
+           {"cat", category},
+           {"ph", "X"},
+           {"pid", process},
+           {"tid", row},
+           {"ts", begin},
+           {"dur", duration},
+           {"args", args}});
+  };
+  constexpr int kCalls = 0, kDevice = 1;
+  std::map<uint32_t, int> streams;  // and their rows
   const bool on_device = !device_.is_cpu();
   event({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", joined("rank ", process)}}}});
-  event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", "calls"}}}});
-  if (on_device) event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", 1}, {"args", {{"name", joined(device_)}}}});
+  name_row(kCalls, "calls");
+  if (on_device) name_row(kDevice, joined(device_));
   constexpr const char* categories[] = {"step", "pass", "op", "cast", "wait"};
   for (const Taken& step : taken_) {
-    for (const ProfileSpan& span : step.spans) {
-      Json args = {{"pass", name(span.pass)}};
-      if (span.layer) args["layer"] = *span.layer;
+    for (const ProfileSpan& s : step.spans) {
+      Json args = {{"pass", name(s.pass)}};
+      if (s.layer) args["layer"] = *s.layer;
       Json inputs = Json::array();
-      for (const ProfileSpan::Operand& o : span.inputs) inputs.push_back(joined(o.dtype, o.shape));
+      for (const ProfileSpan::Operand& o : s.inputs) inputs.push_back(joined(o.dtype, o.shape));
       if (!inputs.empty()) args["inputs"] = inputs;
-      Json e = {{"name", span.name}, {"cat", categories[size_t(span.kind)]}, {"ph", "X"}, {"pid", process}, {"tid", 0}};
-      e["ts"] = double(step.at + span.begin) * 1e-3;
-      e["dur"] = double(span.end - span.begin) * 1e-3;
-      e["args"] = args;
-      event(e);
-      if (!on_device || span.device_end == 0) continue;
-      e["tid"] = 1;
-      e["ts"] = double(step.at) * 1e-3 + span.device_begin * 1e6;
-      e["dur"] = (span.device_end - span.device_begin) * 1e6;
-      event(e);
+      const char* const category = categories[size_t(s.kind)];
+      span(s.name, category, kCalls, double(step.at + s.begin) * 1e-3, double(s.end - s.begin) * 1e-3, args);
+      if (on_device && s.device_end != 0)
+        span(s.name, category, kDevice, double(step.at) * 1e-3 + s.device_begin * 1e6, (s.device_end - s.device_begin) * 1e6, args);
+    }
+    for (const ProfileKernel& k : step.kernels) {
+      const auto [stream, is_new] = streams.try_emplace(k.stream, kDevice + 1 + int(streams.size()));
+      if (is_new) name_row(stream->second, joined(device_, " stream ", k.stream));
+      Json args = Json::object();
+      if (k.span >= 0) {
+        const ProfileSpan& of = step.spans[size_t(k.span)];
+        args = {{"pass", name(of.pass)}, {"op", of.name}};
+        if (of.layer) args["layer"] = *of.layer;
+      }
+      span(k.name, "kernel", stream->second, double(step.at + k.begin) * 1e-3, double(k.end - k.begin) * 1e-3, args);
     }
   }
   return out + "\n]}\n";

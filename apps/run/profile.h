@@ -44,6 +44,12 @@ struct ProfileRow {
   std::optional<PlannedWork> work;  // nothing where the plan has no such call
 };
 
+// The kernels, copies and fills of a GPU by name: medians over the profiled steps.
+struct KernelRow {
+  std::string name;
+  double calls = 0, seconds = 0;
+};
+
 struct StepProfile {
   size_t steps = 0;
   double seconds = 0, fastest = 0, slowest = 0;  // of a profiled step, as a whole: the median and the range
@@ -51,6 +57,9 @@ struct StepProfile {
   std::vector<ProfileRow> rows;                  // by time
   double in_calls = 0, between = 0;              // of a step: seconds in calls and waits, and in none
   size_t left_out = 0;                           // spans beyond the limit
+  std::vector<KernelRow> kernels;                // by time; empty on a CPU
+  double busy = 0;                               // seconds of a step in which a GPU runs a kernel, a copy or a fill
+  std::string no_kernels;                        // why a GPU's kernels are not known
 };
 
 class StepProfiler {
@@ -68,12 +77,14 @@ class StepProfiler {
 
   size_t taken() const { return taken_.size(); }
   StepProfile result() const;
-  // Chrome's trace format, which Perfetto and chrome://tracing open: a span is an event with its layer, shapes and dtypes.
+  // Chrome's trace format, which Perfetto and chrome://tracing open: a span is an event with its layer, shapes and dtypes, and so
+  // is a kernel, with the call that launched it. Each stream of a GPU has a row.
   std::string trace(int process = 0) const;
 
  private:
   struct Taken {
     std::vector<ProfileSpan> spans;
+    std::vector<ProfileKernel> kernels;
     double seconds;
     int64_t at;  // nanoseconds since the first one began
   };
@@ -90,6 +101,7 @@ class StepProfiler {
   std::vector<Taken> taken_;
   std::vector<double> plain_;
   size_t spans_ = 0, left_out_ = 0;
+  std::string no_kernels_;
 };
 
 // The tables: the calls that take the most time, ops and layers.

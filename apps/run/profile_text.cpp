@@ -100,6 +100,24 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
   line("", "", "between", "", milliseconds_text(p.between), percent_text(p.between / p.seconds), "", "", "");
 }
 
+void kernels_table(std::vector<std::string>& lines, const StepProfile& p) {
+  const auto small = std::ranges::find_if(p.kernels, [&](const KernelRow& row) { return row.seconds < kLeast * p.seconds; });
+  const size_t shown = std::min(size_t(small - p.kernels.begin()), kRows);
+  const auto line = [&](const std::string& calls, const std::string& time, const std::string& share, std::string name) {
+    constexpr size_t kName = 68;  // the line has 100 columns then
+    if (name.size() > kName) name = name.substr(0, kName - 3) + "...";
+    std::ostringstream out;
+    out << std::right << std::setw(7) << calls << std::setw(12) << time << std::setw(9) << share << "  " << name;
+    lines.push_back(out.str());
+  };
+  lines.push_back("");
+  line("calls", "time", "share", "kernel");
+  for (size_t i = 0; i < shown; ++i) {
+    const KernelRow& row = p.kernels[i];
+    line(number_text(row.calls, 6), milliseconds_text(row.seconds), percent_text(row.seconds / p.seconds), row.name);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> profile_lines(const StepProfile& p) {
@@ -113,6 +131,9 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
   if (p.plain_seconds > 0 && p.seconds > p.plain_seconds)
     head += joined(", to which it adds ", percent_text(p.seconds / p.plain_seconds - 1));
   lines.push_back(head);
+  if (!p.kernels.empty())
+    lines.push_back(joined("GPU:     it runs kernels and copies in ", percent_text(p.busy / p.seconds),
+                           " of the step; in the rest it waits for the program"));
   if (all.floor > 0)
     lines.push_back(joined("floor:   ", milliseconds_text(all.floor),
                            " by the measured rates of this machine for the products and bytes of the plan: ",
@@ -128,6 +149,8 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
            : row.call.pass == LedgerPass::update ? "(update)"
                                                  : "(none)";
   });
+  if (!p.kernels.empty()) kernels_table(lines, p);
+  if (!p.no_kernels.empty()) lines.insert(lines.end(), {"", "kernels are not listed: " + p.no_kernels});
   return lines;
 }
 
@@ -142,13 +165,17 @@ Json profile_json(const StepProfile& p) {
     if (r.work) row.update({{"flops", r.work->flops}, {"bytes", r.work->bytes}, {"floor_seconds", r.work->floor_seconds}});
     rows.push_back(std::move(row));
   }
+  Json kernels = Json::array();
+  for (const KernelRow& r : p.kernels) kernels.push_back({{"name", r.name}, {"calls", r.calls}, {"seconds", r.seconds}});
   return {{"steps", p.steps},
           {"step_seconds", {{"median", p.seconds}, {"fastest", p.fastest}, {"slowest", p.slowest}}},
           {"step_seconds_without_profile", p.plain_seconds > 0 ? Json(p.plain_seconds) : Json()},
           {"seconds_in_calls", p.in_calls},
           {"seconds_between", p.between},
           {"spans_left_out", p.left_out},
-          {"calls", rows}};
+          {"seconds_of_kernels", p.kernels.empty() ? Json() : Json(p.busy)},
+          {"calls", rows},
+          {"kernels", kernels}};
 }
 
 }  // namespace halfstep::app

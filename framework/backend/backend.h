@@ -129,12 +129,26 @@ class UploadLane {
   virtual void receive(uint64_t copy) = 0;
 };
 
+// A kernel, a copy or a fill that a device ran: nanoseconds of std::chrono::steady_clock.
+struct DeviceWork {
+  std::string name;
+  int span = -1;  // the innermost that was entered when it was launched; -1: none, or another thread launched it
+  uint32_t stream = 0;
+  int64_t begin = 0, end = 0;
+};
+
 // Marks in the work that this thread queues on a device, and the times at which the device reached them.
 class Stopwatch {
  public:
   virtual ~Stopwatch() = default;
   virtual void mark() = 0;
   virtual std::vector<double> seconds() = 0;  // of each mark, since the first. Waits for the device
+
+  // The work that this thread launches between enter() and leave() is of `span`. Wait for the device before work().
+  virtual void enter(int span) noexcept = 0;
+  virtual void leave() noexcept = 0;
+  virtual std::vector<DeviceWork> work() = 0;      // all since the stopwatch was opened, or since the last call; by time
+  virtual const std::string& no_work() const = 0;  // why work() is empty, whatever the device does; empty: it is not
 };
 
 // How a kernel takes a tensor: a reference to its view, of a type that says whether the memory is read or written. What a kernel

@@ -19,14 +19,16 @@ bool nests(SpanKind kind) { return kind == SpanKind::op || kind == SpanKind::cas
 
 }  // namespace
 
-ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit), start_(nanoseconds()) {
+ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit) {
   check<ValueError>(!device.is_meta(), "ProfileScope", "a profile needs a device that computes, got ", device);
   check<ValueError>(!open_, "ProfileScope", "this thread has an open profile");
   stopwatch_ = backend_for(device).open_stopwatch();
   if (stopwatch_) {
     stopwatch_->mark();  // throws where it cannot
     marks_.push_back({-1, true});
+    no_kernels_ = stopwatch_->no_work();
   }
+  start_ = nanoseconds();
   open_ = this;
 }
 ProfileScope::~ProfileScope() {
@@ -46,6 +48,7 @@ int ProfileScope::open(SpanKind kind, std::string_view name, std::span<const Ten
     for (const Tensor& t : inputs)
       if (t.defined()) span.inputs.push_back({t.shape(), t.dtype()});
     mark(int(spans_.size()), true);
+    if (stopwatch_) stopwatch_->enter(int(spans_.size()));
     spans_.push_back(std::move(span));
     spans_.back().begin = now();
   } else {
@@ -61,6 +64,7 @@ void ProfileScope::close(int span) noexcept {
   if (span == -2 || (span >= 0 && nests(spans_[size_t(span)].kind))) --depth_;
   if (span < 0) return;
   spans_[size_t(span)].end = now();
+  if (stopwatch_) stopwatch_->leave();
   mark(span, false);
 }
 
@@ -86,6 +90,14 @@ const std::vector<ProfileSpan>& ProfileScope::spans() {
     (marks_[i].second ? span.device_begin : span.device_end) = seconds[i];
   }
   return spans_;
+}
+
+const std::vector<ProfileKernel>& ProfileScope::kernels() {
+  spans();  // waits for the device
+  if (!stopwatch_) return kernels_;
+  for (DeviceWork& w : stopwatch_->work())
+    if (w.begin >= start_) kernels_.push_back({std::move(w.name), w.span, w.stream, w.begin - start_, w.end - start_});
+  return kernels_;
 }
 
 void ProfileEntry::begin_range(std::string_view name, const std::string* layer) {

@@ -49,6 +49,14 @@ struct ProfileSpan {
   double seconds() const { return device_end > 0 ? device_end - device_begin : double(end - begin) * 1e-9; }
 };
 
+// A kernel, a copy or a fill on a GPU; times in nanoseconds since the scope was opened.
+struct ProfileKernel {
+  std::string name;  // "void gemm_kernel<...>(...)"
+  int span = -1;     // the index of the innermost span that launched it; -1: launched outside of spans, or by another thread
+  uint32_t stream = 0;
+  int64_t begin = 0, end = 0;
+};
+
 class ProfileScope {
  public:
   // At most `limit` spans are kept; the later ones are counted. Throws ValueError on Device::meta, whose calls compute nothing, and
@@ -60,6 +68,10 @@ class ProfileScope {
   // In the order in which they began. Waits for a GPU. Throws ValueError inside of a call.
   const std::vector<ProfileSpan>& spans();
   size_t left_out() const { return left_out_; }
+  // What a GPU ran for the spans, by time; empty on a CPU. Needs CUPTI, NVIDIA's library for profilers: without it, or where a
+  // profiler such as Nsight watches the process, there are none, and no_kernels() says why. Waits for the GPU. Throws as spans().
+  const std::vector<ProfileKernel>& kernels();
+  const std::string& no_kernels() const { return no_kernels_; }
 
   static bool is_open() { return open_ != nullptr; }  // in this thread
 
@@ -71,11 +83,13 @@ class ProfileScope {
   void mark(int span, bool begin) noexcept;
 
   std::vector<ProfileSpan> spans_;
+  std::vector<ProfileKernel> kernels_;
+  std::string no_kernels_;
   std::vector<std::pair<int, bool>> marks_;  // of the stopwatch: a span, and is it its begin
   std::unique_ptr<Stopwatch> stopwatch_;
   size_t limit_, left_out_ = 0;
   int open_spans_ = 0, depth_ = 0;
-  int64_t start_;
+  int64_t start_ = 0;
   static inline thread_local constinit ProfileScope* open_ = nullptr;
 };
 

@@ -34,6 +34,17 @@ TEST_CASE("spans have the device's times, in the order of its work") {
     }
     CHECK(parts <= whole * 1.001);
     CHECK(whole > 0);
+    const std::vector<ProfileKernel>& kernels = profile.kernels();
+    if (profile.no_kernels().empty())
+      CHECK(kernels.size() > 4);
+    else
+      MESSAGE("kernels are not listed: ", profile.no_kernels());
+    for (const ProfileKernel& k : kernels) {
+      CAPTURE(k.name);
+      REQUIRE(k.span >= 0);
+      CHECK(k.begin >= spans[size_t(k.span)].begin);  // a GPU runs nothing before it is launched
+      CHECK(k.end >= k.begin);
+    }
   }
   backend_for(Device::cuda).begin_recording(default_generator());
   const auto open = [] { const ProfileScope scope(Device::cuda); };

@@ -70,6 +70,8 @@ void run_pending(Stream& stream);            // all work of one stream, and the 
 cudaError_t submit_when(cudaStream_t stream, Task task, std::function<bool()> ready, bool at_once = false);
 void do_work(const Task& task);              // a kernel does none where nothing is computed
 void spend(double microseconds);             // of the device's time, by which events are timed: all work takes 1, some says more
+extern void (*task_given)(Task&,
+                          const Stream&);    // sees, and may wrap, all work that is given to a stream (fake_cupti.cpp); null: no
 void note(const Task& task, bool in_graph);  // for Operations
 std::string kernel_name(const void* kernel);
 cudaError_t refuse(Stream& stream);        // spoils its capture; gives the error

@@ -100,6 +100,7 @@ std::recursive_mutex& runtime_mutex() {
 }
 
 bool counts_only = false;
+void (*task_given)(Task&, const Stream&) = nullptr;
 
 void do_work(const Task& task) {
   if (!(counts_only && task.kernel)) task.work();
@@ -173,6 +174,7 @@ cudaError_t submit_when(cudaStream_t handle, Task task, std::function<bool()> re
     run_pending(default_stream);
   }
   if (task.kernel || task.what) note(task, /*in_graph=*/false);
+  if (task_given) task_given(task, s);
   s.pending.push_back({std::move(task), std::move(ready)});
   ++s.given;
   if (!options().async || at_once) run_pending(s);
