@@ -6,6 +6,7 @@
 #include "amp/step/data_parallel.h"
 #include "amp/step/grad_scaler.h"
 #include "amp/step/param_groups.h"
+#include "amp/step/recomputation.h"
 #include "amp/step/run_state.h"
 #include "amp/step/train_step.h"
 #include "framework/autograd/autograd.h"

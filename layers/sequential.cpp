@@ -52,7 +52,7 @@ std::vector<Sequential::Stage> Sequential::make_stages() const {
   std::vector<Stage> stages;
   for (size_t i = 0; i < size(); ++i) {
     Module* const module = own_child(i).get();
-    if (module && module->precision())
+    if (module && (module->precision() || module->any_recomputes()))
       stages.push_back({.module = module, .alone = true});
     else if (module)
       add_to_stages(stages, i);
@@ -71,14 +71,15 @@ bool Sequential::is_recordable() const {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  // Hooks and recomputing see each layer's own tensors, and policies are those of the layers' own ops.
-  if (any_hooks() || any_recomputes() || policies_part_ops()) {
+  // Hooks see each layer's own tensors, and policies are those of the layers' own ops.
+  if (any_hooks() || policies_part_ops()) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }
-  // Precisions may change at any time, and threads may be in calls: what they ask for is found in each.
-  const bool own = std::any_of(child_slots().begin(), child_slots().end(),
-                               [](const auto& slot) { return slot->module && slot->module->precision(); });
+  // Precisions and recomputing may change at any time, and threads may be in calls: what they ask for is found in each.
+  const bool own = std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
+    return slot->module && (slot->module->precision() || slot->module->any_recomputes());
+  });
   if (own) {
     for (const Stage& stage : make_stages()) y = run_stage(stage, y);
   } else {

@@ -17,8 +17,8 @@ namespace halfstep {
 // Runs its children in order. A Linear with the ReLU or GELU("tanh") after it, and a run of such Linears, is one call of
 // linear() or mlp(), and a convolution, a batch normalisation or a Residual with the ReLU after it one call that ends with the
 // ReLU: the same values, fewer passes. In InferenceMode a convolution and the batch normalisation behind it are one convolution
-// (layers/conv_norm.h). Layers with a precision of their own run by themselves, and so do all where a region has a policy for one
-// of these ops.
+// (layers/conv_norm.h). Layers with a precision of their own and layers that recompute run by themselves, and so do all where a
+// region has a policy for one of these ops.
 // Children are named "0", "1"... or as given. A Sequential in another is written with braces around it, `Sequential{Sequential{
 // ...}}` (with Clang `Sequential(AnyModule(Sequential(...)))`): in C++ `Sequential(Sequential(...))` is the inner one.
 class Sequential : public Module {

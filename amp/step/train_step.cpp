@@ -80,8 +80,8 @@ void TrainStep::check_options() const {
 
 bool TrainStep::may_record() const {
   const TrainStepOptions& o = options_;
-  const bool wanted =
-      o.graph == GraphMode::on || (o.graph == GraphMode::automatic && module_.is_recordable() && loss_.is_recordable());
+  const bool wanted = o.graph == GraphMode::on || (o.graph == GraphMode::automatic && module_.is_recordable() &&
+                                                   loss_.is_recordable() && !module_.any_recomputes());
   return wanted && o.accumulate_steps == 1 && backend_for(o.device).can_record() && (!o.group || o.group->can_record());
 }
 

@@ -41,6 +41,7 @@ std::shared_ptr<Module> build_model(const Json& model) {
 }
 
 void recompute_activations(Module& model, const Json& patterns) {
+  if (patterns == "auto") return;
   for (const Json& text : patterns.is_array() ? patterns : Json::array({patterns})) {
     const Pattern pattern(text.get<std::string>());
     bool found = false;

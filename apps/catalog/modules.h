@@ -81,7 +81,8 @@ InferredModel infer_model(const Json& model, const DataFacts& facts, const Model
 std::shared_ptr<Module> build_model(const Json& model);
 
 // Makes the modules that "train.checkpoint_activations" (a pattern or a list of patterns) names compute their activations again in
-// backward instead of keeping them (Module::recompute_in_backward). Throws ConfigError for a pattern that matches no module's name.
+// backward instead of keeping them (Module::recompute_in_backward); "auto" names none. Throws ConfigError for a pattern that
+// matches no module's name.
 void recompute_activations(Module& model, const Json& patterns);
 
 // The dtype that `modules` of a ModelPrecision set for the module called `name`: that of the pattern with the longest match.

@@ -32,8 +32,8 @@ struct TrainArguments {
   bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
 };
 
-void report_amp(const Json& summary, Progress& progress) {
-  progress.line("amp: " + summary["dtype"].get<std::string>() + ", " + std::to_string(autocast::cast_count()) + " casts, " +
+void report_amp(const Json& summary, uint64_t casts, Progress& progress) {
+  progress.line("amp: " + summary["dtype"].get<std::string>() + ", " + std::to_string(casts) + " casts, " +
                 summary["steps_skipped"].dump() + " of " +
                 std::to_string(summary["steps_applied"].get<int64_t>() + summary["steps_skipped"].get<int64_t>()) +
                 " steps skipped, last loss scale " + summary["scale"].dump());
@@ -100,8 +100,9 @@ int train(const TrainArguments& o) {
   Watch watch{.until = o.until};
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
   if (o.profile) trainer.profile(*o.profile);
+  const uint64_t casts = autocast::cast_count();  // of steps that were planned
   const TrainSummary summary = trainer.run();
-  if (config.amp.report) report_amp(summary.json, progress);
+  if (config.amp.report) report_amp(summary.json, autocast::cast_count() - casts, progress);
   if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
   if (o.json && first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();

@@ -55,6 +55,11 @@ class SchemaWriter {
         out["exclusiveMinimum"] = 0;
         out["pattern"] = "^(never|[0-9.e+]* *(steps?|epochs?|s|sec|seconds?|min|minutes?|h|hours?))$";
         break;
+      case Kind::byte_count:
+        out["type"] = {"number", "string"};
+        out["minimum"] = 1;
+        out["pattern"] = "^[0-9.]+ *(B|bytes|[kMGT]B|[KMGT]iB)?$";
+        break;
       case Kind::list: list_of(out, f); break;
       case Kind::map:
         out["type"] = {"object"};

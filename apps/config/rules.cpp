@@ -51,9 +51,14 @@ class Rules : private RuleSet {
                     "must be true: every run gives the same bits on every device, at no cost in speed");
     if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
-    if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !t["checkpoint_activations"].empty())
+    const Json &again = t["checkpoint_activations"], &budget = t["memory_budget"];
+    if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !(again.empty() && budget.is_null()))
       issues_.error("performance.cuda_graph",
-                    "must not be true together with train.checkpoint_activations, whose steps are not recorded");
+                    joined("must not be true together with train.", again.empty() ? "memory_budget" : "checkpoint_activations",
+                           ", whose steps are not recorded"));
+    if (!budget.is_null() && !again.empty() && again != "auto")
+      issues_.error("train.memory_budget",
+                    "must not be given together with patterns in checkpoint_activations: either the plan chooses, or you do");
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
     if (!t["epochs"].is_null() && !t["max_steps"].is_null())
       issues_.error("train.max_steps", "must not be given together with epochs");

@@ -13,6 +13,10 @@ struct ReadArg<Interval> {
   static Interval from(const Json& value) { return *parse_interval(value); }
 };
 template <>
+struct ReadArg<std::optional<ByteCount>> {
+  static std::optional<ByteCount> from(const Json& value) { return parse_byte_count(value); }
+};
+template <>
 struct ReadArg<std::optional<DType>> {
   static std::optional<DType> from(const Json& value) { return parse_dtype(value.get<std::string>()); }  // "auto": nothing
 };
@@ -86,6 +90,34 @@ class Reader {
 };
 
 }  // namespace
+
+const Section& sampler_section() {
+  static const Section all{
+      "sampler",
+      {choice("type", nullptr, {"weighted", "bucket"},
+              "\"weighted\": samples drawn by the weight of their class; \"bucket\": batches of samples of nearly one length")
+           .required(),
+       list("weights", "balanced", number("", nullptr, "weight").at_least(0),
+            "of weighted: one weight for each class; \"balanced\": all classes are drawn equally often")
+           .or_word("balanced"),
+       integer("num_samples", nullptr, "of weighted: number of draws in an epoch; default: the size of data.train")
+           .at_least(1)
+           .at_most(kMaxCount),
+       boolean("replacement", true, "of weighted: a sample may be drawn again"),
+       integer("window", 100, "of bucket: number of batches within which samples are sorted by length")
+           .at_least(1)
+           .at_most(kMaxCount)}};
+  return all;
+}
+
+const Section& early_stopping_section() {
+  static const Section all{
+      "early_stopping",
+      {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
+       integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
+       number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
+  return all;
+}
 
 const Section& root_schema() { return SchemaOf::section_of<Sections>(""); }
 

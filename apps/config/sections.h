@@ -15,6 +15,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/schema/byte_count.h"
 #include "apps/schema/interval.h"
 #include "apps/schema/schema.h"
 #include "framework/base/device.h"
@@ -66,24 +67,8 @@ struct AmpSection {
   }
 };
 
-inline const Section& sampler_section() {
-  static const Section all{
-      "sampler",
-      {choice("type", nullptr, {"weighted", "bucket"},
-              "\"weighted\": samples drawn by the weight of their class; \"bucket\": batches of samples of nearly one length")
-           .required(),
-       list("weights", "balanced", number("", nullptr, "weight").at_least(0),
-            "of weighted: one weight for each class; \"balanced\": all classes are drawn equally often")
-           .or_word("balanced"),
-       integer("num_samples", nullptr, "of weighted: number of draws in an epoch; default: the size of data.train")
-           .at_least(1)
-           .at_most(kMaxCount),
-       boolean("replacement", true, "of weighted: a sample may be drawn again"),
-       integer("window", 100, "of bucket: number of batches within which samples are sorted by length")
-           .at_least(1)
-           .at_most(kMaxCount)}};
-  return all;
-}
+const Section& sampler_section();
+const Section& early_stopping_section();
 
 struct LoaderSection {
   int64_t batch_size;
@@ -154,15 +139,6 @@ struct LookaheadSection {
   }
 };
 
-inline const Section& early_stopping_section() {
-  static const Section all{
-      "early_stopping",
-      {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
-       integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
-       number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
-  return all;
-}
-
 struct TrainSection {
   std::optional<int64_t> epochs, max_steps;  // one of them
   int64_t accumulate_steps;
@@ -170,11 +146,14 @@ struct TrainSection {
   bool grad_norm, guard;
   std::optional<int64_t> limit_batches, overfit_batches;
   Json early_stopping, checkpoint_activations;
+  std::optional<ByteCount> memory_budget;
   bool detect_anomaly;
   Interval eval_every;
   EmaSection ema;
   SwaSection swa;
   LookaheadSection lookahead;
+  bool recomputes() const { return memory_budget || !checkpoint_activations.empty(); }
+  bool chooses_recomputation() const { return memory_budget || checkpoint_activations == "auto"; }
 
   void keys(auto& key) {
     key(epochs, integer("epochs", nullptr, "passes over the data; 0: evaluate and save the model with its first values")
@@ -203,9 +182,14 @@ struct TrainSection {
     key(early_stopping, optional_section("early_stopping", early_stopping_section(), "end when a value gets no better"));
     key(checkpoint_activations,
         list("checkpoint_activations", Json::array(), pattern("", nullptr, "a module's name"),
-             "modules with matching paths keep only their input and are computed again in backward: less memory, more time")
+             "modules with matching paths keep only their input and are computed again in backward: less memory, more time; "
+             "\"auto\": the plan chooses them")
             .items(0, 100)
-            .or_one());
+            .or_one()
+            .or_word("auto"));
+    key(memory_budget, byte_count("memory_budget", nullptr,
+                                  "largest peak of a training step; the plan chooses modules to compute again in backward, at "
+                                  "the least operations"));
     key(detect_anomaly, boolean("detect_anomaly", false,
                                 "explain the first step whose loss or gradients are not finite, and end with exit code 4 unless "
                                 "only the loss scale was too high; on a GPU each step waits for the device"));

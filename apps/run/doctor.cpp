@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <sstream>
 
@@ -13,7 +12,6 @@
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/reports.h"
 
 namespace halfstep::app {
 namespace {
@@ -38,22 +36,6 @@ struct Pace {
 Pace pace_of(Device device, bool low) {
   if (device.is_cuda()) return {4e-6, low ? 3e14 : 4e13, 2e12};
   return {1e-6, low ? 2e11 : 1e11, 2e10};
-}
-
-double device_memory(Device device) {
-  if (device.is_cuda() && has_backend(device.type)) {
-    auto* const reporter = dynamic_cast<MemoryReporter*>(&backend_for(device));
-    return reporter ? double(reporter->available_memory()) : 0;
-  }
-  if (!device.is_cpu()) return 0;
-  std::ifstream in("/proc/meminfo");
-  for (std::string key, unit; in >> key;) {
-    double kib = 0;
-    if (!(in >> kib)) break;
-    std::getline(in, unit);
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return 0;
 }
 
 class Doctor {

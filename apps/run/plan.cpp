@@ -6,14 +6,8 @@
 #include <numeric>
 #include <sstream>
 
-#include "amp/step/train_step.h"
-#include "apps/catalog/infer.h"
-#include "apps/catalog/losses.h"
-#include "apps/catalog/optimizers.h"
+#include "apps/run/meta_step.h"
 #include "apps/run/progress.h"
-#include "apps/run/session.h"
-#include "framework/backend/backend.h"
-#include "framework/ops/ops.h"
 
 namespace halfstep::app {
 namespace {
@@ -61,30 +55,6 @@ Json flops_json(const std::array<double, kDTypeCount>& flops) {
   return out;
 }
 
-// Without memory that others hold on Device::meta.
-MemoryStats since(const MemoryStats& before, MemoryStats now) {
-  now.peak -= before.live;
-  for (size_t i = 0; i < now.peak_by_tag.size(); ++i) now.peak_by_tag[i] -= before.live_by_tag[i];
-  return now;
-}
-
-struct Pending {  // as the trainer keeps it until the loss is read
-  Tensor loss;
-  StepOutcome outcome;
-};
-
-// A batch on the default device, and the results of the step for it.
-Pending run_batch(TrainStep& step, int64_t samples, const DataFacts& facts) {
-  Tensor input, target;
-  {
-    const MemoryScope scope(MemoryTag::data);
-    input = empty(with_batch(samples, facts.input), {.dtype = facts.input_dtype});
-    target = empty(with_batch(samples, facts.target), {.dtype = facts.target_dtype()});
-  }
-  const StepResult result = step(input, target);
-  return {result.loss, result.outcome};
-}
-
 }  // namespace
 
 std::array<double, kDTypeCount> StepPlan::flops() const { return summed(calls); }
@@ -112,58 +82,28 @@ double StepPlan::cast_bytes() const {
 }
 
 StepPlan plan_step(const Config& config, int64_t batch) {
-  if (!config.facts && !config.data_fault.empty()) throw DataError(config.data_fault);
-  check<DataError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
-                   Help{"put them where the config says, or use data of type \"Random\" with their shapes"});
-  const DataFacts& facts = *config.facts;
   StepPlan plan;
   plan.name = config.name;
   plan.device = config.device;
   plan.low = config.low;
   plan.layers = config.layers;
-  plan.batch = batch > 0 ? batch : config.data.loader.batch_size;
-  if (batch == 0 && facts.size) plan.batch = std::min(plan.batch, *facts.size);
+  plan.batch = planned_batch(config, batch);
+  plan.recomputation = choose_recomputation(config, plan.batch);
 
-  const SavedGenerator generator;
-  const PlanFor target(plan.device.type);
-  const DefaultDevice on(Device::meta);
+  MetaStep step(config, plan.batch, plan.recomputation ? plan.recomputation->plan.modules : std::vector<std::string>());
+  plan.parameters = step.model().parameter_count();
   Allocator& memory = allocator(Device::meta);
-  const MemoryStats before = memory.stats();
-
-  const auto model = [&] {
-    const MemoryScope scope(MemoryTag::parameters);
-    return build_model(config.model);
-  }();
-  set_precisions(*model, config);
-  lay_out(*model, config);
-  model->train();
-  recompute_activations(*model, config.train.checkpoint_activations);
-  plan.parameters = model->parameter_count();
-  const auto loss = build_loss(config.loss);
-  const auto optimizer = build_optimizer(config.optimizer, *model);
-  check<ConfigError>(!optimizer->needs_closure(), "plan", optimizer->describe(),
-                     " decides by the values of the loss how often it evaluates it: its steps cannot be planned");
-  const auto followers = make_followers(config.train, *optimizer, 1, 1);
-  GradScaler scaler(config.scaler);
-  TrainStepOptions options = step_options(config);
-  options.device = Device::meta;
-  TrainStep step(*model, *loss, *optimizer, scaler, nullptr, options);
-
-  std::vector<Pending> pending;
-  const auto run = [&] {
-    for (int64_t i = 0; i < options.accumulate_steps; ++i) pending.push_back(run_batch(step, plan.batch, facts));
-  };
   memory.reset_peak();
-  run();
-  plan.first = since(before, memory.stats());
+  step.run();
+  plan.first = step.peak();
   memory.reset_peak();
   {
     const LedgerScope ledger(Device::meta);
-    run();
+    step.run();
     plan.calls = ledger.calls();
   }
-  plan.middle = since(before, memory.stats());
-  for (LedgerCall& call : plan.calls) call.live -= before.live, call.peak -= before.live;
+  plan.middle = step.peak();
+  for (LedgerCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
   const auto reached =
       std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LedgerCall& call) { return call.peak == plan.middle.peak; });
   plan.peak_call = size_t(reached - plan.calls.begin());
@@ -191,6 +131,7 @@ void print_summary(std::ostream& out, const StepPlan& plan) {
       << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
       << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
   if (plan.peak_call < plan.calls.size()) out << "            reached in " << place_of(plan.calls[plan.peak_call]) << '\n';
+  if (plan.recomputation) out << "recomputed  " << text(*plan.recomputation) << '\n';
   out << "operations  " << number_text(plan.total_flops() / 1e9, 4) << " GFLOP a step";
   const auto flops = plan.flops();
   for (size_t i = 0; i < flops.size(); ++i)
@@ -227,6 +168,7 @@ Json plan_json(const StepPlan& plan) {
            {"bytes_read", sum(&LedgerCall::bytes_read)},
            {"bytes_written", sum(&LedgerCall::bytes_written)}};
   if (plan.peak_call < plan.calls.size()) out["memory"]["later_steps"]["reached_in"] = place_of(plan.calls[plan.peak_call]);
+  if (plan.recomputation) out["recomputation"] = to_json(*plan.recomputation);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/config/config.h"
+#include "apps/run/recomputation.h"
 #include "framework/backend/ledger.h"
 #include "framework/tensor/memory.h"
 
@@ -26,6 +27,7 @@ struct StepPlan {
   // workspace included; a GPU's are without the workspace of its libraries.
   MemoryStats first, middle;  // peaks of the run's first step, and of those that follow
   size_t peak_call = 0;       // of `calls`: where the middle's peak is reached
+  std::optional<Recomputation> recomputation;  // if the plan chooses: all else is with it
 
   std::array<double, kDTypeCount> flops() const;  // by dtype
   double total_flops() const;
@@ -34,7 +36,8 @@ struct StepPlan {
   double cast_bytes() const;  // read and written
 };
 
-// batch 0: the config's. Throws DataError when data that shapes depend on is missing, and everything that the step throws.
+// batch 0: the config's. Throws DataError when data that shapes depend on is missing, MemoryError when no step fits into
+// train.memory_budget, and everything that the step throws.
 StepPlan plan_step(const Config& config, int64_t batch = 0);
 
 // Layers, memory by purpose, operations and casts.

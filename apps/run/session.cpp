@@ -12,6 +12,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/weights.h"
+#include "apps/run/meta_step.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/data/permutation.h"
@@ -30,6 +31,7 @@ RunParts parts_of(Session& s) { return {*s.model, s.optimizer.get(), &s.scaler, 
 void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts facts = facts_of(data);
+  config.facts = facts;
   Issues issues;
   InferredModel inferred = infer_model(config.model, facts, config, "model", issues);
   if (inferred.output) check_loss(config.loss, inferred, facts, config, issues);
@@ -145,10 +147,9 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
           .clip_grad_agc = t.clip_grad_agc.value_or(0.0),
           .grad_norm = t.grad_norm,
           .accumulate_steps = t.accumulate_steps,
-          .graph = !t.checkpoint_activations.empty() ? GraphMode::off
-                   : !graph                          ? GraphMode::automatic
-                   : *graph                          ? GraphMode::on
-                                                     : GraphMode::off,
+          .graph = !graph   ? GraphMode::automatic
+                   : *graph ? GraphMode::on
+                            : GraphMode::off,
           .group = group,
           .reducer = {.bucket_mb = config.distributed.bucket_mb,
                       .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is},
@@ -172,16 +173,19 @@ std::string rates_of_groups(const Optimizer& optimizer) {
 
 }  // namespace
 
-Session make_session(Config config, const ProcessGroup* group, FirstValues values) {
+Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
+  const int64_t batch = planned_batch(config), ranks = group ? group->size() : 1;
+  s.recomputation = choose_recomputation(config, (batch + ranks - 1) / ranks, group);  // before the model takes memory
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
   // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.
   if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
   recompute_activations(*s.model, config.train.checkpoint_activations);
+  if (s.recomputation) recompute_modules(*s.model, s.recomputation->plan.modules);
   check_precisions(*s.model, config);
   if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
   s.metrics = make_metrics(config, s.train->dataset());

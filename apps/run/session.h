@@ -12,6 +12,7 @@
 #include "amp/step/train_step.h"
 #include "apps/config/config.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/recomputation.h"
 #include "framework/data/form.h"
 #include "framework/data/loader.h"
 #include "framework/io/checkpoint.h"
@@ -49,10 +50,11 @@ struct Session : ModelParts {
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
   std::vector<std::string> weights_read;  // what load_weights says
+  std::optional<Recomputation> recomputation;  // where the config leaves the choice to the plan
 };
 enum class FirstValues : uint8_t { of_layers, with_files };  // with_files: `weights` of the config are read
 // With a group: this rank's parts of the batches.
-Session make_session(Config config, const ProcessGroup* group = nullptr, FirstValues values = FirstValues::of_layers);
+Session make_session(Config config, ProcessGroup* group = nullptr, FirstValues values = FirstValues::of_layers);
 
 TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullptr);
 // Lookahead and the averages that a config asks for, made to follow `optimizer`.

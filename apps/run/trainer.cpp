@@ -122,6 +122,7 @@ void Trainer::introduce() const {
   progress_.line(joined(config_.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "", " on ",
                         s_.device, ", ", precision));
   for (const std::string& line : s_.weights_read) progress_.line(line);
+  if (s_.recomputation) progress_.line("memory: " + text(*s_.recomputation));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));

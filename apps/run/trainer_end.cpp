@@ -149,6 +149,7 @@ void Trainer::report_profile() {
 Json Trainer::run_facts() const {
   Json out = {{"device", backend_for(s_.device).describe()}, {"threads", num_threads()}, {"ranks", group_ ? group_->size() : 1}};
   if (!s_.data_sha256.empty()) out["data_sha256"] = s_.data_sha256;
+  if (s_.recomputation) out["recomputation"] = to_json(*s_.recomputation);
   if (config_.logging.machine) out["host"] = host_name(), out["command"] = command_line();
   return out;
 }

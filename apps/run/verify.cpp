@@ -106,7 +106,7 @@ class Verifier {
 
   void recorded() {
     const TrainSection& t = config_.train;
-    if (backend_for(config_.device).can_record() && t.accumulate_steps == 1 && t.checkpoint_activations.empty())
+    if (backend_for(config_.device).can_record() && t.accumulate_steps == 1 && !t.recomputes())
       compare("recorded", [this](int64_t) { return train("recorded", {"performance.cuda_graph=true"}, 0); });
     else
       add({.name = "recorded", .result = Check::Result::not_run, .why = joined(config_.device, " records no such steps")});

@@ -146,6 +146,7 @@ std::string Field::expects() const {
       if (is_pattern) return "a regular expression";
       return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
     case Kind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
+    case Kind::byte_count: return "a number of bytes >= 1, \"N MB\", \"N GB\", \"N MiB\" or \"N GiB\"";
     case Kind::list:
       out = std::string(also_boolean ? "true or false or " : "") +
             (or_single ? (item->family ? with_article(item->family->what) : item->expects()) + " or " : "") + "a list of ";
@@ -187,6 +188,9 @@ Field pattern(std::string key, Json fallback, std::string doc) {
 }
 Field interval(std::string key, Json fallback, std::string doc) {
   return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc));
+}
+Field byte_count(std::string key, Json fallback, std::string doc) {
+  return make(std::move(key), Kind::byte_count, std::move(fallback), std::move(doc));
 }
 Field not_yet(std::string key, Json accepted, std::string doc) {
   return make(std::move(key), Kind::not_yet, std::move(accepted), std::move(doc));

@@ -24,7 +24,7 @@ inline constexpr double kMaxCount = 1e9;                       // of steps, epoc
 struct Section;
 struct Family;
 
-enum class Kind : uint8_t { boolean, integer, number, text, interval, list, map, section, component, not_yet };
+enum class Kind : uint8_t { boolean, integer, number, text, interval, byte_count, list, map, section, component, not_yet };
 
 struct Field {
   std::string key;
@@ -81,6 +81,7 @@ Field text(std::string key, Json fallback, std::string doc);
 Field pattern(std::string key, Json fallback, std::string doc);  // apps/schema/pattern.h
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc);
 Field interval(std::string key, Json fallback, std::string doc);
+Field byte_count(std::string key, Json fallback, std::string doc);  // apps/schema/byte_count.h
 Field list(std::string key, Json fallback, Field item, std::string doc);
 // An object with keys of the user's, at most max_items of them.
 Field map(std::string key, Field value, bool keys_are_patterns, std::string doc);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "apps/schema/byte_count.h"
 #include "apps/schema/interval.h"
 #include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
@@ -41,6 +42,7 @@ class Checker {
         if (f.is_pattern && value.is_string()) return pattern(value, path);
         return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
       case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
+      case Kind::byte_count: return parse_byte_count(value) ? value : wrong(value, f, path);
       case Kind::list: return list(value, f, path);
       case Kind::map: return map(value, f, path);
       case Kind::section: return switched(value, f, path);

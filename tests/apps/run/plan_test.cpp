@@ -145,26 +145,79 @@ TEST_SUITE("slow") {
   }
 }
 
-TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
-  const OneThread one;
+namespace {
+
+// Four blocks of six layers and one more, on random data.
+std::filesystem::path blocks(const app::testing::TempDir& dir) {
   const std::string block = R"({"type": "Sequential", "layers": [{"type": "Linear", "out_features": 64}, "Tanh",
     {"type": "Linear", "out_features": 64}, "Sigmoid", {"type": "Linear", "out_features": 64}, "Tanh"]})";
-  app::testing::TempDir dir;
-  const auto file =
-      app::testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," + block +
-                                              "," + block + R"(, {"type": "Linear", "out_features": 10}]},
-    "loss": "MSELoss", "optimizer": "SGD", "device": "cpu", "train": {"epochs": 1},
-    "data": {"train": {"type": "Random", "input_shape": [64], "target_shape": [10], "num_batches": 3},
+  return app::testing::write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": [)" + block + "," + block + "," + block +
+                                                 "," + block + R"(, {"type": "Linear", "out_features": 10}]},
+    "loss": "MSELoss", "optimizer": "AdamW", "device": "cpu", "train": {"epochs": 1}, "output_dir": "r",
+    "data": {"train": {"type": "Random", "input_shape": [64], "target_shape": [10], "num_batches": 4},
              "loader": {"batch_size": 256, "shuffle": false}}})");
-  const StepPlan all = plan_step(load_config(file));
-  const Config config = load_config(file, {.sets = {R"(train.checkpoint_activations="^[0-3]$")"}});
-  const StepPlan plan = plan_step(config);
+}
+
+// With the batch that a real run has as a view of the data set.
+void check_real_peaks(const Config& config, const StepPlan& plan) {
   Peaks real = measured(config);
-  const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];  // a view of the data set
+  const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];
   for (MemoryStats* m : {&real.first, &real.middle}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
   check_equal(plan.first, real.first);
   check_equal(plan.middle, real.middle);
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
+  const OneThread one;
+  const app::testing::TempDir dir;
+  const auto file = blocks(dir);
+  const StepPlan all = plan_step(load_config(file));
+  const Config config = load_config(file, {.sets = {R"(train.checkpoint_activations="^[0-3]$")"}});
+  const StepPlan plan = plan_step(config);
+  check_real_peaks(config, plan);
   const auto activations = [](const StepPlan& p) { return p.middle.peak_by_tag[size_t(MemoryTag::activations)]; };
   CHECK(activations(plan) * 5 < activations(all) * 3);  // the inputs of four blocks, and one block at a time
   CHECK(plan.middle.peak < all.middle.peak);
+}
+
+TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, and an impossible one names the smallest") {
+  const OneThread one;
+  const app::testing::TempDir dir;
+  const auto file = blocks(dir);
+  const StepPlan all = plan_step(load_config(file));
+  CHECK_FALSE(all.recomputation.has_value());
+  for (const char* more : {"train.accumulate_steps=1", "train.accumulate_steps=2"}) {
+    CAPTURE(more);
+    const size_t budget = plan_step(load_config(file, {.sets = {more}})).middle.peak * 85 / 100;
+    const Config config = load_config(file, {.sets = {more, joined("train.memory_budget=", budget)}});
+    const StepPlan plan = plan_step(config);
+    REQUIRE(plan.recomputation.has_value());
+    const RecomputationPlan& chosen = plan.recomputation->plan;
+    CHECK(chosen.modules.size() > 0);
+    CHECK(plan.middle.peak <= budget);
+    CHECK(plan.first.peak <= budget);
+    CHECK(chosen.after.peak == plan.middle.peak);
+    CHECK(chosen.flops_after == plan.total_flops());
+    CHECK(plan_json(plan)["recomputation"]["modules"] == chosen.modules);
+    check_real_peaks(config, plan);
+  }
+  try {
+    plan_step(load_config(file, {.sets = {"train.memory_budget=\"1 kB\""}}));
+    FAIL("1 kB is enough");
+  } catch (const MemoryError& e) {
+    const std::string text = e.what(), before = "the smallest that recomputation reaches is ";
+    CHECK(text.starts_with("[train.memory_budget] the peak of a training step must be at most 1000 bytes, " + before));
+    const size_t least = std::stoul(text.substr(text.find(before) + before.size()));
+    CHECK(plan_step(load_config(file, {.sets = {joined("train.memory_budget=", least)}})).middle.peak == least);
+    CHECK_THROWS_AS(plan_step(load_config(file, {.sets = {joined("train.memory_budget=", least - 1)}})), MemoryError);
+  }
+  // With room for all, nothing is computed again; "auto" alone takes the memory of the machine.
+  for (const char* roomy : {"train.memory_budget=\"100 GB\"", "train.checkpoint_activations=auto"}) {
+    const StepPlan plan = plan_step(load_config(file, {.sets = {roomy}}));
+    CHECK(plan.recomputation.value().plan.modules.empty());
+    CHECK(plan.middle.peak == all.middle.peak);
+    CHECK(plan.recomputation->budget > double(all.middle.peak));
+  }
 }

@@ -144,6 +144,64 @@ TEST_CASE("checkpoint_activations: the same weights, to the bit") {
                  "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
 }
 
+TEST_CASE("memory_budget: the run prints the choice, and has the same weights and losses, to the bit") {
+  TempDir dir;
+  write(dir / "c.json", R"({"model": {"type": "Sequential", "layers": ["Flatten",
+      {"type": "Repeat", "times": 4, "layers": [{"type": "Residual", "body": [
+        {"type": "Linear", "out_features": 512}, "Tanh", {"type": "Dropout", "p": 0.2}, {"type": "Linear", "out_features": 784}]}]},
+      {"type": "BatchNorm1d"}, {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.05}, "device": "cpu", "logging": {"every": 1},
+    "data": {"train": {"type": "Digits", "size": 1200}, "loader": {"batch_size": 600}},
+    "train": {"epochs": 2}})");
+  REQUIRE(run(dir, "train c.json --set output_dir=plain").code == 0);
+  const Ran plan = run(dir, "train c.json --dry-run --json");
+  REQUIRE(plan.code == 0);
+  const int64_t peak = plan.json()["memory"]["later_steps"]["peak_bytes"];
+  const std::string budget = joined(" --set train.memory_budget=", peak * 94 / 100);
+  const Ran ran = run(dir, "train c.json --set output_dir=again" + budget);
+  REQUIRE(ran.code == 0);
+  CHECK(contains(ran.out, "memory: budget "));
+  CHECK(contains(ran.out, ", train.memory_budget: "));
+  CHECK(contains(ran.out, "computed again in backward, 1."));
+  CHECK(contains(ran.out, " % more operations"));
+  const auto plain = load_checkpoint(dir / "plain").model, again = load_checkpoint(dir / "again").model;
+  for (const auto& entry : plain)
+    CHECK_MESSAGE(entry.second.to_vector<double>() == again.at(entry.first).to_vector<double>(), entry.first);
+  const auto losses = lines(dir / "plain/metrics.jsonl", "train/loss"), others = lines(dir / "again/metrics.jsonl", "train/loss");
+  REQUIRE(losses.size() == others.size());
+  for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i]["train/loss"] == others[i]["train/loss"]);
+  const Json of_run = Json::parse(read(dir / "again/run.json"));
+  CHECK(of_run["starts"][0]["recomputation"]["modules"].size() > 0);
+
+  const Ran shown = run(dir, "plan c.json" + budget);
+  CHECK(contains(shown.out, "recomputed  budget "));
+  const Ran small = run(dir, R"(train c.json --set output_dir=s --set 'train.memory_budget="10 kB"')");
+  CHECK(small.code == 5);
+  CHECK(contains(small.err, "[train.memory_budget] the peak of a training step must be at most 10000 bytes, the smallest"));
+  const Ran roomy = run(dir, "train c.json --set output_dir=auto --set train.checkpoint_activations=auto");
+  CHECK(roomy.code == 0);
+  CHECK(contains(roomy.out, "90 % of the free memory of this machine: nothing is computed again, the peak of a step is "));
+  CHECK(
+      contains(run(dir, "train c.json --resume auto --set output_dir=auto --set train.epochs=3 --set train.memory_budget=1e12").out,
+               "train.memory_budget: nothing is computed again"));
+}
+
+TEST_CASE("memory_budget: what it takes, and what not together with it") {
+  TempDir dir;
+  write(dir / "c.json", kConfig);
+  const auto error = [&](std::vector<std::string> sets) { return error_of(dir / "c.json", {.sets = std::move(sets)}); };
+  for (const char* wrong : {"0", "-5", "\"6 EB\"", "\"lots\"", "true"})
+    CHECK(
+        contains(error({joined("train.memory_budget=", wrong)}), "train.memory_budget: must be a number of bytes >= 1, \"N MB\""));
+  CHECK(error({"train.memory_budget=\"1.5 GiB\"", "train.checkpoint_activations=auto"}).empty());
+  CHECK(contains(error({"train.memory_budget=1e9", "train.checkpoint_activations=norm"}),
+                 "train.memory_budget: must not be given together with patterns in checkpoint_activations"));
+  CHECK(contains(error({"train.memory_budget=1e9", "performance.cuda_graph=true"}),
+                 "performance.cuda_graph: must not be true together with train.memory_budget"));
+  CHECK(contains(error({"train.checkpoint_activations=auto", "performance.cuda_graph=true"}),
+                 "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
+}
+
 TEST_CASE("many skipped steps: the advice is for the first scale, or for its growth") {
   TempDir dir;
   write(dir / "c.json", kConfig);

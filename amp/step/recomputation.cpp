@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/step/recomputation.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "amp/step/covering.h"
+#include "framework/backend/ledger.h"
+#include "framework/base/near_name.h"
+#include "layers/recurrent.h"
+
+namespace halfstep {
+namespace {
+
+// Work that is not a product takes as long as its bytes take to move. A byte costs about as much as this many operations.
+constexpr double kOperationsOfByte = 10;
+constexpr double kWorthIt = 1e-3;  // share of the peak, below which a module saves too little to be looked at
+constexpr int kAttempts = 12;      // steps that are measured to find one that fits
+constexpr size_t kRemovals = 200;  // chosen modules that are tried without
+
+std::string bytes_of(size_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, bytes < 1'000'000'000 ? "%.1f MB" : "%.2f GB",
+                double(bytes) / (bytes < 1'000'000'000 ? 1e6 : 1e9));
+  return text;
+}
+
+// A module that may be chosen. Places are those of forward calls, counted from the first of the last micro-batch.
+struct Candidate {
+  Module* module = nullptr;
+  std::string name;
+  size_t begin = 0, end = 0;  // its calls are [begin, end)
+  size_t undone = 0;          // the call of the step that begins its backward
+  int calls = 0;
+  double cost = 0;   // operations of its forward, with bytes as operations
+  size_t saves = 0;  // bytes between its forward and its backward
+};
+
+struct Measured {
+  MemoryStats memory;
+  double flops = 0;
+  std::vector<LedgerCall> calls;
+  size_t first = 0, forward_end = 0;                           // the forward calls of the last micro-batch are [first, forward_end)
+  size_t held() const { return calls[forward_end - 1].live; }  // where backward begins
+};
+
+class Recomputing {  // sets modules to recompute until its end
+ public:
+  [[nodiscard]] explicit Recomputing(const std::vector<Module*>& modules) : modules_(modules) {
+    for (Module* m : modules_) m->recompute_in_backward(true);
+  }
+  ~Recomputing() {
+    for (Module* m : modules_) m->recompute_in_backward(false);
+  }
+  Recomputing(const Recomputing&) = delete;
+
+ private:
+  std::vector<Module*> modules_;
+};
+
+class Planner {
+ public:
+  Planner(Module& model, const std::function<void()>& step, const RecomputationOptions& options)
+      : model_(model), step_(step), options_(options), base_(measure({})) {}
+
+  RecomputationPlan run(size_t budget) {
+    Choice best;
+    if (base_.memory.peak > budget) {
+      find_candidates();
+      best = fitting(budget);
+      if (best.measured.memory.peak > budget) {
+        best = smallest();
+        if (best.measured.memory.peak > budget && options_.must_fit) does_not_fit(budget, best.measured);
+      }
+      drop_needless(best, std::max(budget, best.measured.memory.peak));
+    }
+    RecomputationPlan plan{.before = base_.memory, .flops_before = base_.flops};
+    std::sort(best.chosen.begin(), best.chosen.end(), [&](size_t a, size_t b) { return all_[a].begin < all_[b].begin; });
+    for (const size_t i : best.chosen) plan.modules.push_back(all_[i].name);
+    plan.after = best.chosen.empty() ? base_.memory : best.measured.memory;
+    plan.flops_after = best.chosen.empty() ? base_.flops : best.measured.flops;
+    return plan;
+  }
+
+ private:
+  struct Choice {
+    std::vector<size_t> chosen;  // of all_
+    Measured measured;
+  };
+
+  Measured measure(const std::vector<Module*>& modules) const {
+    const Recomputing on(modules);
+    Measured out;
+    Allocator& memory = allocator(Device::meta);
+    const LedgerScope ledger(Device::meta);
+    memory.reset_peak();
+    step_();
+    out.memory = peak_without(memory.stats(), options_.others);
+    out.calls = ledger.calls();
+    for (const LedgerCall& call : out.calls) out.flops += call.flops();
+    const auto is_forward = [&](size_t i) { return out.calls[i].pass == LedgerPass::forward; };
+    for (size_t i = 0; i < out.calls.size(); ++i)
+      if (is_forward(i)) out.forward_end = i + 1;
+    check<ValueError>(out.forward_end > 0, options_.where, "the step must compute a forward on Device::meta, got none");
+    out.first = out.forward_end - 1;
+    while (out.first > 0 && is_forward(out.first - 1)) --out.first;
+    return out;
+  }
+  Measured measured(const std::vector<size_t>& chosen) const {
+    std::vector<Module*> modules;
+    for (const size_t i : chosen) modules.push_back(all_[i].module);
+    return measure(modules);
+  }
+
+  // The modules that could recompute, with the calls that are theirs.
+  std::vector<Candidate> callable() const {
+    std::vector<Candidate> out;
+    std::unordered_map<std::string, size_t> at;  // by path
+    for (const auto& [name, module] : model_.named_modules()) {
+      if (module == &model_ || !module->training() || module->any_hooks() || module->any_recomputes()) continue;
+      if (!stateful_layers(*module).empty()) continue;
+      at[module->path()] = out.size();
+      out.push_back({.module = module, .name = name});
+    }
+    for (const auto& [name, module] : model_.named_modules()) {  // a chosen module within one that recomputes would do it twice
+      if (!module->recomputes_in_backward()) continue;
+      module->visit([&](const Module& m) { at.erase(m.path()); });
+    }
+    for (size_t t = base_.first; t < base_.calls.size(); ++t) {
+      const LedgerCall& call = base_.calls[t];
+      const bool forward = t < base_.forward_end;
+      for (std::string path = call.layer; !path.empty(); path.resize(path.rfind('.') == path.npos ? 0 : path.rfind('.'))) {
+        const auto found = at.find(path);
+        if (found == at.end()) continue;
+        Candidate& c = out[found->second];
+        if (forward) {
+          if (c.calls++ == 0) c.begin = t - base_.first;
+          c.end = t - base_.first + 1;
+          c.cost += call.flops() + kOperationsOfByte * (call.bytes_read + call.bytes_written);
+        } else if (c.undone == 0) {
+          c.undone = t;
+        }
+      }
+    }
+    std::erase_if(out, [](const Candidate& c) { return c.calls == 0 || c.undone == 0; });
+    return out;
+  }
+
+  // Modules that are alike are measured once: a step in which one of them recomputes holds less at the end of its forward.
+  void find_candidates() {
+    const size_t least = size_t(kWorthIt * double(base_.memory.peak));
+    std::map<std::string, size_t> known;
+    for (Candidate& c : callable()) {
+      const size_t from = base_.first + c.begin, before = from > 0 ? base_.calls[from - 1].live : 0;
+      const size_t after = base_.calls[base_.first + c.end - 1].live;
+      if (after < before + least) continue;
+      const std::string kind = joined(c.module->str(), ' ', c.calls, ' ', c.cost, ' ', after - before);
+      const auto [entry, is_new] = known.emplace(kind, 0);
+      if (is_new) {
+        const size_t held = measure(std::vector<Module*>{c.module}).held();
+        entry->second = base_.held() > held ? base_.held() - held : 0;
+      }
+      c.saves = entry->second;
+      if (c.saves >= least) all_.push_back(c);
+    }
+    set_needs();
+  }
+
+  // What must be saved by modules that end at or before a place, to be at most at `target`: over all times at which none but
+  // they are between their forward and their backward.
+  void set_needs() {
+    tops_.assign(base_.forward_end - base_.first + 1, 0);
+    size_t highest = base_.first > 0 ? base_.calls[base_.first - 1].peak : 0;
+    for (size_t t = base_.first; t < base_.calls.size(); ++t) {
+      const LedgerCall& call = base_.calls[t];
+      const size_t top = call.peak > highest ? call.peak : call.live;  // within the call, where that is known
+      highest = std::max(highest, call.peak);
+      size_t place = 0;
+      if (t < base_.forward_end) {
+        place = t - base_.first + 1;
+      } else {
+        for (const Candidate& c : all_)
+          if (c.undone > t) place = std::max(place, c.end);
+      }
+      tops_[place] = std::max(tops_[place], top);
+    }
+  }
+
+  std::optional<std::vector<size_t>> solve(double target) const {
+    Covering problem;
+    target += double(options_.others.live);
+    for (const size_t top : tops_) problem.needs.push_back(std::max(0.0, double(top) - target));
+    for (const Candidate& c : all_) problem.items.push_back({c.begin, c.end, double(c.saves), c.cost});
+    return cheapest(problem);
+  }
+
+  // The model of times and bytes is nearly right: where a measured step is above the budget, the next one is to save more.
+  Choice fitting(size_t budget) const {
+    Choice best;
+    best.measured.memory.peak = std::numeric_limits<size_t>::max();
+    double margin = 0;
+    for (int i = 0; i < kAttempts; ++i) {
+      const auto chosen = solve(double(budget) - margin);
+      if (!chosen) break;
+      Measured m = measured(*chosen);
+      const double excess = double(m.memory.peak) - double(budget);
+      if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
+      if (excess <= 0) break;
+      margin += excess;
+    }
+    return best;
+  }
+
+  Choice smallest() const {
+    double low = 0, high = double(base_.memory.peak);
+    for (int i = 0; i < 40; ++i) {
+      const double middle = (low + high) / 2;
+      (solve(middle) ? high : low) = middle;
+    }
+    Choice best{{}, base_};
+    for (const double more : {1.0, 1.005, 1.01, 1.02, 1.04, 1.08}) {
+      const auto chosen = solve(high * more);
+      if (!chosen) continue;
+      Measured m = measured(*chosen);
+      if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
+    }
+    return best;
+  }
+
+  // The dearest first.
+  void drop_needless(Choice& choice, size_t budget) const {
+    std::vector<size_t> order = choice.chosen;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all_[a].cost > all_[b].cost; });
+    if (order.size() > kRemovals) order.resize(kRemovals);
+    for (const size_t i : order) {
+      std::vector<size_t> fewer = choice.chosen;
+      std::erase(fewer, i);
+      Measured m = measured(fewer);
+      if (m.memory.peak <= budget) choice = {std::move(fewer), std::move(m)};
+    }
+  }
+
+  [[noreturn]] void does_not_fit(size_t budget, const Measured& least) const {
+    std::vector<std::pair<size_t, std::string>> purposes, layers;
+    for (int i = 0; i < kMemoryTagCount; ++i) purposes.emplace_back(least.memory.peak_by_tag[size_t(i)], name(MemoryTag(i)));
+    std::map<std::string, int64_t> growth;  // of what is held, over the forward
+    for (size_t t = least.first; t < least.forward_end; ++t) {
+      const LedgerCall& call = least.calls[t];
+      const size_t before = t > 0 ? least.calls[t - 1].live : call.live;
+      growth[call.layer.empty() ? call.op : call.layer] += int64_t(call.live) - int64_t(before);
+    }
+    for (const auto& [layer, bytes] : growth) layers.emplace_back(size_t(std::max<int64_t>(bytes, 0)), layer);
+    const size_t at = least.memory.peak + options_.others.live;
+    const auto reached = std::find_if(least.calls.begin(), least.calls.end(), [&](const LedgerCall& c) { return c.peak == at; });
+    std::string place;
+    if (reached != least.calls.end()) {
+      place = joined(", in ", reached->op, reached->layer.empty() ? "" : " of " + reached->layer, ", ", name(reached->pass));
+      if (reached->pass != LedgerPass::update) place += "; most is kept for backward by " + largest(layers, 3);
+    }
+    fail<MemoryError>(options_.where, "the peak of a training step must be at most ", budget,
+                      " bytes, the smallest that recomputation reaches is ", least.memory.peak, ": ", largest(purposes, 4), place,
+                      Help{"smaller batches with more accumulation, mixed precision, or an optimizer with less state"});
+  }
+
+  static std::string largest(std::vector<std::pair<size_t, std::string>> what, size_t count) {
+    std::stable_sort(what.begin(), what.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::string out;
+    for (size_t i = 0; i < std::min(count, what.size()); ++i)
+      if (what[i].first > 0) out += joined(out.empty() ? "" : ", ", what[i].second, ' ', bytes_of(what[i].first));
+    return out;
+  }
+
+  Module& model_;
+  const std::function<void()>& step_;
+  const RecomputationOptions& options_;
+  Measured base_;
+  std::vector<Candidate> all_;
+  std::vector<size_t> tops_;  // by place: the most that is live while only modules that end at or before it hold activations
+};
+
+}  // namespace
+
+RecomputationPlan plan_recomputation(Module& model, const std::function<void()>& step, size_t budget,
+                                     const RecomputationOptions& options) {
+  step();  // the first one makes the state of the optimizer
+  return Planner(model, step, options).run(budget);
+}
+
+void recompute_modules(Module& model, const std::vector<std::string>& names) {
+  std::map<std::string, Module*> modules;
+  std::vector<std::string> known;
+  for (const auto& [name, module] : model.named_modules()) modules[name] = module, known.push_back(name);
+  for (const std::string& wanted : names) {
+    if (!modules.contains(wanted)) {
+      const std::string near = nearest_name(wanted, known);
+      fail<ValueError>("recompute_modules", "\"", wanted, "\" is no module of the model",
+                       near.empty() ? "" : "; did you mean \"" + near + "\"?");
+    }
+    modules[wanted]->recompute_in_backward(true);
+  }
+}
+
+}  // namespace halfstep

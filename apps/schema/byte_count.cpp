@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/schema/byte_count.h"
+
+#include <cmath>
+#include <iterator>
+#include <sstream>
+#include <string>
+
+namespace halfstep::app {
+
+std::optional<ByteCount> parse_byte_count(const Json& value) {
+  double count = 0;
+  if (value.is_number()) {
+    count = value.get<double>();
+  } else if (value.is_string()) {
+    const std::string text = value.get<std::string>();
+    const size_t end = text.find_first_not_of("0123456789.");  // so that the E of EiB is no exponent
+    std::istringstream number(text.substr(0, end)), unit(end == std::string::npos ? "bytes" : text.substr(end));
+    std::string word, rest;
+    if (!(number >> count) || (number >> rest) || !(unit >> word) || (unit >> rest)) return {};
+    constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "B", "KiB", "MiB", "GiB", "TiB"};
+    size_t u = 0;
+    while (u < std::size(kUnits) && word != kUnits[u]) ++u;
+    if (u == std::size(kUnits)) return {};
+    count *= u < 5 ? std::pow(1000.0, double(u)) : std::pow(1024.0, double(u - 5));
+  } else {
+    return {};
+  }
+  if (!(count >= 1 && count <= 0x1p53)) return {};
+  return ByteCount{int64_t(count)};
+}
+
+}  // namespace halfstep::app
