@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the recomputation that plan_recomputation chooses saves and costs: a training step of GPT-2 small (examples/gpt2.h), AdamW.
 //   recomputation [--batch 1] [--length 256] [--rounds 5] [--plans-only]
-// `plans`: steps of 8 x 1024 tokens on Device::meta, with a budget that leaves half of the activations at the peak. `times`: the
-// same for a smaller batch, which is trained with and without recomputation, in turns; losses and weights are compared bit by bit.
-// Prints one JSON object.
+// `plans`: steps of 8 x 1024 tokens on Device::meta, with a budget that leaves half of the activations at the peak. `times`: steps
+// of a smaller batch with the modules of that plan and without, in turns; losses and weights are compared bit by bit. Prints one
+// JSON object.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -64,20 +64,21 @@ RecomputationPlan plan(DType dtype, int64_t batch, int64_t length) {
   return plan_recomputation(bench.net, step, before.peak - activations(before) / 2, options);
 }
 
-void print(const RecomputationPlan& p, DType dtype, int64_t batch, int64_t length) {
-  std::printf("{\"dtype\": \"%s\", \"batch\": %lld, \"length\": %lld, \"modules\": [", joined(dtype).c_str(), (long long)batch,
-              (long long)length);
+void print(const RecomputationPlan& p, DType dtype, double seconds) {
+  std::printf("{\"dtype\": \"%s\", \"batch\": 8, \"length\": 1024, \"modules\": [", joined(dtype).c_str());
   for (size_t i = 0; i < p.modules.size(); ++i) std::printf("%s\"%s\"", i ? ", " : "", p.modules[i].c_str());
-  std::printf("], \"peak_bytes\": [%zu, %zu], \"activation_bytes\": [%zu, %zu], \"repeated_operations\": %.4f", p.before.peak,
-              p.after.peak, activations(p.before), activations(p.after), p.repeated());
+  std::printf("], \"peak_bytes\": [%zu, %zu], \"activation_bytes\": [%zu, %zu], ", p.before.peak, p.after.peak,
+              activations(p.before), activations(p.after));
+  std::printf("\"repeated_operations\": %.4f, \"plan_seconds\": %.2f}", p.repeated(), seconds);
 }
 
-// The peak of a second step on the CPU, alone.
-size_t measured_peak(const RecomputationPlan& p, bool again, DType dtype, const Options& o) {
-  Allocator& memory = allocator(Device::cpu);
+// The peak of a second step, which nothing else shares the device with.
+size_t peak_of(Device here, const std::vector<std::string>& modules, DType dtype, const Options& o) {
+  const DefaultDevice on(here);
+  Allocator& memory = allocator(here);
   const size_t others = memory.stats().live;
-  Bench bench(Device::cpu, dtype, o.batch, o.length);
-  if (again) recompute_modules(bench.net, p.modules);
+  Bench bench(here, dtype, o.batch, o.length);
+  recompute_modules(bench.net, modules);
   bench.run();
   memory.reset_peak();
   bench.run();
@@ -85,15 +86,18 @@ size_t measured_peak(const RecomputationPlan& p, bool again, DType dtype, const 
 }
 
 // Steps of two nets that begin alike, one with recomputation, in turns.
-void print_times(const Options& o, DType dtype) {
-  const RecomputationPlan p = plan(dtype, o.batch, o.length);
-  const size_t peaks[] = {measured_peak(p, false, dtype, o), measured_peak(p, true, dtype, o)};
+void print_times(const Options& o, DType dtype, const std::vector<std::string>& modules) {
+  size_t planned[2], measured[2];
+  for (const int again : {0, 1}) {
+    planned[again] = peak_of(Device::meta, again ? modules : std::vector<std::string>(), dtype, o);
+    measured[again] = peak_of(Device::cpu, again ? modules : std::vector<std::string>(), dtype, o);
+  }
   std::unique_ptr<Bench> benches[2];
   for (auto& bench : benches) {
     manual_seed(1);
     bench = std::make_unique<Bench>(Device::cpu, dtype, o.batch, o.length);
   }
-  recompute_modules(benches[1]->net, p.modules);
+  recompute_modules(benches[1]->net, modules);
   std::vector<double> seconds[2];
   bool same = true;
   for (int64_t round = -1; round < o.rounds; ++round) {
@@ -112,12 +116,12 @@ void print_times(const Options& o, DType dtype) {
   for (size_t i = 0; i < seconds[0].size(); ++i) ratios.push_back(seconds[1][i] / seconds[0][i]);
   for (std::vector<double>* v : {&seconds[0], &seconds[1], &ratios}) std::sort(v->begin(), v->end());
   const auto middle = [](const std::vector<double>& v) { return v[v.size() / 2]; };
-  print(p, dtype, o.batch, o.length);
-  std::printf(
-      ", \"measured_peak_bytes\": [%zu, %zu], \"same_bits\": %s, \"threads\": %d, \"rounds\": %lld, \"seconds\": [%.3f, %.3f], "
-      "\"ratio\": %.3f, \"spread\": [%.3f, %.3f]}",
-      peaks[0], peaks[1], same ? "true" : "false", num_threads(), (long long)o.rounds, middle(seconds[0]), middle(seconds[1]),
-      middle(ratios), ratios.front(), ratios.back());
+  std::printf("{\"dtype\": \"%s\", \"batch\": %lld, \"length\": %lld, \"threads\": %d, \"rounds\": %lld, ", joined(dtype).c_str(),
+              (long long)o.batch, (long long)o.length, num_threads(), (long long)o.rounds);
+  std::printf("\"planned_peak_bytes\": [%zu, %zu], \"peak_bytes\": [%zu, %zu], \"same_bits\": %s, ", planned[0], planned[1],
+              measured[0], measured[1], same ? "true" : "false");
+  std::printf("\"seconds\": [%.3f, %.3f], \"ratio\": %.3f, \"spread\": [%.3f, %.3f]}", middle(seconds[0]), middle(seconds[1]),
+              middle(ratios), ratios.front(), ratios.back());
 }
 
 }  // namespace
@@ -130,19 +134,18 @@ int main(int argc, char** argv) {
   }
   std::printf("{\"what\": \"GPT-2 small, AdamW, half of the activations at the peak of a step\", \"plans\": [");
   const DType dtypes[] = {DType::f32, DType::bf16};
+  std::vector<std::vector<std::string>> chosen;
   for (const DType dtype : dtypes) {
     const auto start = std::chrono::steady_clock::now();
     const RecomputationPlan p = plan(dtype, 8, 1024);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (dtype != dtypes[0]) std::printf(",\n");
-    print(p, dtype, 8, 1024);
-    std::printf(", \"seconds_to_plan\": %.2f}", seconds);
+    if (!chosen.empty()) std::printf(",\n");
+    print(p, dtype, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    chosen.push_back(p.modules);
   }
   std::printf("],\n\"times\": [");
-  for (const DType dtype : dtypes) {
-    if (o.plans_only) break;
-    if (dtype != dtypes[0]) std::printf(",\n");
-    print_times(o, dtype);
+  for (size_t i = 0; i < chosen.size() && !o.plans_only; ++i) {
+    if (i > 0) std::printf(",\n");
+    print_times(o, dtypes[i], chosen[i]);
     std::fflush(stdout);
   }
   std::printf("]}\n");

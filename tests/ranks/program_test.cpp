@@ -122,6 +122,26 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
   }
 }
 
+TEST_CASE("program: ranks within a memory budget recompute the same modules, and write the same bits") {
+  const Place dir;
+  const std::string block = R"({"type": "Sequential", "layers": [{"type": "Linear", "out_features": 256}, "Tanh",
+                                                                 {"type": "Linear", "out_features": 13}]})";
+  const std::string wide = " --set data.loader.batch_size=1024 --set train.epochs=1 --set 'model.layers=[" + block + ", " + block +
+                           ", " + block + R"(, {"type": "Linear", "out_features": "auto"}]' )";
+  const Ran plan = dir.shell("'" + program().string() + "' plan c.json --json --batch 512" + wide);
+  REQUIRE_MESSAGE(plan.code == 0, plan.err);
+  const int64_t peak = Json::parse(plan.out)["memory"]["later_steps"]["peak_bytes"];
+  const std::string budget = "--set train.memory_budget=" + std::to_string(peak * 8 / 10);
+  const Ran plain = dir.train(2, "--set output_dir=p" + wide), within = dir.train(2, "--set output_dir=w " + budget + wide);
+  REQUIRE_MESSAGE(plain.code == 0, plain.err);
+  REQUIRE_MESSAGE(within.code == 0, within.err);
+  CHECK(contents(dir / "p", 6) == contents(dir / "w", 6));
+  const Json chosen = Json::parse(read(dir / "w/run.json"))["starts"][0]["recomputation"];
+  CHECK(chosen["modules"].size() > 0);
+  CHECK(chosen["peak_bytes_before"] == peak);  // of half of the rows
+  CHECK(chosen["peak_bytes_after"].get<int64_t>() <= peak * 8 / 10);
+}
+
 TEST_CASE("program: a fault in the rows of one rank is explained once, with that rank and its sample") {
   const Place dir;
   std::vector<float> x(64 * 3), y(64);
