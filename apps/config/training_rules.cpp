@@ -102,15 +102,14 @@ class TrainingRules : private RuleSet {
                                      "float32 or bfloat16");
     if (!clean({"train"})) return;
     const Json none = nullptr;
-    const std::pair<const char*, Json> keys[] = {{"accumulate_steps", 1},
-                                                 {"clip_grad_norm", none},
-                                                 {"clip_grad_value", none},
-                                                 {"clip_grad_agc", none},
-                                                 {"grad_norm", false}};
+    const std::pair<const char*, Json> keys[] = {{"accumulate_steps", 1}, {"clip_grad_norm", none}, {"clip_grad_value", none},
+                                                 {"clip_grad_agc", none}, {"grad_norm", false},     {"memory_budget", none}};
     for (const auto& [key, only] : keys) {
       if (c_["train"][key] != only)
         issues_.error(join_path("train", key), "must not be given with " + type + ", which evaluates the loss itself");
     }
+    if (c_["train"]["checkpoint_activations"] == "auto")
+      issues_.error("train.checkpoint_activations", "must not be \"auto\" with " + type + ", whose steps cannot be planned");
   }
 
   // Optimizer steps of an epoch, where the size of the data is known.

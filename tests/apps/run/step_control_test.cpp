@@ -198,6 +198,8 @@ TEST_CASE("memory_budget: what it takes, and what not together with it") {
                  "train.memory_budget: must not be given together with patterns in checkpoint_activations"));
   CHECK(contains(error({"train.memory_budget=1e9", "performance.cuda_graph=true"}),
                  "performance.cuda_graph: must not be true together with train.memory_budget"));
+  CHECK(contains(error({"train.checkpoint_activations=auto", "optimizer=LBFGS"}), "must not be \"auto\" with LBFGS"));
+  CHECK(contains(error({"train.memory_budget=1e9", "optimizer=LBFGS"}), "train.memory_budget: must not be given with LBFGS"));
   CHECK(contains(error({"train.checkpoint_activations=auto", "performance.cuda_graph=true"}),
                  "performance.cuda_graph: must not be true together with train.checkpoint_activations"));
 }
