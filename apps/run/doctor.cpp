@@ -194,8 +194,9 @@ class Doctor {
     if (peak > kRoom * there) {
       add({"data.loader.batch_size",
            joined("a step takes ", bytes_text(peak), " of the ", bytes_text(there), " that ", plan_.device, " has"),
-           most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch")
-                    : std::string("even one sample is too much: a smaller model, or SGD, which keeps less than Adam"),
+           most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch. Or ",
+                             "\"train\": {\"checkpoint_activations\": \"auto\"}, which computes activations again")
+                    : std::string("even the smallest batch is too much: a smaller model, or SGD, which keeps less than Adam"),
            "a step that fits"});
     }
   }
@@ -205,12 +206,13 @@ class Doctor {
     const auto fits = [&](int64_t batch) {
       try {
         return double(plan_step(config_, batch).middle.peak) <= bytes;
-      } catch (const MemoryError&) { return false; } catch (const ShapeError&) {
+      } catch (const MemoryError&) { return false; } catch (const ShapeError&) { return false; } catch (const ValueError&) {
         return false;
       }
     };
-    if (!fits(1)) return 0;
     int64_t low = 1, high = kMostBatch;
+    if (!fits(low)) low = 2;  // batch normalisation takes no single sample
+    if (!fits(low)) return 0;
     while (high - low > std::max<int64_t>(1, low / 50)) {
       const int64_t middle = low < high / 4 ? std::max(low + 1, std::min(high / 2, low * 2)) : (low + high) / 2;
       (fits(middle) ? low : high) = middle;

@@ -120,6 +120,23 @@ TEST_CASE("the largest batch that fits does fit, and one a little larger does no
   CHECK(double(plan_step(config, most + most / 20).middle.peak) > 0.9 * memory);
 }
 
+TEST_CASE("the doctor finds a batch that fits for a model with batch normalisation, which takes no single sample") {
+  TempDir dir;
+  const std::string text =
+      R"({"model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 64}, {"type": "BatchNorm1d"},
+                                                  {"type": "Linear", "out_features": 4}]},
+    "loss": "CrossEntropyLoss", "optimizer": "SGD", "device": "cpu",
+    "data": {"train": {"type": "Random", "input_shape": [16], "classes": 4, "num_batches": 1}, "loader": {"batch_size": 4096}},
+    "train": {"epochs": 1}})";
+  const Config config = load_config(write(dir / "norm.json", text));
+  const auto all = examine(config, {.probe = false, .memory = 1e6});
+  const Finding* f = find(all, "data.loader.batch_size", "of the 1.0 MB that cpu has");
+  REQUIRE(f);
+  const int64_t most = std::stoll(f->remedy.substr(f->remedy.find_first_of("0123456789")));
+  CHECK(most >= 2);
+  CHECK(double(plan_step(config, most).middle.peak) <= 0.9e6);
+}
+
 TEST_CASE("the doctor measures whether data comes in time") {
   TempDir dir;
   const std::string text =
