@@ -9,9 +9,10 @@ set -euo pipefail
 
 folder=${1:?usage: fetch_cudnn.sh FOLDER [PACKAGE==VERSION...]}
 shift
-# The first two have defects in attention, which the third is free of (cuda/dnn/attention_soundness.cpp); the last is a recent one.
-[[ $# -gt 0 ]] || set -- nvidia-cudnn-cu12==9.10.1.4 nvidia-cudnn-cu13==9.12.0.46 nvidia-cudnn-cu13==9.15.1.9 \
-  nvidia-cudnn-cu13==9.28.1.4
+# For each way in which cuda/dnn/attention_soundness.cpp has attention computed: with two padding masks, not by cuDNN, with one
+# mask, the first version that needs none, and a recent one.
+[[ $# -gt 0 ]] || set -- nvidia-cudnn-cu12==9.8.0.87 nvidia-cudnn-cu12==9.10.1.4 nvidia-cudnn-cu13==9.12.0.46 \
+  nvidia-cudnn-cu13==9.15.1.9 nvidia-cudnn-cu13==9.28.1.4
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 work=$(mktemp -d "$folder/.fetch.XXXXXX")

@@ -36,6 +36,16 @@ Staged as_read(const Queue& q, const TensorView& v) {
   return Staged(q, v, v.dtype, own.value_or(contiguous_strides(v.shape)), Staged::read, 16);
 }
 
+AttentionCase case_of(const AttentionArgs& a, bool backward) {
+  return {.version = cudnn().cudnnGetVersion(),
+          .capability = capability(),
+          .queries = a.q.shape[2],
+          .keys = a.k.shape[2],
+          .width = a.q.shape[3],
+          .drops = a.dropout_p > 0,
+          .backward = backward};
+}
+
 // What the library needs to know, with q, k and v as it reads them.
 struct Call {
   Staged q, k, v;
@@ -50,7 +60,8 @@ struct Call {
                .v_strides = numbers(v.view().strides),
                .causal = a.causal,
                .dropout = a.dropout_p,
-               .scale = float(a.scale)};
+               .scale = float(a.scale),
+               .mask = padding_mask(case_of(a, true))};
   }
   Work work(bool backward) const {
     Work w{.name = backward ? "attention's gradient" : "attention",
@@ -78,13 +89,7 @@ void goes_by_chunks(bool backward, const std::string& why) {
 }
 
 bool is_sound(const AttentionArgs& a, bool backward) {
-  const AttentionDefect* const defect = defect_of({.version = cudnn().cudnnGetVersion(),
-                                                   .capability = capability(),
-                                                   .queries = a.q.shape[2],
-                                                   .keys = a.k.shape[2],
-                                                   .width = a.q.shape[3],
-                                                   .drops = a.dropout_p > 0,
-                                                   .backward = backward});
+  const AttentionDefect* const defect = defect_of(case_of(a, backward));
   if (defect && defect->remedy) goes_by_chunks(backward, cudnn_version() + ' ' + defect->what + "; " + defect->remedy);
   return !defect;
 }
@@ -174,6 +179,27 @@ class Position {
   std::optional<Workspace> space_;
 };
 
+// Of queries and keys, for each sample, in device memory: for a padding mask.
+class Lengths {
+ public:
+  Lengths(const Queue& q, const AttentionProblem& p) {
+    if (p.mask == PaddingMask::none) return;
+    const int64_t samples = p.q[0];
+    apart_ = size_t(samples + kPack - 1) / kPack * kPack * sizeof(int32_t);
+    space_.emplace(Device::cuda, 2 * apart_);
+    fill(q, {space_->data(), DType::i32, {samples}, {1}}, double(p.q[2]));
+    fill(q, {space_->data() + apart_, DType::i32, {samples}, {1}}, double(p.k[2]));
+  }
+  void add_to(Work& work) const {
+    if (space_) work.memory.insert(work.memory.end(), {space_->data(), space_->data() + apart_});
+  }
+
+ private:
+  static constexpr int64_t kPack = 4;  // int32 in 16 bytes: the alignment that the graph promises
+  size_t apart_ = 0;
+  std::optional<Workspace> space_;
+};
+
 }  // namespace
 
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
@@ -209,6 +235,7 @@ bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_
   const AttentionArgs args = pieces.args(i);
   const Call call(q, args);
   Work work = call.work(true);
+  const Lengths lengths(q, call.problem);
   work.must = args.dropout_p > 0;
   const DType type = args.q.dtype;
   const Staged grad = contiguous(q, pieces.of_queries(i, g.grad), type, Staged::read),
@@ -222,6 +249,7 @@ bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_
   const Workspace sums(Device::cuda, rows), each_dk(Device::cuda, each), each_dv(Device::cuda, each);
   work.memory.insert(work.memory.end(), {pieces.of_queries(i, g.out).data, stats.view().data, grad.view().data, dq.view().data,
                                          dk.view().data, dv.view().data, static_cast<void*>(sums.data())});
+  lengths.add_to(work);
   if (shares) work.memory.insert(work.memory.end(), {static_cast<void*>(each_dk.data()), static_cast<void*>(each_dv.data())});
   position.add_to(work, i);
   if (library.run(q, work) != Done::yes) return false;

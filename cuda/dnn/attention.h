@@ -12,6 +12,10 @@
 
 namespace halfstep::cuda::dnn {
 
+// A padding mask hides the scores beyond the lengths of queries and keys. Here these lengths are always the whole tensors', so it
+// changes no result; but some versions read beyond the tensors without it. `twice`: also after each row's logarithm is subtracted.
+enum class PaddingMask : uint8_t { none, once, twice };
+
 // softmax(scale q k^T) v with the heads of q a multiple of those of k and v.
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
@@ -20,13 +24,15 @@ struct AttentionProblem {
   bool causal = false;
   double dropout = 0;
   float scale = 1;
+  PaddingMask mask = PaddingMask::none;  // of the gradient
 
   Key key(bool backward) const;
 };
 // Its tensors in memory, in this order: q, k, v, out, stats [B, H, L, 1] and, of dropout, seed and offset (int64).
 std::unique_ptr<Graph> attention_graph(const AttentionProblem& problem);
-// q, k, v, out, stats, grad, dq, dk, dv, sums [B, H, L, 1] in float32 to work in and, of dropout, seed and offset. All is added in
-// an order of its own: the same bits in every run, for L S numbers of workspace a head.
+// q, k, v, out, stats, grad, dq, dk, dv, sums [B, H, L, 1] in float32 to work in; with a padding mask L and S, each B times as
+// int32 [B, 1, 1, 1]; where heads share keys, dk and dv of each head; of dropout, seed and offset. All is added in an order of its
+// own: the same bits in every run, for L S numbers of workspace a head.
 std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& problem);
 
 // One call, as far as defects of the library depend on it.
@@ -47,6 +53,8 @@ struct AttentionDefect {
 // The first defect of the table that such a call would meet; null: none is known, and the library may be asked.
 const AttentionDefect* defect_of(const AttentionCase& c);
 inline bool sound(const AttentionCase& c) { return !defect_of(c); }
+// The mask that makes such a gradient sound.
+PaddingMask padding_mask(const AttentionCase& c);
 
 // How a call is divided, so that what the gradient keeps of the scores stays within the workspace: pieces of so many samples with
 // all their heads, or of one sample and so many heads of keys with the queries that share them. Each head is computed as before.

@@ -40,6 +40,16 @@ struct Builder {
     const Tensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &seen});
   }
+  // The least number where there is no query or no key, and what of the products holds data.
+  Tensor hide_padding(const Tensor& s, const Tensor& queries, const Tensor& keys) {
+    const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
+    const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
+                 key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
+    const Tensor is_query = g.pointwise(CUDNN_POINTWISE_CMP_LT, query, {.b = &queries}, CUDNN_DATA_BOOLEAN),
+                 is_key = g.pointwise(CUDNN_POINTWISE_CMP_LT, key, {.b = &keys}, CUDNN_DATA_BOOLEAN);
+    const Tensor is_score = g.pointwise(CUDNN_POINTWISE_LOGICAL_AND, is_query, {.b = &is_key}, CUDNN_DATA_BOOLEAN);
+    return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &is_score});
+  }
   // 1 where a probability is kept; the numbers depend on seed and offset, and on nothing that differs between the two graphs.
   Tensor kept() {
     const Numbers one(4, 1);
@@ -55,7 +65,7 @@ struct Builder {
 }  // namespace
 
 Key AttentionProblem::key(bool backward) const {
-  Key key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale)};
+  Key key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale), int64_t(mask)};
   for (const Numbers* n : {&q, &k, &q_strides, &k_strides, &v_strides}) key.insert(key.end(), n->begin(), n->end());
   return key;
 }
@@ -95,6 +105,12 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), vt = b.transposed(p.v_strides),
                out = b.like_q(), stats = b.rows(), grad = b.like_q(), dq = b.like_q(), dk = b.like_k(), dv = b.like_k(),
                sums = b.rows();
+  const bool masks = p.mask != PaddingMask::none;
+  const Numbers one_each{p.q[0], 1, 1, 1}, ones(4, 1);
+  const Tensor queries = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor(),
+               keys = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor();
+  const Tensor* const L = masks ? &queries : nullptr;
+  const Tensor* const S = masks ? &keys : nullptr;
   // Heads of keys that several heads of queries share: a gradient for each of these, to be added up.
   const bool shares = p.q[1] != p.k[1];
   const Numbers each_key{p.q[0], p.q[1], p.k[2], p.k[3]};
@@ -112,27 +128,30 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   g.pointwise_to(CUDNN_POINTWISE_MUL, raw_sums, sums, {.b = &share});
   // The probabilities again, and dv.
   const Tensor raw = b.scores_between();
-  g.matmul_to(q, kt, raw);
+  g.matmul_to(q, kt, raw, {.m = L, .n = S});
   Tensor s = b.times(raw, p.scale);
+  if (masks) s = b.hide_padding(s, queries, keys);
   if (p.causal) s = b.hide_later(s);
-  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats}));
+  Tensor shifted = g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats});
+  if (p.mask == PaddingMask::twice) shifted = b.hide_padding(shifted, queries, keys);
+  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, shifted);
   const Tensor dropped = drops ? b.times(g.mul(probabilities, *keep), b.raised()) : probabilities;
   const Tensor dropped_columns = g.between(columns, by_columns, p.type);
   g.reshape(dropped, dropped_columns);
-  g.matmul_to(dropped_columns, grad, each_dv);
+  g.matmul_to(dropped_columns, grad, each_dv, {.m = S, .k = L});
   if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dv, dv);
   // The scores' gradient, dk and dq.
   const Tensor dp = b.scores_between();
-  g.matmul_to(grad, vt, dp);
+  g.matmul_to(grad, vt, dp, {.m = L, .n = S});
   Tensor ds = g.mul(g.pointwise(CUDNN_POINTWISE_SUB, drops ? g.mul(dp, *keep) : dp, {.b = &sums}), probabilities);
   if (drops) ds = b.times(ds, b.raised());
   ds = b.times(ds, p.scale);
   const Tensor ds_columns = g.between(columns, by_columns, p.type), k = g.between(p.k, p.k_strides, p.type);
   g.reshape(ds, ds_columns);
-  g.matmul_to(ds_columns, q, each_dk);
+  g.matmul_to(ds_columns, q, each_dk, {.m = S, .k = L});
   if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dk, dk);
   g.reshape(kt, k);
-  g.matmul_to(ds, k, dq);
+  g.matmul_to(ds, k, dq, {.m = L, .k = S});
   return graph;
 }
 

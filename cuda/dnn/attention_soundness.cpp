@@ -25,9 +25,6 @@ constexpr AttentionDefect kDefects[] = {
      "is not sound for one query or one key", nullptr},
     // cudnn-frontend: "not supported on cuDNN 9.10.0/9.10.1 due to known bugs", in both directions.
     {91000, 91001, 0, kAnyGpu, false, always, "has known defects in attention (9.10.0 and 9.10.1)", kLater},
-    // cudnn-frontend puts a padding mask around these (issue 160: NaN), without a condition on the GPU.
-    {0, 91500, 0, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 != 0; },
-     "gives NaN where the number of keys is no multiple of 128 (up to 9.15.0)", kLater},
     // NaN in the gradient of queries where a row's logarithm is below -88 (pytorch 196678, trl 7181, cudnn-frontend 628). Newer
     // versions are said to be free of it, which no release note confirms.
     {0, kAny, 90, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 == 64; },
@@ -61,6 +58,13 @@ const AttentionDefect* defect_of(const AttentionCase& c) {
     if ((c.backward || !d.backward_only) && d.concerns(c)) return &d;
   }
   return nullptr;
+}
+
+// Up to 9.15.0 the gradient is NaN where the number of keys is no multiple of 128 (cudnn-frontend, issue 160). cudnn-frontend puts
+// a padding mask around these, on every GPU; before 9.10.0 it masks the scores once more.
+PaddingMask padding_mask(const AttentionCase& c) {
+  if (!c.backward || c.version > 91500 || c.keys % 128 == 0) return PaddingMask::none;
+  return c.version < 91000 ? PaddingMask::twice : PaddingMask::once;
 }
 
 // The library keeps the scores of each head in 16 bits, its sides rounded up to tiles, and a float32 a row.

@@ -91,15 +91,18 @@ Tensor Graph::pointwise(cudnnPointwiseMode_t mode, const Tensor& x, Operands ope
   return y;
 }
 
-void Graph::matmul_to(const Tensor& a, const Tensor& b, const Tensor& c) {
+void Graph::matmul_to(const Tensor& a, const Tensor& b, const Tensor& c, Extents extents) {
   Descriptor& m = keep(Descriptor(CUDNN_BACKEND_MATMUL_DESCRIPTOR));
   m.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
-  operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, m)
+  Descriptor& o = operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  o.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, m)
       .set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, *a.descriptor)
       .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, *b.descriptor)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, *c.descriptor)
-      .finalize();
+      .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, *c.descriptor);
+  if (extents.m) o.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, *extents.m->descriptor);
+  if (extents.n) o.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, *extents.n->descriptor);
+  if (extents.k) o.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, *extents.k->descriptor);
+  o.finalize();
 }
 
 void Graph::reduce_to(cudnnReduceTensorOp_t mode, const Tensor& x, const Tensor& y) {

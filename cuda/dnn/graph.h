@@ -26,6 +26,11 @@ struct Operands {
 // Which of a convolution's tensors is computed from the others: y = conv(x, w).
 enum class Direction : uint8_t { forward, data, weight };
 
+// How much of a product c [m, n] = a [m, k] b [k, n] holds data, as one int32 for each element of its first dimension; null: all.
+struct Extents {
+  const Tensor *m = nullptr, *n = nullptr, *k = nullptr;
+};
+
 struct ConvWindow {
   Numbers before, after, stride, dilation;  // of each spatial dimension; rows of padding before the first and after the last
 };
@@ -51,7 +56,7 @@ class Graph {
   Tensor pointwise(cudnnPointwiseMode_t mode, const Tensor& x, Operands operands = {}, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor mul(const Tensor& a, const Tensor& b) { return pointwise(CUDNN_POINTWISE_MUL, a, {.b = &b}); }
   // c = a b, of the last two dimensions.
-  void matmul_to(const Tensor& a, const Tensor& b, const Tensor& c);
+  void matmul_to(const Tensor& a, const Tensor& b, const Tensor& c, Extents extents = {});
   // Over the dimensions in which y has size 1.
   void reduce_to(cudnnReduceTensorOp_t mode, const Tensor& x, const Tensor& y);
   // The same elements by other dims and strides.

@@ -244,12 +244,14 @@ class DnnGraph {
     pointwise_to(mode, x, y, b, t, axis);
     return y;
   }
-  void matmul(const T& a, const T& b, const T& c) {
+  void matmul(const T& a, const T& b, const T& c, const T* rows = nullptr) {
     Desc d(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
     d.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
     Desc& op = add(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
     op.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, d.raw()).set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a.desc->raw());
-    op.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.desc->raw()).set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c.desc->raw()).finalize();
+    op.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b.desc->raw()).set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c.desc->raw());
+    if (rows) op.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, rows->desc->raw());
+    op.finalize();
   }
   void reduce(cudnnReduceTensorOp_t mode, const T& x, const T& y) {
     Desc d(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);

@@ -110,6 +110,13 @@ TEST_CASE("cudnn: misuse of descriptors is found") {
          g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 2, 3}, {6, 3, 1}, kHalf),
                   g.tensor({1, 2, 3}, {6, 3, 1}, kHalf));
        }},
+      {"a matmul whose extent is a float", "extent is an int32",
+       [] {
+         DnnGraph g;
+         const auto extent = g.tensor({1, 1, 1}, {1, 1, 1}, CUDNN_DATA_FLOAT);
+         g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 3, 2}, {6, 2, 1}, kHalf),
+                  g.tensor({1, 2, 2}, {4, 2, 1}, kHalf), &extent);
+       }},
       {"a reshape to other places", "reshape: the shapes",
        [] {
          DnnGraph g;

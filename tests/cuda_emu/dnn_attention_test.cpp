@@ -13,6 +13,8 @@
 using namespace halfstep;
 using namespace halfstep::testing;
 using cuda::dnn::AttentionCase;
+using cuda::dnn::padding_mask;
+using cuda::dnn::PaddingMask;
 using cuda::dnn::sound;
 
 namespace {
@@ -70,14 +72,14 @@ TEST_CASE("dnn: attention that versions of cuDNN compute rightly") {
     bool drops, forward, backward;
   };
   const Row rows[] = {
-      {90100, 90, 1024, 64, false, true, true},    {90100, 90, 1000, 64, false, true, false},
-      {90100, 80, 197, 64, true, true, false},     {90900, 80, 1024, 256, false, false, false},
+      {90100, 90, 1024, 64, false, true, true},    {90100, 90, 1000, 64, false, true, true},
+      {90100, 80, 197, 64, true, true, true},      {90900, 80, 1024, 256, false, false, false},
       {90900, 90, 1024, 256, false, true, true},   {90900, 100, 1024, 128, false, true, false},
       {91000, 90, 1024, 64, false, false, false},  {91001, 80, 1024, 64, false, false, false},
-      {91002, 90, 1024, 64, false, true, true},    {91002, 90, 100, 64, false, true, false},
-      {91200, 90, 100, 64, false, true, false},    {91200, 120, 100, 64, false, true, false},
-      {91200, 90, 128, 64, true, true, true},      {91500, 90, 197, 64, false, true, false},
-      {91500, 80, 65, 64, false, true, false},     {91501, 90, 197, 64, false, true, true},
+      {91002, 90, 1024, 64, false, true, true},    {91002, 90, 100, 64, false, true, true},
+      {91200, 90, 100, 64, false, true, true},     {91200, 120, 100, 64, false, true, true},
+      {91200, 90, 128, 64, true, true, true},      {91500, 90, 197, 64, false, true, true},
+      {91500, 80, 65, 64, false, true, true},      {91501, 90, 197, 64, false, true, true},
       {91501, 80, 65, 64, false, true, true},      {91501, 90, 192, 64, false, true, false},
       {91501, 80, 192, 64, false, true, true},     {91701, 100, 1024, 64, false, true, false},
       {91800, 100, 1024, 64, false, true, true},   {91800, 100, 1024, 64, true, true, false},
@@ -86,7 +88,7 @@ TEST_CASE("dnn: attention that versions of cuDNN compute rightly") {
       {91900, 100, 1024, 256, false, true, false}, {92300, 100, 1024, 256, false, true, true},
       {92300, 100, 1024, 192, false, true, false}, {92600, 120, 1024, 256, false, true, false},
       {92600, 120, 197, 128, true, true, true},    {92600, 90, 320, 64, false, true, false},
-      {92600, 90, 1, 64, false, false, false},
+      {92600, 90, 1, 64, false, false, false},     {91200, 90, 192, 64, false, true, false},
   };
   for (const Row& r : rows) {
     AttentionCase c{
@@ -103,7 +105,28 @@ TEST_CASE("dnn: attention that versions of cuDNN compute rightly") {
   }
 }
 
-TEST_CASE("dnn: an old cuDNN is not asked for gradients that it gets wrong, and a warning says so once") {
+TEST_CASE("dnn: which versions of cuDNN need a padding mask in attention's gradient") {
+  struct Row {
+    size_t version;
+    int64_t keys;
+    bool backward;
+    PaddingMask mask;
+  };
+  const Row rows[] = {{90100, 1000, true, PaddingMask::twice}, {90999, 65, true, PaddingMask::twice},
+                      {91002, 197, true, PaddingMask::once},   {91500, 100, true, PaddingMask::once},
+                      {91501, 100, true, PaddingMask::none},   {91200, 128, true, PaddingMask::none},
+                      {90100, 1024, true, PaddingMask::none},  {91200, 100, false, PaddingMask::none}};
+  for (const Row& r : rows) {
+    CAPTURE(r.version);
+    CAPTURE(r.keys);
+    for (int capability : {80, 90, 120}) {
+      const AttentionCase c{.version = r.version, .capability = capability, .queries = 9, .keys = r.keys, .backward = r.backward};
+      CHECK(padding_mask(c) == r.mask);
+    }
+  }
+}
+
+TEST_CASE("dnn: an old cuDNN gets a padding mask where it needs one, and no gradient that it gets wrong all the same") {
   if (!has_attention()) return;
   const auto plans = [](const char* version, int64_t keys, double dropout, int64_t width) {
     const Behaviour old("HALFSTEP_FAKE_DNN_VERSION", version);
@@ -118,17 +141,22 @@ TEST_CASE("dnn: an old cuDNN is not asked for gradients that it gets wrong, and 
     } n{log.count("[cudnn] attention 97"), log.count("[cudnn] attention's gradient 97"), log.count("is computed by chunks")};
     return n;
   };
-  const auto old = plans("91200", 100, 0, 8);
-  CHECK(old.forward == 1);
-  CHECK(old.backward == 0);
-  CHECK(old.warnings == 1);
+  for (const char* version : {"90100", "91200"}) {
+    const auto old = plans(version, version[1] == '0' ? 101 : 100, 0, 8);
+    CHECK(old.forward == 1);
+    CHECK(old.backward == 1);
+    CHECK(old.warnings == 0);
+  }
   const auto aligned = plans("91200", 128, 0, 8);
   CHECK(aligned.forward == 1);
   CHECK(aligned.backward == 1);
   CHECK(aligned.warnings == 0);
-  const auto dropping = plans("91200", 100, 0.5, 16);  // only the library knows what it dropped
-  CHECK(dropping.forward == 0);
-  CHECK(dropping.backward == 0);
+  const auto dropping = plans("91200", 100, 0.5, 16);
+  CHECK(dropping.forward == 1);
+  CHECK(dropping.backward == 1);
+  const auto unsafe = plans("91200", 64, 0.5, 16);  // only the library knows what it dropped
+  CHECK(unsafe.forward == 0);
+  CHECK(unsafe.backward == 0);
   const auto broken = plans("91001", 128, 0, 24);
   CHECK(broken.forward == 0);
   CHECK(broken.backward == 0);
@@ -139,12 +167,23 @@ TEST_CASE("dnn: an old cuDNN is not asked for gradients that it gets wrong, and 
   const Listening log;
   {
     const Behaviour version("HALFSTEP_FAKE_DNN_VERSION", "91400");
-    check_like_cpu({.keys = 40, .width = 8});
+    check_like_cpu({.keys = 192, .width = 8});
   }
-  CHECK(
-      log.count(
-          "[cudnn] the gradient of attention is computed by chunks, which takes several times longer: cuDNN 9.14.0 gives NaN where "
-          "the number of keys is no multiple of 128 (up to 9.15.0); install a later cuDNN") == 1);
+  CHECK(log.count("[cudnn] the gradient of attention is computed by chunks, which takes several times longer: cuDNN 9.14.0 can "
+                  "give NaN where "
+                  "the number of keys is 64 more than a multiple of 128; pad the keys") == 1);
+}
+
+TEST_CASE("dnn: the padding mask of an old cuDNN, of causal attention, shared keys and pieces") {
+  if (!has_attention()) return;
+  const Behaviour old("HALFSTEP_FAKE_DNN_VERSION", "91300");
+  const Listening log;
+  check_like_cpu({.batch = 3, .queries = 20, .keys = 20, .width = 16}, {.is_causal = true, .enable_gqa = true});
+  check_like_cpu({.batch = 2, .heads = 4, .queries = 12, .keys = 37, .width = 16});
+  const Room room(kBesides + 4 * kHead);
+  check_like_cpu({.batch = 5, .queries = 13, .keys = 23, .width = 16});  // two samples at once, and one
+  CHECK(log.count("[cudnn] attention's gradient 97") == 4);
+  CHECK(log.count("is computed by chunks") == 0);
 }
 
 TEST_CASE("dnn: attention whose gradient wants more workspace than it may have runs in pieces") {

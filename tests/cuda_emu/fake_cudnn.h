@@ -132,6 +132,8 @@ struct Operation {
   Reduction reduction;
   Rng rng;
   int64_t seed = 0;          // where it is no tensor
+  size_t extents[3] = {};    // matmul: which of `in` say how many of m, n, k hold data, for each of the first dimension; 0: all
+  bool reads_beyond = false;  // its operands' ends: see fake_cudnn_graph.cpp
   bool accumulates = false;  // adds to the output's values, in an order that varies: see fake_cudnn_graph.cpp
 
   unsigned family() const;

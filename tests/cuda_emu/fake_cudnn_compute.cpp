@@ -124,20 +124,26 @@ std::vector<int64_t> batches(const Dims& t, const Dims& to) {
   return offsets;
 }
 
-Values multiply(const Operation& op, const Values& first, const Values& second, Arithmetic arithmetic) {
+Values multiply(const Operation& op, const std::vector<const Values*>& operands, Arithmetic arithmetic) {
   const Dims &a = op.in[0].dims, &b = op.in[1].dims, &c = op.out.dims;
   const size_t n = c.size();
   const int64_t rows = c[n - 2], columns = c[n - 1], inner = a[n - 1];
-  const Values p = prepared(first, arithmetic), q = prepared(second, arithmetic);
+  const Values p = prepared(*operands[0], arithmetic), q = prepared(*operands[1], arithmetic);
   const auto at_a = batches(a, c), at_b = batches(b, c);
   Values out(size_t(op.out.elements()), 0);
+  const auto extent = [&](size_t i, size_t batch, int64_t all) {
+    if (!op.extents[i]) return all;
+    const size_t sample = batch / (at_a.size() / size_t(c[0]));
+    return std::min(all, int64_t((*operands[op.extents[i]])[sample]));
+  };
   for (size_t t = 0; t < at_a.size(); ++t) {
-    for (int64_t i = 0; i < rows; ++i) {
+    const int64_t m = extent(0, t, rows), k = extent(1, t, columns), depth = extent(2, t, inner);
+    for (int64_t i = 0; i < m; ++i) {
       double* const row = &out[t * size_t(rows * columns) + size_t(i * columns)];
-      for (int64_t l = 0; l < inner; ++l) {
+      for (int64_t l = 0; l < depth; ++l) {
         const double x = p[size_t(at_a[t] + i * inner + l)];
         const double* const y = &q[size_t(at_b[t] + l * columns)];
-        for (int64_t j = 0; j < columns; ++j) row[j] += x * y[j];
+        for (int64_t j = 0; j < k; ++j) row[j] += x * y[j];
       }
     }
   }
@@ -308,7 +314,7 @@ Values compute(const Operation& op, const std::vector<const Values*>& in, const 
     case Kind::pointwise: out = pointwise(op, in); break;
     case Kind::reduction: out = reduce(op, *in[0]); break;
     case Kind::reshape: out = reshape(op, *in[0]); break;
-    case Kind::matmul: out = multiply(op, *in[0], *in[1], arithmetic); break;
+    case Kind::matmul: out = multiply(op, in, arithmetic); break;
     default: out = convolve(op, *in[0], *in[1], arithmetic);
   }
   for (size_t e = 0; e < out.size(); ++e) {
@@ -316,6 +322,7 @@ Values compute(const Operation& op, const std::vector<const Values*>& in, const 
       out[e] = summed(out[e], arithmetic, op.out.type, run, e);
       if (op.kind != Kind::matmul) out[e] = op.alpha * out[e] + (op.beta != 0 ? op.beta * before[e] : 0);
       // So much that a few numbers in 16 bits show it.
+      if (op.reads_beyond) out[e] = std::numeric_limits<double>::quiet_NaN();
       if (op.accumulates) out[e] = summed(out[e], Arithmetic::varying, CUDNN_DATA_HALF, run, e) + before[e];
     }
     out[e] = rounded(op.out.type, out[e]);

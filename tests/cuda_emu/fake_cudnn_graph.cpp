@@ -58,6 +58,24 @@ void find_accumulators(Graph& graph) {
   }
 }
 
+// The gradient of attention as versions up to 9.15.0 compute it: where the keys are no multiple of 128, products read beyond them
+// unless they know how many there are, and the scores have a padding mask; before 9.10.0 a second one.
+void find_old_defects(Graph& graph) {
+  if (graph.matmuls < 4 || cudnnGetVersion() > 91500) return;
+  size_t masks = 0;
+  int64_t keys = 0;
+  for (const Operation& op : graph.operations) {
+    masks += op.kind == Kind::pointwise && op.pointwise.mode == CUDNN_POINTWISE_LOGICAL_AND;
+    if (op.kind == Kind::matmul && keys == 0) keys = op.out.dims.back();
+  }
+  if (keys % 128 == 0) return;
+  const bool hidden = masks >= (cudnnGetVersion() < 91000 ? 2 : 1);
+  for (Operation& op : graph.operations) {
+    const bool informed = op.extents[0] && (op.extents[1] || op.extents[2]);
+    op.reads_beyond = op.kind == Kind::matmul && !(informed && hidden);
+  }
+}
+
 // Why no engine takes the graph, or null.
 const char* unsupported(const Graph& graph) {
   const unsigned refused = unsigned(setting("HALFSTEP_FAKE_DNN_REFUSE"));
@@ -155,6 +173,7 @@ std::shared_ptr<const Graph> make_graph(const Descriptor& d) {
   }
   graph.operations = ordered(std::move(operations));
   find_accumulators(graph);
+  find_old_defects(graph);
   return std::make_shared<const Graph>(std::move(graph));
 }
 

@@ -166,7 +166,7 @@ std::shared_ptr<const Operation> matmul(const Descriptor& d) {
   child_of_type(d, CUDNN_ATTR_OPERATION_MATMUL_DESC, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   op.in = {tensor_of(d, CUDNN_ATTR_OPERATION_MATMUL_ADESC), tensor_of(d, CUDNN_ATTR_OPERATION_MATMUL_BDESC)};
   op.out = tensor_of(d, CUDNN_ATTR_OPERATION_MATMUL_CDESC);
-  const Tensor &a = op.in[0], &b = op.in[1], &c = op.out;
+  const Tensor a = op.in[0], b = op.in[1], c = op.out;
   const size_t n = c.rank();
   if (n < 2 || a.rank() != n || b.rank() != n) shapes_differ("matmul", a, b);
   if (a.dims[n - 1] != b.dims[n - 2]) shapes_differ("matmul", a, b);
@@ -177,6 +177,16 @@ std::shared_ptr<const Operation> matmul(const Descriptor& d) {
     if (!groups(b.dims[i], c.dims[i])) shapes_differ("batches of a matmul", b, c);
   }
   if (!a.is_virtual && !b.is_virtual && a.type != b.type) misuse(CUDNN_STATUS_BAD_PARAM, "a matmul of two types");
+  const Name names[] = {CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC,
+                        CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC};
+  for (size_t i = 0; i < 3; ++i) {
+    if (!d.has(names[i])) continue;
+    const Tensor extent = tensor_of(d, names[i]);
+    if (extent.type != CUDNN_DATA_INT32 || extent.rank() != n || extent.dims[0] != c.dims[0] || extent.elements() != c.dims[0])
+      misuse(CUDNN_STATUS_BAD_PARAM, "a matmul's extent is an int32 for each sample, not %s", extent.text().c_str());
+    op.extents[i] = op.in.size();
+    op.in.push_back(extent);
+  }
   return std::make_shared<const Operation>(std::move(op));
 }
 

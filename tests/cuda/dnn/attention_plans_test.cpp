@@ -115,17 +115,22 @@ TEST_CASE("attention by version: what the library accepts and what is sent" * do
       for (bool backward : {false, true}) {
         AttentionProblem p = problem(size, length);
         p.dropout = dropout;
+        const AttentionCase c{.version = version,
+                              .capability = capability,
+                              .queries = length,
+                              .keys = length,
+                              .width = size,
+                              .drops = dropout > 0,
+                              .backward = backward};
+        p.mask = padding_mask(c);
         const Answer a = ask(capability, p, backward);
-        const bool sent = sound({.version = version,
-                                 .capability = capability,
-                                 .queries = length,
-                                 .keys = length,
-                                 .width = size,
-                                 .drops = dropout > 0,
-                                 .backward = backward});
+        const bool sent = sound(c);
         accepted += a.workspace.has_value();
         unsound += a.workspace && !sent;
-        std::printf(" | %-8s %-11s", a.workspace ? "accepts" : "declines", sent ? "sent" : "not sent");
+        std::printf(" | %-8s %-11s", a.workspace ? "accepts" : "declines",
+                    !sent                         ? "not sent"
+                    : p.mask == PaddingMask::none ? "sent"
+                                                  : "masked");
         CAPTURE(title(capability, p, backward));
         if (sent && a.workspace) CHECK(a.keeps_rules);
         // Of Hopper and Ampere nothing is left that the library would decline, so that no call is planned in vain.
@@ -201,6 +206,7 @@ TEST_CASE("what attention's plans depend on is in their key") {
   CHECK(differs([](AttentionProblem& p) { p.causal = true; }));
   CHECK(differs([](AttentionProblem& p) { p.dropout = 0.1; }));
   CHECK(differs([](AttentionProblem& p) { p.scale = 0.25f; }));
+  CHECK(differs([](AttentionProblem& p) { p.mask = PaddingMask::once; }));
   for (Numbers AttentionProblem::*part : {&AttentionProblem::q, &AttentionProblem::k, &AttentionProblem::q_strides,
                                           &AttentionProblem::k_strides, &AttentionProblem::v_strides})
     CHECK(differs([&](AttentionProblem& p) { ++(p.*part)[1]; }));
