@@ -3,8 +3,9 @@
 // C++ on the CPU emulator of tests/cuda_emu. Kernel files include this and never a CUDA header of their own.
 //   SHARED(float, tile, [32][33]);   a shared array           DYN_SHARED(float, s);   the launch's dynamic shared memory
 //   launch(kernel, grid, block, shared bytes, stream, arguments...)   instead of <<<>>>; throws DeviceError
+//   store_word(to, word)   *to = word, in one store
 // Rules: blocks are multiples of 32 threads; full-mask warp operations that every lane reaches; no return before a barrier;
-// grid-stride loops; no inline PTX.
+// grid-stride loops; no inline PTX but in this header.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -121,6 +122,23 @@ struct alignas(16) Pack {
   T v[kSize];
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+// The compiler may cut `*to = word` into smaller stores. __stwb stores all at once too, but orders itself among the accesses of
+// other threads (STG.STRONG.SM), which nothing here needs.
+template <class Word>
+__device__ inline void store_word(Word* to, const Word& word) {
+#ifdef HALFSTEP_CUDA_EMU
+  *to = word;
+#else
+  if constexpr (sizeof(Word) == 16)
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word.x), "r"(word.y), "r"(word.z), "r"(word.w)
+                 : "memory");
+  else if constexpr (sizeof(Word) == 8)
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(word.x), "r"(word.y) : "memory");
+  else
+    *to = word;
+#endif
+}
 
 // For one thread of a block: true in the last of `blocks` blocks to arrive, which then sees the earlier writes of the others. The
 // counter starts at 0, and is 0 again after the last.

@@ -60,7 +60,7 @@ __device__ inline void store_pack(T* p, const C (&x)[N]) {
   for (int k = 0; k < kWords; ++k) {
     Word* to = reinterpret_cast<Word*>(p) + k;
     if constexpr (cached == Cached::yes)
-      __stwb(to, words[k]);  // as *to = words[k], which the compiler may cut into smaller stores
+      store_word(to, words[k]);
     else
       __stcs(to, words[k]);
   }

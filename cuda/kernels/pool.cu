@@ -4,6 +4,7 @@
 // side.
 #include "cuda/kernels/divide.cuh"
 #include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/packs.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -237,6 +238,43 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The same for kRun channels side by side: one thread counts once for all of them, and reads 16 bytes at a time.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    max_backward_runs(const T* grad, const int64_t* indices, Operand out, Pooling<int32_t> p, int32_t runs) {
+  constexpr int kPairs = kRun / 2;  // of indices
+  const int32_t step = int32_t(gridDim.x * blockDim.x);
+  for (int32_t r = int32_t(blockIdx.x * blockDim.x + threadIdx.x); r < runs; r += step) {
+    const int32_t i = r * kRun;
+    const Place<int32_t> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
+    const int32_t first = at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
+    const int32_t here = (at.z * p.y.in + at.y) * p.x.in + at.x;
+    const int32_t x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
+    const int32_t y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
+    float sum[kRun] = {};
+    for (int32_t oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
+      for (int32_t oy = y0; oy < y1; ++oy) {
+        const int32_t row = first + (oz * p.y.out + oy) * p.x.out * p.lanes;
+#pragma unroll 1
+        for (int32_t ox = x0; ox < x1; ++ox) {
+          const int64_t o = row + ox * p.lanes;
+          uint4 pairs[kPairs];  // an index is below 2^31: its low half says all
+#pragma unroll
+          for (int k = 0; k < kPairs; ++k) pairs[k] = reinterpret_cast<const uint4*>(indices + o)[k];
+          float g[kRun];
+          load_pack(grad + o, g);
+#pragma unroll
+          for (int k = 0; k < kPairs; ++k) {
+            if (int32_t(pairs[k].x) == here) sum[2 * k] += g[2 * k];
+            if (int32_t(pairs[k].z) == here) sum[2 * k + 1] += g[2 * k + 1];
+          }
+        }
+      }
+    }
+    store_run(out, i, sum);
+  }
+}
+
 // f(T{}) for a floating dtype.
 template <class F>
 void typed(DType t, const F& f) {
@@ -265,6 +303,14 @@ void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView&
   if (n == 0) return;
   with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
     typed(grad.dtype, [&]<class T>(T) {
+      if constexpr (std::is_same_v<I, int32_t> && !std::is_same_v<T, double>) {
+        const bool runs = p.lanes % kRun == 0 && packs_of_any(grad) && packs_of_any(out) && aligned16(indices.data);
+        if (runs) {
+          launch(max_backward_runs<T>, blocks_for(n / kRun, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
+                 indices.as<const int64_t>(), Operand(out), p, I(n / kRun));
+          return;
+        }
+      }
       launch(max_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
              indices.as<const int64_t>(), Operand(out), p, I(n));
     });

@@ -182,10 +182,6 @@ template <class T>
 void __stcs(T* p, T v) {
   *p = v;
 }
-template <class T>
-void __stwb(T* p, T v) {
-  *p = v;
-}
 
 template <class T>
 T atomicAdd(T* p, std::type_identity_t<T> v) {

@@ -84,6 +84,29 @@ TEST_CASE("maxima, their indices and gradients") {
   }
 }
 
+TEST_CASE("the gradient of maxima in channels_last, several channels a thread") {
+  const PoolArgs args{.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}};
+  for (DType t : kFloating) {
+    for (DType to : {t, t == DType::f64 ? t : DType::f32}) {
+      for (int64_t channels : {8, 24, 12}) {
+        for (int64_t shift : {0, 1}) {  // of what is written
+          const Shape in{2, channels, 13, 10}, out{2, channels, 7, 5};
+          const MemoryFormat last = MemoryFormat::channels_last;
+          const Buffer x = laid(uniform(t, in, 1), last), grad = laid(uniform(t, out, 2), last), y = laid(make(t, out), last),
+                       where = laid(make(DType::i64, out), last), dx = laid(out_like(to, in), last),
+                       want = laid(make(to, in), last);
+          cpu().max_pool(x, args, y, where);
+          cpu().max_pool_backward(grad, where, args, want);
+          const OnDevice dev_grad(grad), dev_where(where), dev_dx(dx, shift);
+          cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
+          dev_dx.fetch();
+          check_close(dx, want, 0, 0, "max_pool_backward");
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("maxima with dilation and windows of -inf") {
   const PoolArgs args{.window = {.size = {3, 2, 1}, .stride = {3, 2, 1}, .padding = {1, 1, 0}, .dilation = {2, 1, 1}}};
   const Buffer x = uniform(DType::f32, {1, 1, 7, 6}, 1);
