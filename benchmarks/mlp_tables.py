@@ -12,16 +12,16 @@ CASES = {  # batch, width, Linear layers; the most telling first, as time may ru
 }
 # Milliseconds a step, from and to, as predicted for an H200 before anything was measured there. Keys: side and variant.
 PREDICTED = {
-    "mlp_4096": {"halfstep fp16": (1.75, 1.90), "torch fp16": (2.3, 2.6), "torch fp16_compile": (2.1, 2.3),
+    "mlp_4096": {"halfstep fp16": (1.78, 1.95), "torch fp16": (2.3, 2.6), "torch fp16_compile": (2.1, 2.3),
                  "torch fp16_graph": (2.3, 2.5), "halfstep fp32": (24.2, 25), "torch fp32": (24.5, 25.5),
                  "halfstep tf32": (2.9, 3.1), "torch tf32": (3.1, 3.4)},
-    "mlp_512": {"halfstep fp16": (0.42, 0.50), "torch fp16": (0.9, 1.2), "torch fp16_compile": (0.7, 0.9),
+    "mlp_512": {"halfstep fp16": (0.47, 0.55), "torch fp16": (0.9, 1.2), "torch fp16_compile": (0.7, 0.9),
                 "torch fp16_graph": (0.75, 0.85)},
     "mlp_513": {"halfstep fp16": (0.50, 0.62), "torch fp16": (1.0, 1.3), "torch fp16_compile": (0.8, 1.0),
                 "torch fp16_graph": (0.85, 0.95)},
     "mlp_128": {"halfstep fp16": (0.27, 0.33), "torch fp16": (0.8, 1.1), "torch fp16_compile": (0.6, 0.8),
                 "torch fp16_graph": (0.6, 0.7)},
-    "mlp_3x256": {"halfstep fp16": (0.03, 0.05), "torch fp16": (0.8, 1.1), "torch fp16_compile": (0.5, 0.7),
+    "mlp_3x256": {"halfstep fp16": (0.045, 0.06), "torch fp16": (0.8, 1.1), "torch fp16_compile": (0.5, 0.7),
                   "torch fp16_graph": (0.15, 0.25)},
 }
 PREDICTED_RATIO = {"mlp_4096 fp16": 0.78, "mlp_512 fp16": 0.50, "mlp_513 fp16": 0.55, "mlp_128 fp16": 0.38, "mlp_3x256 fp16": 0.06,
