@@ -35,3 +35,13 @@ function(halfstep_cuda_targets out gpus ptx)
   endif()
   set(${out} ${targets} PARENT_SCOPE)
 endfunction()
+
+# halfstep_package_note(OUT GPUS CODE): what to say when packages are made of a build with CUDA that was not compiled for all GPUs,
+# since they then run badly or not at all elsewhere; else empty. CODE: what it was compiled to, in words.
+function(halfstep_package_note out gpus code)
+  set(note "")
+  if(NOT gpus STREQUAL "all")
+    set(note "The packages hold CUDA code for ${code} alone. For other GPUs, configure with -DHALFSTEP_GPUS=all before.")
+  endif()
+  set(${out} ${note} PARENT_SCOPE)
+endfunction()
