@@ -2,6 +2,7 @@
 #include "amp/step/state_rollback.h"
 
 #include <utility>
+#include <vector>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
@@ -18,15 +19,22 @@ void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
   now.copy_(where(flag, fits ? before.to(now.dtype()) : zeros_like(now), now.detach()));
 }
 
-// `now` becomes `before` where the flag is set, in one kernel.
-void select_into(const Tensor& now, const Tensor& flag, const Tensor& before) {
-  const Tensor at = now.detach();
-  if (!at.is_contiguous()) {
-    at.copy_(where(flag, before, at));
-    return;
+// to[i] = from[i], where the flag is set or undefined. One kernel for each device: a launch for each buffer would cost a GPU more
+// than the copies.
+void copy_each(const Tensors& from, const Tensors& to, const Tensor& flag = {}) {
+  std::vector<bool> done(to.size());
+  for (size_t first = 0; first < to.size(); ++first) {
+    if (done[first]) continue;
+    std::vector<TensorView> reads, writes;
+    for (size_t i = first; i < to.size(); ++i) {
+      if (to[i].device() != to[first].device()) continue;
+      done[i] = true;
+      reads.push_back(from[i].view());
+      writes.push_back(to[i].view());
+    }
+    backend_for(to[first].device()).copy_all(reads, writes, flag.defined() ? flag.data_ptr<float>() : nullptr);
   }
-  backend_for(at.device()).where(broadcast_view(flag, at.shape()), before.contiguous().view(), at.view(), at.view());
-  at.bump_version();
+  for (const Tensor& t : to) t.bump_version();
 }
 
 }  // namespace
@@ -39,10 +47,16 @@ void StateRollback::save() {
   }
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
+  Tensors now, before;
   for (Buffer& b : *buffers_) {
-    b.before = b.moves ? b.tensor.detach().clone() : Tensor();
+    b.before = Tensor();
     b.version = b.tensor.version();
+    if (!b.moves) continue;
+    b.before = Tensor::empty(b.tensor.shape(), {.dtype = b.tensor.dtype(), .device = b.tensor.device()});
+    now.push_back(b.tensor.detach());
+    before.push_back(b.before);
   }
+  copy_each(now, before);
   kept_.clear();
   if (!any_stateful_) return;
   const auto copy = [](const Tensor& t) { return t.defined() ? t.clone() : t; };
@@ -54,15 +68,16 @@ void StateRollback::settle(const Tensor& found_inf) {
   if (!buffers_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
-  Tensor skipped;
+  Tensors before, now;
   for (Buffer& b : *buffers_) {
     b.moves = b.tensor.version() != b.version;
     if (b.moves && b.before.defined() && found_inf.defined()) {
-      if (!skipped.defined()) skipped = found_inf.ne(0);
-      select_into(b.tensor, skipped, b.before);
+      before.push_back(b.before);
+      now.push_back(b.tensor.detach());
     }
     b.before = Tensor();
   }
+  copy_each(before, now, found_inf);
   for (const Kept& k : kept_) {
     const RecurrentLayer::Kept& now = k.layer->kept();
     if (!now.h.defined()) continue;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between dtypes and layouts, and constant and evenly spaced values.
+// Copies between dtypes and layouts, of many tensors at once, and constant and evenly spaced values.
+#include <vector>
+
 #include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/lists.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -66,6 +69,44 @@ __global__ void __launch_bounds__(kThreads) arange_kernel(Operand out, int64_t s
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
     out.store(i * stride, multiply_add(start, double(i), by));
+}
+
+// Bytes of a tensor that is dense in memory.
+struct Bytes {
+  const char* from;
+  char* to;
+};
+using BytesList = List<Bytes, 16384>;
+
+// One block's part, in units of T, and the bytes after the last whole unit.
+template <class T>
+__device__ inline void copy_part(const Bytes& bytes, int64_t begin, int64_t end) {
+  const T* const from = reinterpret_cast<const T*>(bytes.from);
+  T* const to = reinterpret_cast<T*>(bytes.to);
+  const int64_t units = end / int64_t(sizeof(T));
+  for (int64_t i = begin / int64_t(sizeof(T)) + threadIdx.x; i < units; i += kThreads) to[i] = from[i];
+  for (int64_t i = units * int64_t(sizeof(T)) + threadIdx.x; i < end; i += kThreads) bytes.to[i] = bytes.from[i];
+}
+
+__global__ void __launch_bounds__(kThreads) copy_list(BytesList list, const float* flag) {
+  if (flag && *flag == 0) return;
+  const BytesList::Part part = list.part();
+  const Bytes bytes = list.entry[part.tensor];
+  const uintptr_t places = reinterpret_cast<uintptr_t>(bytes.from) | reinterpret_cast<uintptr_t>(bytes.to);
+  if (places % sizeof(uint4) == 0)
+    copy_part<uint4>(bytes, part.begin, part.end);
+  else
+    copy_part<char>(bytes, part.begin, part.end);
+}
+
+// Elements of so many bytes each, anywhere.
+__global__ void __launch_bounds__(kThreads) copy_strided(Bytes bytes, int64_t size, Space<2> space, const float* flag) {
+  if (flag && *flag == 0) return;
+  for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * kThreads) {
+    int64_t at[2];
+    space.offsets(i, at);
+    for (int64_t b = 0; b < size; ++b) bytes.to[at[1] * size + b] = bytes.from[at[0] * size + b];
+  }
 }
 
 struct Same {
@@ -158,6 +199,27 @@ void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
     });
   }
   if (!done) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
+}
+
+void copy_all(const Queue& q, std::span<const TensorView> from, std::span<const TensorView> to, const float* flag) {
+  const auto bytes_of = [&](size_t i) { return Bytes{from[i].as<const char>(), to[i].as<char>()}; };
+  std::vector<size_t> dense;
+  for (size_t i = 0; i < to.size(); ++i) {
+    const Space<2> space(to[i].shape, {&from[i].strides, &to[i].strides});
+    if (space.numel == 0) continue;
+    if (space.dense()) {
+      dense.push_back(i);
+      continue;
+    }
+    launch(copy_strided, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, bytes_of(i), int64_t(size_of(to[i].dtype)),
+           space, flag);
+  }
+  const auto add = [&](BytesList& list, size_t i) {
+    list.add(bytes_of(i), to[i].numel() * int64_t(size_of(to[i].dtype)));
+    return true;
+  };
+  for_lists<BytesList>(dense, add,
+                       [&](const BytesList& list) { launch(copy_list, list.blocks(), kThreads, 0, q.stream, list, flag); });
 }
 
 void fill(const Queue& q, const TensorView& dst, double value) {

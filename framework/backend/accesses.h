@@ -24,6 +24,10 @@ void each_access(const InOutViews& views, const F& f) {
   for (const TensorView& v : views) f(v, Access::read_write);
 }
 template <class F>
+void each_access(const OutViews& views, const F& f) {
+  for (const TensorView& v : views) f(v, Access::write);
+}
+template <class F>
 void each_access(const GemmArgs& g, const F& f) {
   for (const TensorView* v : {&g.a, &g.b, &g.bias}) f(*v, Access::read);  // `packed` has the values of b
   f(g.aux, g.derivative ? Access::read : Access::write);

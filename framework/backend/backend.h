@@ -168,10 +168,14 @@ class ViewArgument {
 using InView = ViewArgument<Access::read>;
 using OutView = ViewArgument<Access::write>;  // overwritten
 using InOutView = ViewArgument<Access::read_write>;
-// A list of tensors that are changed in place; a plain span is read.
+// A list of tensors: changed in place, or overwritten. A plain span is read.
 struct InOutViews : std::span<const TensorView> {
   InOutViews(std::span<const TensorView> views) : std::span<const TensorView>(views) {}
   InOutViews(const std::vector<TensorView>& views) : std::span<const TensorView>(views) {}
+};
+struct OutViews : std::span<const TensorView> {
+  OutViews(std::span<const TensorView> views) : std::span<const TensorView>(views) {}
+  OutViews(const std::vector<TensorView>& views) : std::span<const TensorView>(views) {}
 };
 
 // The type of the function that implements a kernel: as the row of kernels.def says, with plain views.
@@ -185,6 +189,10 @@ struct PlainParameter<ViewArgument<access>> {
 };
 template <>
 struct PlainParameter<InOutViews> {
+  using type = std::span<const TensorView>;
+};
+template <>
+struct PlainParameter<OutViews> {
   using type = std::span<const TensorView>;
 };
 template <class Function>

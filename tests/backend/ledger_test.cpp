@@ -186,6 +186,7 @@ TEST_CASE("on meta a kernel's bytes follow from the types of its parameters") {
   CHECK(bytes([&] { meta.mse(wide, wide, Reduction::mean, there(DType::f32, {}), {there(DType::f32, {}), half}); }) ==
         std::pair{260.0, 68.0});
   CHECK(bytes([&] { meta.unscale(std::vector{wide, half}, &memory, &memory); }) == std::pair{192.0, 192.0});
+  CHECK(bytes([&] { meta.copy_all(std::vector{wide, half}, std::vector{wide, half}, &memory); }) == std::pair{192.0, 192.0});
   CHECK(bytes([&] { meta.scatter_add(wide, 0, there(DType::i64, {2, 8}), there(DType::f32, {2, 8})); }) ==
         std::pair{128.0 + 2 * 64, 64.0});
 }

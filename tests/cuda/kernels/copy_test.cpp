@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies, casts, fills and random numbers against the CPU backend, bit for bit.
+#include <deque>
+
 #include "device.h"
 
 using namespace halfstep;
@@ -52,6 +54,48 @@ TEST_CASE("dense casts between the 16-bit floats, and more packs than one launch
       }
     }
   }
+}
+
+TEST_CASE("many copies at once, where a flag says so") {
+  struct Flag {
+    bool given;
+    double value;
+  };
+  for (const Flag& f : {Flag{false, 0}, Flag{true, 1}, Flag{true, 0}}) {
+    std::deque<Buffer> from, to, want;
+    std::deque<OnDevice> dev_from, dev_to;
+    std::vector<TensorView> reads, writes, cpu_reads, cpu_writes;
+    for (int k = 0; k < 210; ++k) {  // more than one launch takes, also of several parts
+      const DType t = kAll[size_t(k) % std::size(kAll)];
+      const Shape shape = k == 100 ? Shape{1, 40001} : k % 11 == 7 ? Shape{3, 4, 5} : Shape{k % 9};
+      const Layout layout = k % 11 == 7 ? kLayouts[k % 3] : Layout::dense;  // what is written is not repeated
+      const Buffer& source = from.emplace_back(uniform(t, shape, unsigned(k), 0, 9));
+      for (auto* copies : {&to, &want}) copies->push_back(uniform(t, shape, unsigned(k + 1), 0, 9, layout));
+      cpu_reads.push_back(source.view);
+      cpu_writes.push_back(want.back().view);
+      reads.push_back(dev_from.emplace_back(source, k % 7 == 3).view);
+      writes.push_back(dev_to.emplace_back(to.back(), k % 5 == 3).view);
+    }
+    const Buffer flag = make(DType::f32, {}, {f.value});
+    const OnDevice dev_flag(flag);
+    cpu().copy_all(cpu_reads, cpu_writes, f.given ? flag.view.as<float>() : nullptr);
+    cuda::copy_all(queue(), reads, writes, f.given ? dev_flag.as<float>() : nullptr);
+    const bool copies = !f.given || f.value != 0;
+    for (size_t k = 0; k < writes.size(); ++k) {
+      dev_to[k].fetch();
+      const bool same = to[k].values() == want[k].values(), taken = want[k].values() == from[k].values();
+      CHECK_MESSAGE(same, k);
+      if (want[k].numel() > 8) CHECK(taken == copies);
+    }
+  }
+}
+
+TEST_CASE("the copies of dense tensors are one launch") {
+  const Buffer a = uniform(DType::f32, {40}, 1), b = uniform(DType::i64, {}, 2);
+  const OnDevice from(a), to(make(DType::f32, {40})), number(b), copy(make(DType::i64, {}));
+  CHECK(launches_of([&] {
+          cuda::copy_all(queue(), std::vector{from.view, number.view}, std::vector{to.view, copy.view}, nullptr);
+        }) == 1);
 }
 
 TEST_CASE("transposed copies, with and without a batch") {

@@ -124,6 +124,11 @@ void convert(const Space& s, const TensorView& src, const TensorView& dst) {
 
 }  // namespace
 
+void copy_all(std::span<const TensorView> from, std::span<const TensorView> to, const float* flag) {
+  if (flag && *flag == 0) return;
+  for (size_t i = 0; i < to.size(); ++i) copy(from[i], to[i]);
+}
+
 void copy(const TensorView& src, const TensorView& dst) {
   const Space s(dst.shape, {&src.strides, &dst.strides});
   if (s.numel == 0) return;
