@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The update of parameters, whose blocks take tickets, wait for those that check the gradients, and count themselves: with a thread
-// of the host for each of the kernel's, under the thread sanitizer.
+// Kernels whose blocks meet, with a thread of the host for each of theirs, under the thread sanitizer. The update of parameters:
+// its blocks take tickets, wait for those that check the gradients, and count themselves. Losses: the last block to come joins the
+// sums of all.  cuda_tickets [update|losses], by default both
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "cuda/kernels/kernels.h"
@@ -63,10 +65,41 @@ void update(const Rule& rule, size_t kept) {
   for (const uint32_t c : counters) expect(c == 0, "the counters are zero again");
 }
 
+// Losses of several blocks, each made three times in the same memory.
+void losses() {
+  std::vector<double> scratch(cuda::kScratchBytes / sizeof(double));
+  std::vector<uint32_t> counters(cuda::kCounters, 0);
+  cuda::Queue q;
+  q.scratch = scratch.data();
+  q.counters = counters.data();
+  std::vector<float> a(5000, 3.0f), b(5000, 1.0f), loss(1);
+  for (int i = 0; i < 3; ++i) {
+    loss[0] = 0;
+    cuda::mse(q, view(a), view(b), Reduction::sum, {loss.data(), DType::f32, {}, {}}, {});
+    expect(loss[0] == 4 * 5000, "the sum of all squares");
+  }
+  const int64_t rows = 40, classes = 4;
+  std::vector<float> logits(size_t(rows * classes), 0.0f), lse(40), total(1);
+  std::vector<int64_t> targets(40, 2);
+  const CrossEntropyArgs args{.logits = {logits.data(), DType::f32, {rows, classes}, {classes, 1}},
+                              .target = {targets.data(), DType::i64, {rows}, {1}}};
+  for (int i = 0; i < 3; ++i) {
+    loss[0] = 0;
+    cuda::cross_entropy(q, args, {loss.data(), DType::f32, {}, {}}, view(lse), {total.data(), DType::f32, {}, {}});
+    expect(std::fabs(loss[0] - std::log(4.0f)) < 1e-6, "the mean over all rows");
+    expect(total[0] == float(rows), "all rows count");
+  }
+  for (const uint32_t c : counters) expect(c == 0, "the counters are zero again");
+}
+
 }  // namespace
 
-int main() {
-  update(math::SgdRule{.lr = 0.125}, 0);
-  update(math::AdamRule{.lr = 0.125}, 2);
+int main(int argc, char** argv) {
+  const std::string which = argc > 1 ? argv[1] : "";
+  if (which != "losses") {
+    update(math::SgdRule{.lr = 0.125}, 0);
+    update(math::AdamRule{.lr = 0.125}, 2);
+  }
+  if (which != "update") losses();
   std::puts("no race, and the right results");
 }
