@@ -65,13 +65,17 @@ cublasLtEpilogue_t epilogue_of(const GemmArgs& g) {
     return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   }
   if (bias) return CUBLASLT_EPILOGUE_BIAS;
-  return g.a_row_sum ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT;  // its B is our a
+  if (g.b_column_sum) return CUBLASLT_EPILOGUE_BGRADA;  // its A is our b
+  return g.a_row_sum ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 }  // namespace
 
 MatmulPointers matmul_pointers(const GemmArgs& g) {
-  return {g.b.data, g.a.data, g.c.data, g.bias ? g.bias.data : g.column_sum ? g.column_sum.data : g.a_row_sum.data, g.aux.data};
+  const TensorView* vector = &g.bias;
+  for (const TensorView* v : {&g.column_sum, &g.a_row_sum, &g.b_column_sum})
+    if (*v) vector = v;
+  return {g.b.data, g.a.data, g.c.data, vector->data, g.aux.data};
 }
 
 std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {

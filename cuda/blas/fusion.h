@@ -9,7 +9,7 @@ namespace halfstep::cuda {
 struct Fusion {
   bool gelu;        // forward
   bool derivative;  // DRELU, DGELU, with and without the sum of columns
-  bool row_sum;     // BGRADB
+  bool row_sum;     // BGRADB, and BGRADA
 };
 
 // `capability`: 90 for sm_90. A bias and a ReLU are always fused: every kernel of the library has them.

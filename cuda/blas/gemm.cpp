@@ -57,6 +57,7 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
     const TensorView& a = wanted.a;
     sum_rows(q, {a.data, a.dtype, {a.shape[1], a.shape[0]}, {a.strides[1], a.strides[0]}}, wanted.a_row_sum);
   }
+  if (wanted.b_column_sum && !done.b_column_sum) sum_rows(q, wanted.b, wanted.b_column_sum);
 }
 
 void plain_gemm(const Queue& q, const GemmArgs& g) {
@@ -79,7 +80,9 @@ void note_way(ProductRecord& record, int rung, const char* name, const std::stri
 
 #ifndef HALFSTEP_NO_CUBLASLT
 GemmArgs bare(const GemmArgs& g) { return {.a = g.a, .b = g.b, .c = g.c, .accumulate = g.accumulate}; }
-bool is_bare(const GemmArgs& g) { return !g.bias && g.activation == Activation::none && !g.column_sum && !g.a_row_sum; }
+bool is_bare(const GemmArgs& g) {
+  return !g.bias && g.activation == Activation::none && !g.column_sum && !g.a_row_sum && !g.b_column_sum;
+}
 
 double environment(const char* name) {
   const char* value = std::getenv(name);
@@ -107,6 +110,7 @@ GemmArgs one_epilogue(const GemmArgs& g) {
     if (g.derivative && fits(g.column_sum)) part.column_sum = g.column_sum;
   }
   if (is_bare(part) && fits(g.a_row_sum)) part.a_row_sum = g.a_row_sum;
+  if (is_bare(part) && fits(g.b_column_sum)) part.b_column_sum = g.b_column_sum;
   return part;
 }
 
@@ -130,7 +134,8 @@ struct Ladder {
     const GemmArgs part = one_epilogue(g);
     const Fusion fusion = default_fusion(g.a.dtype, capability());
     const bool gelu = part.activation == Activation::gelu && !part.derivative;
-    const bool wanted = (fusion.derivative || !part.derivative) && (fusion.row_sum || !part.a_row_sum) && (fusion.gelu || !gelu);
+    const bool wanted = (fusion.derivative || !part.derivative) && (fusion.row_sum || !(part.a_row_sum || part.b_column_sum)) &&
+                        (fusion.gelu || !gelu);
     if (!is_bare(part)) add(part.activation == g.activation ? "fused" : "bias", part, wanted);
     if (part.activation == Activation::relu && part.aux && !part.derivative) {  // the mask may be made of the result
       GemmArgs unmasked = part;

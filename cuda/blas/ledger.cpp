@@ -32,6 +32,7 @@ std::string epilogue_name(const GemmArgs& g) {
   add(bool(g.bias), "bias");
   add(bool(g.column_sum), "bgrad");
   add(bool(g.a_row_sum), "bgradb");
+  add(bool(g.b_column_sum), "bgrada");
   return name.empty() ? "default" : name;
 }
 
@@ -83,7 +84,8 @@ ProductKey::ProductKey(const GemmArgs& g)
   for (bool bit : {by_columns(g.a), by_columns(g.b), shared_a, shared_b, bool(g.aux), g.derivative, g.accumulate, allow_tf32()})
     add(bit, 1);
   add(int64_t(g.activation), 4);
-  for (const TensorView* v : {&g.a, &g.b, &g.c, &g.bias, &g.aux, &g.column_sum, &g.a_row_sum})
+  if (g.b_column_sum) type(g.b_column_sum);  // last, so that files of choices keep their meaning
+  for (const TensorView* v : {&g.a, &g.b, &g.c, &g.bias, &g.aux, &g.column_sum, &g.a_row_sum, &g.b_column_sum})
     alignment = std::min(alignment, cuda::alignment(*v));
 }
 

@@ -49,15 +49,21 @@ AttentionCase case_of(const AttentionArgs& a, bool backward) {
 // What the library needs to know, with q, k and v as it reads them.
 struct Call {
   Staged q, k, v;
+  AttentionLayout layout;
   AttentionProblem problem;
 
-  Call(const Queue& queue, const AttentionArgs& a) : q(as_read(queue, a.q)), k(as_read(queue, a.k)), v(as_read(queue, a.v)) {
+  Call(const Queue& queue, const AttentionArgs& a)
+      : q(as_read(queue, a.q)), k(as_read(queue, a.k)), v(as_read(queue, a.v)), layout(layout_of(a)) {
     problem = {.type = a.q.dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
                .q = numbers(a.q.shape),
                .k = numbers(a.k.shape),
                .q_strides = numbers(q.view().strides),
                .k_strides = numbers(k.view().strides),
                .v_strides = numbers(v.view().strides),
+               .out_strides = numbers(layout.out),
+               .dq_strides = numbers(layout.dq),
+               .dk_strides = numbers(layout.dk),
+               .dv_strides = numbers(layout.dv),
                .causal = a.causal,
                .dropout = a.dropout_p,
                .scale = float(a.scale),
@@ -179,6 +185,40 @@ class Position {
   std::optional<Workspace> space_;
 };
 
+// Where the library writes dq, dk and dv: there, or where they lie as it writes them, and then they are copied.
+class Written {
+ public:
+  Written(const Queue& q, const AttentionLayout& layout, DType type, const TensorView& dq, const TensorView& dk,
+          const TensorView& dv)
+      : q_(q), to_{dq, dk, dv}, at_{dq, dk, dv} {
+    const Strides* const strides[] = {&layout.dq, &layout.dk, &layout.dv};
+    int64_t numbers = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      numbers += to_[i].numel();
+      direct_ = direct_ && to_[i].dtype == type && same_layout(to_[i].shape, to_[i].strides, *strides[i]) &&
+                reinterpret_cast<uintptr_t>(to_[i].data) % 16 == 0;
+    }
+    if (direct_) return;
+    // Packed, a row of dk begins where that of dq ends; otherwise the tensors follow each other, each a multiple of 16 bytes.
+    space_.emplace(Device::cuda, size_t(numbers) * size_of(type));
+    char* next = reinterpret_cast<char*>(space_->data());
+    for (size_t i = 0; i < 3; ++i) {
+      at_[i] = {next, type, to_[i].shape, *strides[i]};
+      next += (layout.packed ? to_[i].shape[1] * to_[i].shape[3] : to_[i].numel()) * int64_t(size_of(type));
+    }
+  }
+  void* data(size_t i) const { return at_[i].data; }
+  void deliver() const {
+    for (size_t i = 0; i < 3 && !direct_; ++i) copy(q_, at_[i], to_[i]);
+  }
+
+ private:
+  const Queue& q_;
+  TensorView to_[3], at_[3];
+  bool direct_ = true;
+  std::optional<Workspace> space_;
+};
+
 // Of queries and keys, for each sample, in device memory: for a padding mask.
 class Lengths {
  public:
@@ -218,11 +258,12 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
     for (size_t i = 0; i < pieces.size(); ++i) {
       const Call call(q, pieces.args(i));
       Work work = call.work(false);
-      const Staged rows = contiguous(q, pieces.of_queries(i, stats), DType::f32, Staged::write);
-      work.memory.insert(work.memory.end(), {pieces.of_queries(i, out).data, rows.view().data});
+      const Staged rows = contiguous(q, pieces.of_queries(i, stats), DType::f32, Staged::write),
+                   result(q, pieces.of_queries(i, out), args.q.dtype, call.layout.out, Staged::write, 16);
+      work.memory.insert(work.memory.end(), {result.view().data, rows.view().data});
       position.add_to(work, i);
       if (library->run(q, work) != Done::yes) return no_plan(false);
-      rows.deliver();
+      for (const Staged* s : {&rows, &result}) s->deliver();
     }
     return true;
   } catch (const MemoryError&) { return false; }  // for operands laid out otherwise
@@ -238,22 +279,21 @@ bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_
   const Lengths lengths(q, call.problem);
   work.must = args.dropout_p > 0;
   const DType type = args.q.dtype;
-  const Staged grad = contiguous(q, pieces.of_queries(i, g.grad), type, Staged::read),
-               stats = contiguous(q, pieces.of_queries(i, g.stats), DType::f32, Staged::read),
-               dq = contiguous(q, pieces.of_queries(i, g.dq), type, Staged::write),
-               dk = contiguous(q, pieces.of_keys(i, g.dk), type, Staged::write),
-               dv = contiguous(q, pieces.of_keys(i, g.dv), type, Staged::write);
+  const Staged grad(q, pieces.of_queries(i, g.grad), type, call.layout.out, Staged::read, 16),
+      out(q, pieces.of_queries(i, g.out), type, call.layout.out, Staged::read, 16),
+      stats = contiguous(q, pieces.of_queries(i, g.stats), DType::f32, Staged::read);
+  const Written written(q, call.layout, type, pieces.of_queries(i, g.dq), pieces.of_keys(i, g.dk), pieces.of_keys(i, g.dv));
   const size_t rows = size_t(stats.view().numel()) * sizeof(float);
   const bool shares = args.q.shape[1] != args.k.shape[1];
   const size_t each = shares ? size_t(args.k.numel() / args.k.shape[1] * args.q.shape[1]) * size_of(type) : 0;
   const Workspace sums(Device::cuda, rows), each_dk(Device::cuda, each), each_dv(Device::cuda, each);
-  work.memory.insert(work.memory.end(), {pieces.of_queries(i, g.out).data, stats.view().data, grad.view().data, dq.view().data,
-                                         dk.view().data, dv.view().data, static_cast<void*>(sums.data())});
+  work.memory.insert(work.memory.end(), {out.view().data, stats.view().data, grad.view().data, written.data(0), written.data(1),
+                                         written.data(2), static_cast<void*>(sums.data())});
   lengths.add_to(work);
   if (shares) work.memory.insert(work.memory.end(), {static_cast<void*>(each_dk.data()), static_cast<void*>(each_dv.data())});
   position.add_to(work, i);
   if (library.run(q, work) != Done::yes) return false;
-  for (const Staged* s : {&dq, &dk, &dv}) s->deliver();
+  written.deliver();
   return true;
 }
 

@@ -20,7 +20,8 @@ enum class PaddingMask : uint8_t { none, once, twice };
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
   Numbers q, k;                             // [B, H, L, E] and, of v too, [B, G, S, E]
-  Numbers q_strides, k_strides, v_strides;  // outputs and their companions are contiguous
+  Numbers q_strides, k_strides, v_strides;
+  Numbers out_strides = {}, dq_strides = {}, dk_strides = {}, dv_strides = {};  // empty: contiguous. Of out's gradient: out_strides
   bool causal = false;
   double dropout = 0;
   float scale = 1;

@@ -25,8 +25,9 @@ struct Builder {
   Graph& g;
   Numbers scores{p.q[0], p.q[1], p.q[2], p.k[2]}, row{p.q[0], p.q[1], p.q[2], 1};
 
-  Tensor like_q() { return g.tensor(p.q, rows_of(p.q), p.type); }
-  Tensor like_k() { return g.tensor(p.k, rows_of(p.k), p.type); }
+  Tensor laid(const Numbers& dims, const Numbers& strides) {
+    return g.tensor(dims, strides.empty() ? rows_of(dims) : strides, p.type);
+  }
   Tensor transposed(const Numbers& strides) { return g.tensor(swapped(p.k), swapped(strides), p.type); }
   Tensor rows() { return g.tensor(row, rows_of(row), CUDNN_DATA_FLOAT); }
   Tensor row_between() { return g.between(row, rows_of(row)); }
@@ -66,7 +67,8 @@ struct Builder {
 
 Key AttentionProblem::key(bool backward) const {
   Key key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale), int64_t(mask)};
-  for (const Numbers* n : {&q, &k, &q_strides, &k_strides, &v_strides}) key.insert(key.end(), n->begin(), n->end());
+  for (const Numbers* n : {&q, &k, &q_strides, &k_strides, &v_strides, &out_strides, &dq_strides, &dk_strides, &dv_strides})
+    key.insert(key.end(), n->begin(), n->end());
   return key;
 }
 
@@ -75,7 +77,7 @@ std::unique_ptr<Graph> attention_graph(const AttentionProblem& p) {
   Graph& g = *graph;
   Builder b{p, g};
   const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), v = g.tensor(p.k, p.v_strides, p.type),
-               out = b.like_q(), stats = b.rows();
+               out = b.laid(p.q, p.out_strides), stats = b.rows();
   const Tensor raw = b.scores_between();
   g.matmul_to(q, kt, raw);
   Tensor s = b.times(raw, p.scale);
@@ -103,8 +105,8 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   Graph& g = *graph;
   Builder b{p, g};
   const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), vt = b.transposed(p.v_strides),
-               out = b.like_q(), stats = b.rows(), grad = b.like_q(), dq = b.like_q(), dk = b.like_k(), dv = b.like_k(),
-               sums = b.rows();
+               out = b.laid(p.q, p.out_strides), stats = b.rows(), grad = b.laid(p.q, p.out_strides),
+               dq = b.laid(p.q, p.dq_strides), dk = b.laid(p.k, p.dk_strides), dv = b.laid(p.k, p.dv_strides), sums = b.rows();
   const bool masks = p.mask != PaddingMask::none;
   const Numbers one_each{p.q[0], 1, 1, 1}, ones(4, 1);
   const Tensor queries = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor(),

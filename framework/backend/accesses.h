@@ -32,7 +32,7 @@ void each_access(const GemmArgs& g, const F& f) {
   for (const TensorView* v : {&g.a, &g.b, &g.bias}) f(*v, Access::read);  // `packed` has the values of b
   f(g.aux, g.derivative ? Access::read : Access::write);
   f(g.c, g.accumulate ? Access::read_write : Access::write);
-  for (const TensorView* v : {&g.column_sum, &g.a_row_sum}) f(*v, Access::write);
+  for (const TensorView* v : {&g.column_sum, &g.a_row_sum, &g.b_column_sum}) f(*v, Access::write);
 }
 template <class F>
 void each_access(const CrossEntropyArgs& a, const F& f) {

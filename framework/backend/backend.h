@@ -58,6 +58,7 @@ struct GemmArgs {
   bool derivative = false;
   TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
   TensorView a_row_sum{};     // [M] or empty; written: the sums of op(a)'s rows (of this bias's gradient). c's dtype or f32
+  TensorView b_column_sum{};  // [N] or empty; written: the sums of op(b)'s columns, likewise. Not with the others
   // b as Backend::pack laid it out; then b is not read, and there is no batch. Unless it is `shared`, the calling thread does the
   // product, whose c is f32 and which has no activation. Shared, it is as any other, of a dtype of gains_by_packing().
   TensorView packed{};

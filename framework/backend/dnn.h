@@ -35,6 +35,14 @@ struct AttentionGradients {
   TensorView grad;        // read: the gradient of out, of q's dtype, any strides
   TensorView dq, dk, dv;  // written: of q's dtype or float32, any strides
 };
+// The strides in which a library reads and writes the other tensors without a copy: heads beside heads, or rows beside rows, as
+// they lie in q, k and v. A model that makes q, k and v by one product has them as parts of one tensor [B, L, H + 2 G, E]; then
+// their gradients are parts of such a tensor too, which is the gradient of the product's result.
+struct AttentionLayout {
+  Strides out, dq, dk, dv;  // of out's gradient, too: out
+  bool packed = false;      // dq, dk and dv lie in one tensor, at the places of q, k and v
+};
+AttentionLayout layout_of(const AttentionArgs& args);
 
 // Backends with a library for fused attention also implement this interface. Each function returns false and does nothing
 // if the library declines or there is no memory for its workspace; every run gives the same bits. Only attention_backward with
@@ -42,7 +50,7 @@ struct AttentionGradients {
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
-  // out [B, H, L, E] contiguous; stats [B, H, L] f32: of each row of scores the logarithm of the sum of its exponentials.
+  // out [B, H, L, E], any strides; stats [B, H, L] f32: of each row of scores the logarithm of the sum of its exponentials.
   // `differentiable`: attention_backward will be called, and with dropout must succeed, as nothing else knows what was dropped.
   virtual bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                          bool differentiable) = 0;

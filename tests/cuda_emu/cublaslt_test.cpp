@@ -58,6 +58,7 @@ TEST_CASE("every epilogue is one call of the library") {
       CHECK(cuda::matmul(queue(), {.a = a, .b = b, .c = c}));
       CHECK(cuda::matmul(queue(), {.a = a, .b = b, .c = c, .bias = bias}));
       CHECK(cuda::matmul(queue(), {.a = a, .b = b, .c = c, .a_row_sum = rows}));
+      CHECK(cuda::matmul(queue(), {.a = a, .b = b, .c = c, .b_column_sum = columns}));
       for (Activation act : {Activation::relu, Activation::gelu}) {
         const AuxLayout layout = cuda::activation_aux(act, m, n, t);
         const OnDevice aux(make(layout.dtype, layout.shape));

@@ -7,6 +7,7 @@
 
 #include "behaviour.h"
 #include "cuda/dnn/attention.h"
+#include "cuda/gpu.cuh"
 #include "framework/backend/dnn.h"
 #include "tests/cuda/support.h"
 
@@ -184,6 +185,32 @@ TEST_CASE("dnn: the padding mask of an old cuDNN, of causal attention, shared ke
   check_like_cpu({.batch = 5, .queries = 13, .keys = 23, .width = 16});  // two samples at once, and one
   CHECK(log.count("[cudnn] attention's gradient 97") == 4);
   CHECK(log.count("is computed by chunks") == 0);
+}
+
+TEST_CASE("dnn: attention of parts of one tensor is done where they lie, and so are their gradients") {
+  if (!has_attention()) return;
+  for (const int64_t key_heads : {4, 2}) {
+    const int64_t heads = 4, width = 8, key_width = key_heads * width;
+    const auto result = [&](Device device, DType dtype) {
+      manual_seed(53);
+      const Tensor x =
+          randn({2, 12, heads * width + 2 * key_width}).to(DType::f16).to(dtype).to(device).detach().set_requires_grad();
+      const Tensor g = randn({2, 12, heads * width}).to(DType::f16).to(dtype).to(device);
+      Tensors parts = split(x, {heads * width, key_width, key_width}, 2);
+      for (Tensor& t : parts) t = unflatten(t, 2, {t.size(2) / width, width}).transpose(1, 2);
+      const Tensor seen = scaled_dot_product_attention(parts[0], parts[1], parts[2], {.enable_gqa = true});
+      const Tensor out = seen.transpose(1, 2).flatten(2);
+      return Tensors{out, grad({out}, {x}, {g})[0]};
+    };
+    const Tensors want = result(Device::cpu, DType::f64), first = result(Device::cuda, DType::f16);
+    for (size_t i = 0; i < 2; ++i) CHECK(furthest(first[i], want[i]) < 4e-2);
+    const emu::Operations all;
+    result(Device::cuda, DType::f16);
+    std::string names;
+    for (const emu::Operation& o : all.list) names += o.name + "; ";
+    CAPTURE(names);
+    for (const char* copies : {"move_kernel", "transpose_kernel", "cast_kernel"}) CHECK(names.find(copies) == std::string::npos);
+  }
 }
 
 TEST_CASE("dnn: attention whose gradient wants more workspace than it may have runs in pieces") {

@@ -246,14 +246,14 @@ struct Sdpa {
     const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
     const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
     if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
-    const Tensor out = Tensor::empty(shape, like);
-    if (const Tensor stats = mask.mask.defined() ? Tensor() : library_attention(of(a, in), a.state, out, ctx.recording());
-        stats.defined()) {
+    if (const LibraryOutput done = mask.mask.defined() ? LibraryOutput() : library_attention(of(a, in), a.state, ctx.recording());
+        done.out.defined()) {
       if (a.dropped_by_library) *a.dropped_by_library = true;
-      ctx.save_output(out);
-      ctx.save(stats);
-      return out;
+      ctx.save_output(done.out);
+      ctx.save(done.stats);
+      return done.out;
     }
+    const Tensor out = Tensor::empty(shape, like);
     const Attention at(a, q, k, v, mask);
     const Tensor rows = at.like_queries(out);
     at.for_chunks([&](const Chunk& c) {

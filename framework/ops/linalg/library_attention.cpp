@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/linalg/library_attention.h"
 
+#include <algorithm>
+
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/base/check.h"
@@ -12,25 +14,41 @@ AttentionLibrary* library_of(const Tensor& q) {
   return is_half(q.dtype()) ? dynamic_cast<AttentionLibrary*>(&backend_for(q.device())) : nullptr;
 }
 
+// Dense memory in such strides.
+Tensor laid(const Shape& shape, const Strides& strides, DType dtype, Device device) {
+  return Tensor::empty({numel(shape)}, {.dtype = dtype, .device = device}).alias(shape, strides);
+}
+
 AttentionArgs args_of(const LibraryAttention& a) {
   return {.q = a.q.view(), .k = a.k.view(), .v = a.v.view(), .scale = a.scale, .causal = a.causal, .dropout_p = a.dropout_p};
 }
 
 }  // namespace
 
-Tensor library_attention(const LibraryAttention& a, Generator::State state, const Tensor& out, bool differentiable) {
+LibraryOutput library_attention(const LibraryAttention& a, Generator::State state, bool differentiable) {
   AttentionLibrary* const library = library_of(a.q);
-  if (!library) return {};
+  if (!library || a.v.shape() != a.k.shape()) return {};
+  const Tensor out = laid(a.q.shape(), layout_of(args_of(a)).out, a.q.dtype(), a.q.device());
   const Tensor stats = Tensor::empty({a.q.size(0), a.q.size(1), a.q.size(2)}, {.device = a.q.device()});
-  return library->attention(args_of(a), state, out.view(), stats.view(), differentiable) ? stats : Tensor();
+  if (!library->attention(args_of(a), state, out.view(), stats.view(), differentiable)) return {};
+  return {out, stats};
 }
 
 Tensors library_attention_backward(const LibraryAttention& a, Generator::State state, const Tensor& out, const Tensor& stats,
                                    const Tensor& grad, const std::array<DType, 3>& wanted) {
+  const AttentionLayout layout = layout_of(args_of(a));
+  const std::array<const Tensor*, 3> of{&a.q, &a.k, &a.v};
+  const std::array<const Strides*, 3> strides{&layout.dq, &layout.dk, &layout.dv};
+  const bool wide = std::count(wanted.begin(), wanted.end(), DType::f32) > 0, joined = layout.packed && !wide;
+  Tensor whole;
+  if (joined) whole = Tensor::empty({a.q.numel() + 2 * a.k.numel()}, {.dtype = a.q.dtype(), .device = a.q.device()});
   Tensors d;
-  for (size_t i = 0; i < 3; ++i) {
-    const Tensor& of = i == 0 ? a.q : i == 1 ? a.k : a.v;
-    d.push_back(Tensor::empty(of.shape(), {.dtype = wanted[i] == DType::f32 ? wanted[i] : of.dtype(), .device = of.device()}));
+  for (size_t i = 0, at = 0; i < 3; ++i) {
+    const Shape& shape = of[i]->shape();
+    const DType dtype = wanted[i] == DType::f32 ? wanted[i] : of[i]->dtype();
+    d.push_back(joined ? whole.alias(shape, *strides[i], int64_t(at))
+                       : laid(shape, layout.packed ? contiguous_strides(shape) : *strides[i], dtype, a.q.device()));
+    at += size_t(shape[1] * shape[3]);
   }
   const AttentionGradients gradients{
       .out = out.view(), .stats = stats.view(), .grad = grad.view(), .dq = d[0].view(), .dk = d[1].view(), .dv = d[2].view()};

@@ -17,9 +17,11 @@ struct LibraryAttention {
   double dropout_p = 0;
 };
 
-// Writes out and returns its statistics, which the backward takes; undefined, and nothing is done, where there is no library for
-// it.
-Tensor library_attention(const LibraryAttention& a, Generator::State state, const Tensor& out, bool differentiable);
+// The result, laid out as q is, and statistics that the backward takes; both undefined where there is no library for it.
+struct LibraryOutput {
+  Tensor out, stats;
+};
+LibraryOutput library_attention(const LibraryAttention& a, Generator::State state, bool differentiable);
 // The gradients of q, k and v, in `wanted` where the library can write it. Empty where it declines. Throws DeviceError where it
 // declines what it has dropped out itself.
 Tensors library_attention_backward(const LibraryAttention& a, Generator::State state, const Tensor& out, const Tensor& stats,

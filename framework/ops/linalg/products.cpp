@@ -48,6 +48,7 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
              .derivative = extras.derivative,
              .column_sum = make(extras.column_sum, shape.back()),
              .a_row_sum = make(extras.a_row_sum, shape[0]),
+             .b_column_sum = make(extras.b_column_sum, shape.back()),
              .packed = view(packed),
              .shared = packed.defined()});
   return direct == out_dtype ? c : c.to(out_dtype);
@@ -237,7 +238,10 @@ struct Addmm {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
-    if (ctx.needs(0)) {
+    // The sums of a vector added to each row come with the product that reads the gradient.
+    const bool fused = !grad_enabled() && !a.batched && ctx.needs(0) && ctx.needs(2) && a.beta == 1 && a.alpha == 1 &&
+                       a.input_shape == Shape{g.size(-1)} && is_floating(g.dtype());
+    if (ctx.needs(0) && !fused) {
       const Tensor sum = sum_to(g, a.input_shape);
       result[0] = a.beta == 1 ? sum : a.beta == 0 ? zeros_like(sum) : sum * a.beta;
     }
@@ -246,7 +250,12 @@ struct Addmm {
       return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : a.batched ? bmm(x, y) : mm(x, y);
     };
     if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(kSecondFactor)), 1);
-    if (ctx.needs(2)) result[2] = times(swap_last(ctx.saved(kFirstFactor)), ga, 2);
+    if (fused) {
+      const ProductSum sum{&result[0], ctx.grad_dtype(0)};
+      result[2] = product(swap_last(ctx.saved(kFirstFactor)), ga, ctx.grad_dtype(2), {.b_column_sum = sum});
+    } else if (ctx.needs(2)) {
+      result[2] = times(swap_last(ctx.saved(kFirstFactor)), ga, 2);
+    }
     return result;
   }
 

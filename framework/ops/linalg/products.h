@@ -31,7 +31,7 @@ struct ProductExtras {
   Tensor aux = {};
   bool derivative = false;
   bool b_is_weight = false;  // b comes again in later calls: in InferenceMode it may be packed for them (packed_weights.h)
-  ProductSum column_sum = {}, a_row_sum = {};
+  ProductSum column_sum = {}, a_row_sum = {}, b_column_sum = {};
 };
 
 // a [B?, M, K] b [B?, K, N] in `out_dtype`.

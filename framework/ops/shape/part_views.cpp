@@ -19,6 +19,22 @@ struct SplitAttr {
   Shape full;
 };
 
+// The whole, where its parts lie side by side in memory as it would have them: then the parts' gradients are its own. Else
+// undefined.
+Tensor side_by_side(const Tensors& parts, const Shape& full, int dim) {
+  const Strides strides = contiguous_strides(full);
+  int64_t at = 0;
+  for (const Tensor& p : parts) {
+    if (p.numel() == 0 || p.dtype() != parts[0].dtype() || p.storage() != parts[0].storage()) return {};
+    for (int d = 0; d < full.size(); ++d)
+      if (p.size(d) > 1 && p.strides()[d] != strides[d]) return {};
+    const char* const first = parts[0].view().as<const char>();
+    if (p.view().as<const char>() != first + at * strides[dim] * int64_t(size_of(p.dtype()))) return {};
+    at += p.size(dim);
+  }
+  return parts[0].alias(full, strides);
+}
+
 template <bool unbinds>
 struct Parts {
   using Attr = SplitAttr;
@@ -50,7 +66,8 @@ struct Parts {
       else
         parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
     }
-    return {cat(parts, a.dim)};
+    const Tensor whole = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
+    return {whole.defined() ? whole : cat(parts, a.dim)};
   }
 };
 

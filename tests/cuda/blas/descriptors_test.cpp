@@ -46,6 +46,7 @@ TEST_CASE("the library takes the attributes of every epilogue") {
     CHECK(described({.a = a, .b = b, .c = c}).epilogue == CUBLASLT_EPILOGUE_DEFAULT);
     CHECK(described({.a = a, .b = b, .c = c, .bias = vector}).epilogue == CUBLASLT_EPILOGUE_BIAS);
     CHECK(described({.a = a, .b = b, .c = c, .a_row_sum = view(t, {kM})}).epilogue == CUBLASLT_EPILOGUE_BGRADB);
+    CHECK(described({.a = a, .b = b, .c = c, .b_column_sum = vector}).epilogue == CUBLASLT_EPILOGUE_BGRADA);
     struct Names {
       Activation activation;
       cublasLtEpilogue_t plain, bias, aux, aux_bias, derivative, with_sum;

@@ -20,7 +20,26 @@ AttentionProblem problem(int64_t size, int64_t length = 1024, int64_t key_heads 
           .q_strides = {length * heads * size, size, heads * size, 1},
           .k_strides = {length * key_heads * size, size, key_heads * size, 1},
           .v_strides = {length * key_heads * size, size, key_heads * size, 1},
+          .out_strides = {length * heads * size, size, heads * size, 1},
+          .dq_strides = {length * heads * size, size, heads * size, 1},
+          .dk_strides = {length * key_heads * size, size, key_heads * size, 1},
+          .dv_strides = {length * key_heads * size, size, key_heads * size, 1},
           .scale = 0.125f};
+}
+// q, k and v, and their gradients, as parts of one tensor [B, L, H + 2 G, E].
+AttentionProblem packed(int64_t size, int64_t length, int64_t key_heads) {
+  AttentionProblem p = problem(size, length, key_heads);
+  const int64_t row = (p.q[1] + 2 * key_heads) * size;
+  for (Numbers* n : {&p.q_strides, &p.k_strides, &p.v_strides, &p.dq_strides, &p.dk_strides, &p.dv_strides})
+    *n = {length * row, size, row, 1};
+  return p;
+}
+// With [B, H, L, E] in rows.
+AttentionProblem rows(int64_t size, int64_t length) {
+  AttentionProblem p = problem(size, length);
+  for (Numbers* n : {&p.q_strides, &p.k_strides, &p.v_strides}) *n = {16 * length * size, length * size, size, 1};
+  for (Numbers* n : {&p.out_strides, &p.dq_strides, &p.dk_strides, &p.dv_strides}) n->clear();
+  return p;
 }
 
 std::string title(int capability, const AttentionProblem& p, bool backward) {
@@ -186,6 +205,16 @@ TEST_CASE("attention whose queries share keys") {
   }
 }
 
+TEST_CASE("attention of parts of one tensor, whose gradients are parts of one too, and of rows") {
+  if (!cudnn_is_here()) return;
+  for (int capability : {80, 90}) {
+    for (const AttentionProblem& p : {packed(64, 512, 16), packed(64, 512, 4), rows(64, 512)}) {
+      accepts(capability, p, false, kMiB);
+      accepts(capability, p, true, square(p));
+    }
+  }
+}
+
 TEST_CASE("attention of heads whose size is no multiple of 8 is declined") {
   if (!cudnn_is_here()) return;
   for (int capability : {80, 90}) {
@@ -207,8 +236,10 @@ TEST_CASE("what attention's plans depend on is in their key") {
   CHECK(differs([](AttentionProblem& p) { p.dropout = 0.1; }));
   CHECK(differs([](AttentionProblem& p) { p.scale = 0.25f; }));
   CHECK(differs([](AttentionProblem& p) { p.mask = PaddingMask::once; }));
-  for (Numbers AttentionProblem::*part : {&AttentionProblem::q, &AttentionProblem::k, &AttentionProblem::q_strides,
-                                          &AttentionProblem::k_strides, &AttentionProblem::v_strides})
+  for (Numbers AttentionProblem::*part :
+       {&AttentionProblem::q, &AttentionProblem::k, &AttentionProblem::q_strides, &AttentionProblem::k_strides,
+        &AttentionProblem::v_strides, &AttentionProblem::out_strides, &AttentionProblem::dq_strides, &AttentionProblem::dk_strides,
+        &AttentionProblem::dv_strides})
     CHECK(differs([&](AttentionProblem& p) { ++(p.*part)[1]; }));
 }
 

@@ -221,6 +221,27 @@ TEST_CASE("derivatives and the sums for biases") {
   }
 }
 
+TEST_CASE("the sums of the second factor's columns come with a product") {
+  for (DType t : kFloating) {
+    for (bool wide : {false, true}) {
+      const DType out = wide && is_half(t) ? DType::f32 : t;
+      const int64_t m = 40, k = 96, n = 33;
+      for (Layout layout : {Layout::dense, Layout::transposed}) {
+        const Buffer a = uniform(t, {m, k}, 1), b = uniform(t, {k, n}, 2, -1, 1, layout), c = poisoned(out, {m, n}),
+                     want = make(out, {m, n}), sums = poisoned(out, {n}), want_sums = make(out, {n});
+        cpu().gemm({.a = a, .b = b, .c = want, .b_column_sum = want_sums});
+        const OnDevice dev_a(a), dev_b(b), dev_c(c), dev_sums(sums);
+        cuda::gemm(queue(), {.a = dev_a, .b = dev_b, .c = dev_c, .b_column_sum = dev_sums});
+        dev_c.fetch();
+        dev_sums.fetch();
+        const double tolerance = out == DType::f64 ? 1e-14 : 1e-6;
+        check_close(c, want, 4, tolerance * double(k), "product");
+        check_close(sums, want_sums, 4, tolerance * double(k), "b_column_sum");
+      }
+    }
+  }
+}
+
 TEST_CASE("empty products") {
   for (DType t : kFloating) {
     const Buffer none_a = make(t, {3, 0}), none_b = make(t, {0, 2}), bias = make(t, {2}, {-1, 2}), zero = make(t, {3, 2});

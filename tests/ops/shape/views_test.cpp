@@ -123,3 +123,31 @@ TEST_CASE("a view outlives its base") {
   }
   CHECK(values(v) == V{2, 3});
 }
+
+TEST_CASE("gradients of parts that lie side by side are the whole's without a copy, and only those") {
+  for (const int64_t dim : {0, 1, 2}) {
+    CAPTURE(dim);
+    const Tensor x = randn({4, 6, 5}).set_requires_grad(), g = randn({4, 6, 5});
+    const Tensors parts = split(x, {1, 2, x.size(dim) - 3}, dim), of_g = split(g, {1, 2, x.size(dim) - 3}, dim);
+    const Tensor whole = grad(parts, {x}, of_g)[0];
+    CHECK(whole.shares_memory_with(g));
+    CHECK(equal(whole, g));
+    // In another order, of several tensors, or one of them alone.
+    const Tensor moved = grad(split(x, 2, 0), {x}, {split(g, 2, 0)[1], split(g, 2, 0)[0]})[0];
+    CHECK(equal(moved, cat({g.narrow(0, 2, 2), g.narrow(0, 0, 2)}, 0)));
+    Tensors apart;
+    for (const Tensor& p : of_g) apart.push_back(p.clone());
+    CHECK(equal(grad(split(x, {1, 2, x.size(dim) - 3}, dim), {x}, apart)[0], g));
+    const Tensor alone = grad({split(x, 2, 0)[1]}, {x}, {g.narrow(0, 2, 2)})[0];
+    CHECK(equal(alone, cat({zeros({2, 6, 5}), g.narrow(0, 2, 2)}, 0)));
+  }
+  const Tensor x = randn({3, 4}).set_requires_grad(), g = randn({3, 4});
+  CHECK(grad(unbind(x, 0), {x}, unbind(g, 0))[0].shares_memory_with(g));
+  CHECK(equal(grad(unbind(x, 1), {x}, unbind(g, 1))[0], g));
+  // A leaf's gradient is its own: what is added to it later changes nobody's.
+  cat(split(x, 1, 0), 0).backward(g);
+  const Tensor before = g.clone();
+  cat(split(x, 1, 0), 0).backward(g);
+  CHECK(equal(g, before));
+  CHECK(equal(x.grad(), g * 2));
+}

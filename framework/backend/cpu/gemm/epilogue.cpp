@@ -64,6 +64,7 @@ void gemm(const GemmArgs& g) {
     product(g);
   if (g.column_sum) sum_rows(g.c, g.column_sum);
   if (g.a_row_sum) { sum_rows({g.a.data, g.a.dtype, {g.a.shape[1], g.a.shape[0]}, {g.a.strides[1], g.a.strides[0]}}, g.a_row_sum); }
+  if (g.b_column_sum) sum_rows(g.b, g.b_column_sum);
 }
 
 }  // namespace halfstep::cpu

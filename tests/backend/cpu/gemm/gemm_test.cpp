@@ -227,6 +227,11 @@ TEST_CASE("gelu, derivatives and the sums for biases equal the separate steps, b
       }
     }
   }
+  const Buffer a = uniform(DType::f32, {3, 5}, 1), b = uniform(DType::f32, {5, 2}, 2), c = make(DType::f32, {3, 2}),
+               want = make(DType::f32, {1, 2}), sums = make(DType::f32, {2});
+  cpu().reduce(Reduce::sum, b, want);
+  cpu().gemm({.a = a, .b = b, .c = c, .b_column_sum = sums});
+  CHECK(sums.values() == want.values());
   const Buffer columns = make(DType::f32, {2}), rows = make(DType::f32, {3});
   cpu().gemm({.a = make(DType::f32, {0, 4}), .b = make(DType::f32, {4, 2}), .c = make(DType::f32, {0, 2}), .column_sum = columns});
   cpu().gemm({.a = make(DType::f32, {3, 0}), .b = make(DType::f32, {0, 2}), .c = make(DType::f32, {3, 2}), .a_row_sum = rows});
