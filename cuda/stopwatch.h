@@ -34,7 +34,15 @@ class CudaStopwatch final : public Stopwatch {
 
   void enter(int span) noexcept override { trace_.enter(span); }
   void leave() noexcept override { trace_.leave(); }
-  std::vector<DeviceWork> work() override { return trace_.read(); }
+  std::vector<DeviceWork> work() override {
+    {
+      const std::lock_guard lock(mutex_);
+      Event last;
+      last.record(queue_.stream);
+      last.wait();
+    }
+    return trace_.read();
+  }
   const std::string& no_work() const override { return trace_.fault(); }
 
  private:

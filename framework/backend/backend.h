@@ -145,7 +145,7 @@ class Stopwatch {
   virtual void mark() = 0;
   virtual std::vector<double> seconds() = 0;  // of each mark, since the first. Waits for the device
 
-  // The work that this thread launches between enter() and leave() is of `span`. Wait for the device before work().
+  // The work that this thread launches between enter() and leave() is of `span`. work() waits for the device.
   virtual void enter(int span) noexcept = 0;
   virtual void leave() noexcept = 0;
   virtual std::vector<DeviceWork> work() = 0;      // all since the stopwatch was opened, or since the last call; by time
