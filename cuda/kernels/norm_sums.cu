@@ -51,9 +51,13 @@ __device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N],
   }
 }
 
+// The number of blocks that a multiprocessor shall run at least: without it the compiler takes so few registers for the next two
+// kernels, to run more, that it keeps some values in local memory.
+constexpr int kColumnBlocks = 3, kRunBlocks = 4;
+
 // inner = 1: a lane has N columns, a warp every kBlockWarps-th row of the segment. partial: [2, segments, count].
 template <class C, int N, bool Relu>
-__global__ void __launch_bounds__(kThreads) column_kernel(Sums s, C* partial) {
+__global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s, C* partial) {
   constexpr int kTile = 32 * N;
   SHARED(C, shared, [kBlockWarps][2][kTile]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -158,7 +162,7 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
 
 // A block has a segment of a channel's runs, in the packs that cover them.
 template <class C, int N, bool Relu>
-__global__ void __launch_bounds__(kThreads) run_kernel(Sums s, C* partial) {
+__global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* partial) {
   SHARED(double, sums, [kBlockWarps]);
   const int64_t per_run = Cover<N>::each(s.inner), packs = s.rows * per_run, part = (packs + s.segments - 1) / s.segments;
   const int64_t numel = s.rows * s.channels * s.inner;
