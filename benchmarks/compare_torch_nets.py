@@ -53,10 +53,10 @@ class Torch:
         self.net = entry["model"]().train(train).to(device)
         spec = entry["input"]
         self.x = (torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])).to(device)
-        if variant == "channels_last" or entry["channels_last"]:
+        if "channels_last" in variant or entry["channels_last"]:
             self.net, self.x = self.net.to(memory_format=torch.channels_last), self.x.to(memory_format=torch.channels_last)
         self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
-        if variant == "compile":
+        if "compile" in variant:
             torch._dynamo.reset()  # it gives up on a process that has compiled eight nets
             self.net = torch.compile(self.net)
         for _ in range(2):
@@ -148,7 +148,7 @@ def on_gpu(a):
             case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": True, "seconds": a.seconds,
                     "device": "cuda"}
             for side in ("halfstep", "halfstep_recorded", "halfstep_channels_last", *variants):
-                if side.endswith("channels_last") and not entry["name"].startswith("ResNet"):
+                if "channels_last" in side and not entry["name"].startswith("ResNet"):
                     continue
                 try:
                     if side.startswith("halfstep"):  # a process each: the memory is the other side's afterwards

@@ -113,19 +113,25 @@ TEST_CASE("float32, float16 and bfloat16 are within rounding of the CPU's float6
       const double smallest = dtype == DType::f16 ? 6.1e-5 : 1e-30;
       // Where no library adds the bias, a 16-bit product is rounded before: its size counts.
       const bool product = cuda.op == "linear" || cuda.op == "mlp" || cuda.op == "addmm";
+      const bool transposed = cuda.op.starts_with("conv_transpose");
       for (size_t k = 0; k < got.size(); ++k) {
         // Of integers: float32.
         CHECK(got[k].dtype() == (want[k].dtype() == DType::f64 && !cuda.always_f64 ? dtype : want[k].dtype()));
         check_close(got[k], want[k], (dtype == DType::f32 ? 16 : cuda.ulps) * epsilon(dtype), 4e-7,
-                    product ? largest(want[k]) / 2 : smallest);
+                    transposed ? largest(want[k]) : product ? largest(want[k]) / 2 : smallest);
       }
       if (!cuda.gradient) continue;
       // Gradients pass through several roundings: the CPU's in the same dtype is as far from the truth.
       const Tensors grads = gradients(cuda, low), same = gradients(cpu, in_dtype(cpu.inputs, dtype));
       REQUIRE(grads.size() == same.size());
+      // cuDNN also rounds what its recurrent networks pass from step to step, whose size is that of the other gradients.
+      double passed = 0;
+      if (cuda.op == "lstm" || cuda.op == "gru" || cuda.op.starts_with("rnn"))
+        for (const Tensor& g : same) passed = std::max(passed, g.defined() ? largest(g) : 0);
       for (size_t k = 0; k < grads.size(); ++k) {
         if (!same[k].defined()) continue;
-        check_close(grads[k], same[k], (dtype == DType::f32 ? 32 : 2 * cuda.ulps) * epsilon(dtype), 1e-6, largest(same[k]) / 4,
+        check_close(grads[k], same[k], (dtype == DType::f32 ? 32 : 2 * cuda.ulps) * epsilon(dtype), 1e-6,
+                    std::max(largest(same[k]) / 4, passed),
                     [&] { return gradients(cpu, truth)[k]; });
       }
     }

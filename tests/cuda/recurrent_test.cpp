@@ -40,8 +40,8 @@ struct Problem {
   std::shared_ptr<Module> layer;
   Tensor x, h, c;
 
-  Problem(const Grid& g, DType dtype, DType wide, Device device) {
-    manual_seed(31);
+  Problem(const Grid& g, DType dtype, DType wide, Device device, uint64_t seed = 31) {
+    manual_seed(seed);
     const bool first = g.input == Input::batch_first || g.input == Input::lengths;
     if (g.is_lstm())
       layer = std::make_shared<LSTM>(kFeatures, kUnits, LSTMOptions{g.layers, g.bias, first, g.dropout, g.both, g.proj});
@@ -102,29 +102,63 @@ struct Problem {
 
 double rounding(DType t) { return t == DType::f32 ? 2e-6 : t == DType::f16 ? 4e-3 : 3e-2; }
 
+// The largest difference from `want`, and the largest of its values.
+std::pair<double, double> apart(const Tensor& got, const Tensor& want) {
+  const auto a = got.to_vector<double>(), b = want.to_vector<double>();
+  double worst = 0, most = 1e-3;
+  for (size_t i = 0; i < a.size(); ++i) {
+    worst = std::isfinite(a[i]) ? std::max(worst, std::fabs(a[i] - b[i])) : INFINITY;
+    most = std::max(most, std::fabs(b[i]));
+  }
+  return {worst, most};
+}
+
 void check_lists(const Tensors& got, const Tensors& want, double tolerance) {
   REQUIRE(got.size() == want.size());
   for (size_t k = 0; k < got.size(); ++k) {
     CAPTURE(k);
     REQUIRE(got[k].shape() == want[k].shape());
-    const auto a = got[k].to_vector<double>(), b = want[k].to_vector<double>();
-    double worst = 0, most = 1e-3;
-    for (size_t i = 0; i < a.size(); ++i) {
-      worst = std::isfinite(a[i]) ? std::max(worst, std::fabs(a[i] - b[i])) : INFINITY;
-      most = std::max(most, std::fabs(b[i]));
-    }
+    const auto [worst, most] = apart(got[k], want[k]);
     CHECK_MESSAGE(worst <= tolerance * most, worst, " of ", most);
+  }
+}
+
+// The gradient of ReLU jumps at 0. If roundings of 16 bits carry a unit over it, gradients of right code are far apart: the first
+// seed is taken whose gradients stay where they are while weights and inputs change by as much.
+uint64_t smooth_seed(const Grid& g, DType dtype) {
+  uint64_t seed = 31;
+  if (g.kind != std::string("relu") || !is_half(dtype)) return seed;
+  for (;; ++seed) {
+    const Problem exact(g, dtype, DType::f64, Device::cpu, seed);
+    const Tensors want = exact.gradients(exact.run(g));
+    bool smooth = true;
+    for (int turn = 0; turn < 8 && smooth; ++turn) {
+      Problem moved(g, dtype, DType::f64, Device::cpu, seed);
+      manual_seed(uint64_t(100 + turn));
+      for (const Tensor& t : moved.leaves()) {
+        const NoGrad no_grad;
+        t.copy_(t * (1 + randn(t.shape(), {.dtype = DType::f64}) * rounding(dtype) / 3));
+      }
+      const Tensors now = moved.gradients(moved.run(g));
+      for (size_t k = 0; k < now.size(); ++k) {
+        const auto [worst, most] = apart(now[k], want[k]);
+        smooth = smooth && worst <= 3 * rounding(dtype) * most;
+      }
+    }
+    if (smooth) return seed;
   }
 }
 
 // Values and gradients against the CPU's; how often the library was called.
 uint64_t compare(const Grid& g, DType dtype) {
-  const Problem there(g, dtype, dtype, Device::cuda), here(g, dtype, dtype == DType::f64 ? dtype : DType::f64, Device::cpu);
+  const uint64_t seed = smooth_seed(g, dtype);
+  const Problem there(g, dtype, dtype, Device::cuda, seed), here(g, dtype, DType::f64, Device::cpu, seed);
   const uint64_t before = recurrent_calls();
   const Tensors got = there.run(g), want = here.run(g);
   for (size_t k = 0; k < got.size(); ++k) CHECK(got[k].dtype() == dtype);
   check_lists(got, want, rounding(dtype));
-  check_lists(there.gradients(got), here.gradients(want), 4 * rounding(dtype));
+  // What passes a projection is rounded to 16 bits between steps, too.
+  check_lists(there.gradients(got), here.gradients(want), (g.proj > 0 ? 8 : 4) * rounding(dtype));
   return recurrent_calls() - before;
 }
 

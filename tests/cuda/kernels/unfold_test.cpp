@@ -104,7 +104,9 @@ TEST_CASE("convolutions") {
           cuda::conv_backward_data(queue(), dev_grad, dev_weight, with(dev_channel_bias), c.window, groups, dev_dx);
           cpu().conv_backward_data(grad, weight, with(channel_bias), c.window, groups, want_dx);
           dev_dx.fetch();
-          check_close(rounded(dx, t), rounded(want_dx, t), 2, slack, "conv_backward_data");
+          // cuDNN adds no bias to rows: the result is rounded before the bias, and once more after it.
+          const double before = biased && is_half(t) ? 4 * epsilon(t) : 0;
+          check_close(rounded(dx, t), rounded(want_dx, t), 2, slack + before, "conv_backward_data");
         }
         const Buffer dw = poisoned(to, weight.view.shape), want_dw = make(to, weight.view.shape), db = poisoned(to, {filters}),
                      want_db = make(to, {filters});
