@@ -91,6 +91,9 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
     a->batch_stride = 0;
   }
   const MatmulPointers p = matmul_pointers(g);
+  // The rows of c are dense, but for those of a padded matrix.
+  const bool padded = g.c.shape.size() == 2 && g.c.shape[0] > 1;
+  const int64_t d_ld = padded ? g.c.strides[0] : b->columns;
   const bool mask = g.aux && g.activation == Activation::relu;
   const bool tf32 = allow_tf32() && (capability() >= 80 || capability() == 0);  // Ampere and later have it; 0: there is no GPU
   return MatmulKey{.m = b->columns,
@@ -101,7 +104,7 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
                    .b_transposed = a->transposed,
                    .a_ld = b->ld,
                    .b_ld = a->ld,
-                   .d_ld = b->columns,
+                   .d_ld = d_ld,
                    .a_batch = b->batch_stride,
                    .b_batch = a->batch_stride,
                    .in = *in,

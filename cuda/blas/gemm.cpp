@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "cuda/blas/fusion.h"
 #include "cuda/blas/ledger.h"
+#include "cuda/blas/padding.h"
 #include "cuda/blas/verdicts.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
@@ -239,6 +241,23 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
   if (taken != record.rung) ladder.note(q, record, taken);
   ++record.report.calls;
 }
+
+// With padded rows where that pays and there is memory for them. If c is padded, what an epilogue would do comes after it has been
+// copied back.
+void padded_gemm(const Queue& q, const GemmArgs& g) {
+  const Padding padding = padding_of(g);
+  std::optional<PaddedMatrix> a, b, c;
+  GemmArgs inner = padding.c ? bare(g) : g;
+  try {
+    if (padding.a) inner.a = a.emplace(q, g.a, true).view();
+    if (padding.b) inner.b = b.emplace(q, g.b, true).view();
+    if (padding.c) inner.c = c.emplace(q, g.c, false).view();
+  } catch (const MemoryError&) { return library_gemm(q, g); }
+  library_gemm(q, inner);
+  if (!padding.c) return;
+  copy(q, c->view(), g.c);
+  finish(q, g, inner);
+}
 #endif
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -287,7 +306,7 @@ void gemm(const Queue& q, const GemmArgs& g) {
   const bool floating = is_floating(g.a.dtype), empty = g.c.numel() == 0 || g.a.shape.back() == 0;
   if (plain_only() || !floating || empty) return plain_by_choice(q, g);
   check_bf16(g);
-  library_gemm(q, g);
+  padded_gemm(q, g);
 }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
 void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }

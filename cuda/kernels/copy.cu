@@ -19,6 +19,27 @@ __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Sp
   }
 }
 
+// Rows that are dense, at pitches that no wider element divides: a block copies a part of a row, without a division for each
+// element.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    rows_kernel(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_pitch, int64_t to_pitch) {
+  constexpr int kEach = 8, kPart = kThreads * kEach;
+  const int64_t parts = (columns + kPart - 1) / kPart;
+  for (int64_t task = blockIdx.x; task < rows * parts; task += gridDim.x) {
+    const int64_t row = task / parts, first = (task - row * parts) * kPart + threadIdx.x;
+    const T* const in = from + row * from_pitch;
+    T* const out = to + row * to_pitch;
+    T held[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      if (const int64_t c = first + j * kThreads; c < columns) held[j] = in[c];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j)
+      if (const int64_t c = first + j * kThreads; c < columns) out[c] = held[j];
+  }
+}
+
 // to[b][r][c] = from[b][c][r]: rows of both are dense. Through tiles, so that reads and writes run along the rows.
 struct Transpose {
   int64_t batch, rows, columns;                    // of `to`
@@ -118,6 +139,11 @@ struct Same {
 
 template <class T>
 void move(const Queue& q, const TensorView& src, const TensorView& dst, const Space<2>& space) {
+  if (space.rank == 2 && space.shape[1] >= kThreads && space.strides[0][1] == 1 && space.strides[1][1] == 1) {
+    const int64_t parts = space.shape[0] * ((space.shape[1] + 8 * kThreads - 1) / (8 * kThreads));
+    return launch(rows_kernel<T>, blocks_for(parts, 1), kThreads, 0, q.stream, src.as<const T>(), dst.as<T>(), space.shape[0],
+                  space.shape[1], space.strides[0][0], space.strides[1][0]);
+  }
   launch(move_kernel<T>, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, src.as<const T>(), dst.as<T>(), space);
 }
 

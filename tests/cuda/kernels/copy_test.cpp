@@ -129,6 +129,15 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
       }
     }
   }
+  for (DType t : {DType::u8, DType::f16, DType::f32}) {  // long rows between packs, whole parts of them and more
+    for (int64_t columns : {257, 2048, 2049, 4500}) {
+      const Buffer x = pitched(t, 5, columns, columns + 3, 3, 0, 99), y = poisoned(t, {5, columns});
+      const OnDevice dev_x(x, 1), dev_y(y);
+      cuda::copy(queue(), dev_x, dev_y);
+      dev_y.fetch();
+      CHECK_MESSAGE(y.values() == x.values(), name(t), " ", columns);
+    }
+  }
   // Into a slice: elements between the rows are unchanged.
   const Buffer x = uniform(DType::f16, {5, 16}, 1), y = pitched(DType::f16, 5, 16, 24, 2),
                before = pitched(DType::f16, 5, 16, 24, 2);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "cuda/blas/padding.h"
 #include "device.h"
 
 using namespace halfstep;
@@ -240,6 +241,39 @@ TEST_CASE("the sums of the second factor's columns come with a product") {
       }
     }
   }
+}
+
+TEST_CASE("large products whose rows start between packs are computed with padded rows") {
+  struct Small {
+    Small() { cuda::set_least_padded_product(1); }
+    ~Small() { cuda::set_least_padded_product(0x1p30); }
+  } const small;
+  const auto padding = [](const GemmArgs& g) {
+    const cuda::Padding p = cuda::padding_of(g);
+    return std::string(p.a ? "a" : "") + (p.b ? "b" : "") + (p.c ? "c" : "");
+  };
+  for (DType t : {DType::f16, DType::bf16}) {
+    for (DType out : {t, DType::f32}) {
+      // A head's logits, the gradient of its input, and that of its weight.
+      const int64_t rows = 264, words = 257, width = 256;
+      const Buffer x = uniform(t, {rows, width}, 1, -1, 1), w = operand(t, {width, words}, true, 2),
+                   g = uniform(t, {rows, words}, 3, -1, 1), w_rows = uniform(t, {words, width}, 4, -1, 1),
+                   g_columns = operand(t, {words, rows}, true, 5), bias = uniform(out, {words}, 6, -1, 1);
+      CHECK(padding({.a = x, .b = w, .c = make(out, {rows, words})}) == "c");
+      CHECK(padding({.a = g, .b = w_rows, .c = make(out, {rows, width})}) == "a");
+      CHECK(padding({.a = g_columns, .b = x, .c = make(out, {words, width})}) == "a");
+      check_product(x, w, out);
+      check_product(x, w, out, false, &bias, Activation::relu);
+      check_product(g, w_rows, out);
+      check_product(g_columns, x, out);
+      if (out == DType::f32) check_product(x, w, out, true);
+      CHECK(padding({.a = x, .b = w, .c = make(DType::f32, {rows, words}), .accumulate = true}).empty());
+      // Fewer uses than a copy costs.
+      CHECK(padding({.a = g, .b = uniform(t, {words, 128}, 1), .c = make(out, {rows, 128})}).empty());
+    }
+  }
+  const Buffer x = uniform(DType::f32, {264, 257}, 1), w = uniform(DType::f32, {257, 256}, 2);
+  CHECK(padding({.a = x, .b = w, .c = make(DType::f32, {264, 256})}).empty());
 }
 
 TEST_CASE("empty products") {
