@@ -2,8 +2,10 @@
 #include "cuda/dnn/conv.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "cuda/dnn/library.h"
+#include "cuda/kernels/pixels.h"
 #include "cuda/runtime.h"
 #include "cuda/staged.h"
 #include "framework/backend/dnn.h"
@@ -58,11 +60,29 @@ std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, cons
   return out;
 }
 
+std::atomic<double>& least_widened() {
+  static std::atomic<double> multiplications{0x1p28};
+  return multiplications;
+}
+
+// Images of 3 channels in 16 bits, as a network's first layer reads them. cuDNN has no fast engine for them that adds in float32;
+// with 5 more channels of zeros it has. The work of the layer grows, and its time falls by half.
+bool widens(const ConvCall& call, MemoryFormat format) {
+  const Shape& x = call.x.shape;
+  return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && is_half(call.x.dtype) &&
+         format == MemoryFormat::channels_last &&
+         double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
+}
+
+// [N, 3, H, W] with the channels last as [N, 8, H, W].
+TensorView wide(const TensorView& v, void* memory) {
+  const Shape shape{v.shape[0], 8, v.shape[2], v.shape[3]};
+  return {memory, v.dtype, shape, strides_of(shape, MemoryFormat::channels_last)};
+}
+
 constexpr const char* kNames[] = {"a convolution", "a convolution's data gradient", "a convolution's weight gradient"};
 
-}  // namespace
-
-bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
+bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
   const Direction direction = call.direction;
   const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
   const auto &x = given[0], &w = given[1], &y = given[2];
@@ -106,6 +126,7 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
               .key = problem.key(),
               .rules = {.tensor_cores = problem.tensor_cores,
                         .tensor_cores_first = problem.prefers_tensor_cores(),
+                        .relu = relu,
                         .workspace = dnn_options().workspace},
               .graph = [&] { return conv_graph(problem); },
               .memory = all,
@@ -123,6 +144,37 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
   if (call.bias && direction == Direction::weight) channel_sums(kernels, y, call.bias);
   result.deliver();
   return true;
+}
+
+bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
+  const auto pixels = [](const TensorView& v) { return v.numel() / v.shape[1]; };
+  const auto bytes = [&](const TensorView& v) { return size_t(pixels(v) * 8) * size_of(v.dtype); };
+  const auto dense = [&](const TensorView& v, Staged::Use use) {
+    return Staged(q, v, call.x.dtype, strides_of(v.shape, MemoryFormat::channels_last), use);
+  };
+  const bool forward = call.direction == Direction::forward;
+  const Staged x = dense(call.x, Staged::read), w = dense(call.w, forward ? Staged::read : Staged::write);
+  const Workspace x_memory(Device::cuda, bytes(x.view())), w_memory(Device::cuda, bytes(w.view()));
+  ConvCall inner = call;
+  inner.x = wide(x.view(), x_memory.data());
+  inner.w = wide(w.view(), w_memory.data());
+  widen_pixels(q.stream, x.view().data, x_memory.data(), pixels(x.view()), 3);
+  if (forward) widen_pixels(q.stream, w.view().data, w_memory.data(), pixels(w.view()), 3);
+  if (!convolve_as_given(q, kernels, inner, {})) return convolve_as_given(q, kernels, call, otherwise);
+  if (!forward) {
+    narrow_pixels(q.stream, w_memory.data(), w.view().data, pixels(w.view()), 3);
+    w.deliver();
+  }
+  return true;
+}
+
+}  // namespace
+
+void set_least_widened_convolution(double multiplications) { least_widened() = multiplications; }
+
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
+  if (Library::find(q) && widens(call, conv_format({call.x, call.w, call.y}))) return convolve_widened(q, kernels, call, otherwise);
+  return convolve_as_given(q, kernels, call, otherwise);
 }
 
 }  // namespace halfstep::cuda::dnn

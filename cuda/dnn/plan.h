@@ -30,6 +30,7 @@ class Target {
 struct Rules {
   bool tensor_cores = true;                // false: float32 is not rounded to TF32 either
   bool tensor_cores_first = false;         // engines that use them are tried before the others
+  bool relu = false;                       // the graph has one, which must not make a number of NaN
   int64_t workspace = int64_t(256) << 20;  // bytes, at most
 };
 

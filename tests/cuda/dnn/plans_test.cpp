@@ -203,6 +203,10 @@ TEST_CASE("engines that would break a promise are passed over, and there are suc
     e.numerics = {note};
     CHECK_FALSE(e.is_allowed({.tensor_cores = true}));
   }
+  e.numerics = {};
+  e.number = 39;  // its ReLU hides NaN
+  CHECK(e.is_allowed({}));
+  CHECK_FALSE(e.is_allowed({.relu = true}));
 }
 
 TEST_CASE("a plan keeps within the workspace that there is") {

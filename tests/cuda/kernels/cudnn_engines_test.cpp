@@ -129,7 +129,7 @@ void check_engines(const EngineCase& c, DType dtype, bool channels_last, Directi
   p.y_strides = dense_strides(p.y, channels_last);
   if (fused) p.bias = type, p.relu = true;
   const Target target = Target::of(handle());
-  Plans plans(conv_graph(p), target, {.tensor_cores = tensor_cores});
+  Plans plans(conv_graph(p), target, {.tensor_cores = tensor_cores, .relu = fused});
   const Truth truth(c, dtype, d, fused);
   const Buffer* const all[] = {&truth.x, &truth.w, &truth.y, &truth.bias};
   const int count = fused ? 4 : 3;
@@ -226,6 +226,35 @@ TEST_CASE("every engine of cuDNN that is allowed computes the CPU's convolutions
   }
   CHECK(ran > 100);
   if (shows()) std::printf("%d plans ran\n", ran);
+}
+
+TEST_CASE("16-bit images of three channels, with the channels last, are given to the library with eight") {
+  if (!handle()) return;
+  const EngineCase c{"first", {2, 3, 20, 22}, {8, 3, 7, 7}, {2, 8, 10, 11}, {{3, 3}, {3, 3}, {2, 2}, {1, 1}}};
+  const Window window{.dims = 2, .size = {7, 7, 1}, .stride = {2, 2, 1}, .padding = {3, 3, 0}};
+  const Truth forward(c, DType::f16, Direction::forward, true), weight(c, DType::f16, Direction::weight, false);
+  const auto at = [](const Buffer& b) { return placed(b, DType::f16, b.view.shape.size() == 4); };
+  for (const bool wide : {false, true}) {
+    set_least_widened_convolution(wide ? 1 : 0x1p28);
+    const OnDevice x(at(forward.x)), w(at(forward.w)), bias(at(forward.bias)), g(at(weight.y)), x_finite(at(weight.x));
+    const Buffer y = at(forward.y), want_y = at(forward.y);
+    std::memset(y.view.data, kPoison, size_t(y.numel()) * 2);
+    const OnDevice dev_y(y);
+    const int64_t launches = launches_of([&] { cuda::conv(queue(), x, w, bias, window, 1, true, dev_y); });
+    CHECK(launches == (wide ? 2 : 0));  // the copies: the library's own are not counted
+    dev_y.fetch();
+    for (int64_t i = 0; i < y.numel(); ++i)
+      CHECK((std::isnan(want_y[i]) ? std::isnan(y[i]) : std::fabs(y[i] - want_y[i]) <= 3e-3 * 64));
+    for (DType t : {DType::f16, DType::f32}) {
+      Buffer dw = placed(weight.w, t, true), want = placed(weight.w, DType::f16, true);
+      std::memset(dw.view.data, kPoison, size_t(dw.numel()) * size_of(t));
+      const OnDevice dev_dw(dw);
+      cuda::conv_backward_weight(queue(), x_finite, g, window, 1, dev_dw, {});
+      dev_dw.fetch();
+      for (int64_t i = 0; i < dw.numel(); ++i) CHECK(std::fabs(dw[i] - want[i]) <= 3e-3 * 128);
+    }
+  }
+  set_least_widened_convolution(0x1p28);
 }
 
 TEST_CASE("a device described in words is proposed what the device itself is") {

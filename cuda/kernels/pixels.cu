@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/pixels.h"
+
+namespace halfstep::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWide = 8;
+
+union Pixel {
+  uint4 word;
+  uint16_t channel[kWide];
+};
+
+// The blocks' pixels are neighbours, so that what one thread leaves of a sector the next one reads from the cache.
+__global__ void __launch_bounds__(kThreads) widen_kernel(const uint16_t* from, uint4* to, int64_t pixels, int channels) {
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+#pragma unroll 4
+  for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < pixels; p += step) {
+    Pixel pixel;
+#pragma unroll
+    for (int c = 0; c < kWide; ++c) pixel.channel[c] = c < channels ? from[p * channels + c] : uint16_t(0);
+    to[p] = pixel.word;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) narrow_kernel(const uint4* from, uint16_t* to, int64_t pixels, int channels) {
+  const int64_t step = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < pixels; p += step) {
+    Pixel pixel;
+    pixel.word = from[p];
+#pragma unroll
+    for (int c = 0; c < kWide; ++c)
+      if (c < channels) to[p * channels + c] = pixel.channel[c];
+  }
+}
+
+}  // namespace
+
+void widen_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels) {
+  launch(widen_kernel, blocks_for(pixels, kThreads), kThreads, 0, stream, static_cast<const uint16_t*>(from),
+         static_cast<uint4*>(to), pixels, channels);
+}
+
+void narrow_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels) {
+  launch(narrow_kernel, blocks_for(pixels, kThreads), kThreads, 0, stream, static_cast<const uint4*>(from),
+         static_cast<uint16_t*>(to), pixels, channels);
+}
+
+}  // namespace halfstep::cuda
