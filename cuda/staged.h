@@ -30,15 +30,20 @@ class Staged {
     work_.emplace(Device::cuda, size_t(view.numel()) * size_of(dtype));
     view_.dtype = dtype;
     view_.data = work_->data();
-    if (use == read) cuda::copy(q_, given_, view_);
+    if (use == read) copy(given_, view_);
   }
   const TensorView& view() const { return view_; }
   // What was written goes where it was wanted.
   void deliver() const {
-    if (work_) cuda::copy(q_, view_, given_);
+    if (work_) copy(view_, given_);
   }
 
  private:
+  // Along the memory of `to`: where both lie alike the copy's kernels see one dense row.
+  void copy(const TensorView& from, const TensorView& to) const {
+    cuda::copy(q_, in_memory_order(from, to.format()), in_memory_order(to, to.format()));
+  }
+
   const Queue& q_;
   TensorView given_, view_;
   std::optional<Workspace> work_;
