@@ -7,21 +7,13 @@ namespace {
 
 constexpr int kPack = 8;
 
-// mean and variance (in rstd) -> mean and rstd, and the new running statistics.
+// Without training: the running statistics -> mean and rstd.
 __global__ void __launch_bounds__(kThreads)
-    statistics_kernel(BatchNormArgs a, Operand running_mean, Operand running_var, Operand mean, Operand rstd) {
-  const double count = double(a.batch) * double(a.inner);
+    running_kernel(int64_t channels, double eps, Operand running_mean, Operand running_var, Operand mean, Operand rstd) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < a.channels; c += step) {
-    const double m = a.training ? mean.load_floating<double>(c) : running_mean.load_floating<double>(c);
-    const double var = a.training ? rstd.load_floating<double>(c) : running_var.load_floating<double>(c);
-    mean.store_floating(c, m);
-    rstd.store_floating(c, 1 / ::sqrt(var + a.eps));
-    if (!a.training || running_mean.data == nullptr || count == 0) continue;
-    const double keep = 1 - a.momentum;
-    running_mean.store_floating(c, multiply_add(a.momentum * m, keep, running_mean.load_floating<double>(c)));
-    running_var.store_floating(c,
-                               multiply_add(a.momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(c)));
+  for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < channels; c += step) {
+    mean.store_floating(c, running_mean.load_floating<double>(c));
+    rstd.store_floating(c, 1 / ::sqrt(running_var.load_floating<double>(c) + eps));
   }
 }
 
@@ -132,27 +124,17 @@ int64_t run_of(const BatchNormArgs& a) {
   return a.inner >= kPack && a.channels <= kChannelsAtOnce ? kPack : a.inner;
 }
 
-TensorView of_channels(const TensorView& v, int64_t channels) {
-  TensorView out = v;
-  out.shape = {1, channels, 1};
-  out.strides = {channels, 1, 1};
-  return out;
-}
-
 }  // namespace
 
 void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
                 const TensorView& running_mean, const TensorView& running_var, const TensorView& out, const TensorView& mean,
                 const TensorView& rstd) {
   if (args.channels == 0) return;
-  if (args.training) {
-    TensorView view = x;
-    view.shape = {args.batch, args.channels, args.inner};
-    view.strides = {args.channels * args.inner, args.inner, 1};
-    variance(q, view, 0, of_channels(mean, args.channels), of_channels(rstd, args.channels));
-  }
-  launch(statistics_kernel, blocks_for(args.channels, kThreads), kThreads, 0, q.stream, args, Operand(running_mean),
-         Operand(running_var), Operand(mean), Operand(rstd));
+  if (args.training)
+    batch_statistics(q, args, x, running_mean, running_var, mean, rstd);
+  else
+    launch(running_kernel, blocks_for(args.channels, kThreads), kThreads, 0, q.stream, args.channels, args.eps,
+           Operand(running_mean), Operand(running_var), Operand(mean), Operand(rstd));
   const int64_t numel = args.batch * args.channels * args.inner;
   if (numel == 0) return;
   const BatchNorm a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,

@@ -1,42 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. Each is read once; what
 // threads and segments have seen is joined in double, in order.
+#include <algorithm>
+
 #include "cuda/kernels/norms.cuh"
 #include "cuda/kernels/reduce.cuh"
 
 namespace halfstep::cuda {
 namespace {
 
-struct Moments {
-  double mean, squares, count;  // squares: sum (x - mean)^2
+// Blocks for packed columns at most: a few for each multiprocessor of a large device. More of them have more moments to join.
+constexpr int64_t kPackedBlocks = 6 * 132;
 
-  __device__ void join(const Moments& o) {
-    if (o.count == 0) return;
-    const double d = o.mean - mean, n = count + o.count;
-    mean = count == 0 ? o.mean : mean + d * (o.count / n);
-    squares = count == 0 ? o.squares : squares + o.squares + d * d * (count * o.count / n);
-    count = n;
+struct Moments {
+  double mean, squares;  // squares: sum (x - mean)^2
+};
+
+// What batch normalisation makes of the moments of a channel: rstd takes the variance's place, and the running statistics move.
+struct ChannelStatistics {
+  Operand running_mean, running_var;  // may be empty
+  double eps, momentum;
+  bool wanted = false;
+
+  // The variance of `count` elements -> rstd.
+  __device__ double take(int64_t channel, double mean, double var, double count) const {
+    if (running_mean.data != nullptr && count > 0) {
+      const double keep = 1 - momentum;
+      running_mean.store_floating(channel, multiply_add(momentum * mean, keep, running_mean.load_floating<double>(channel)));
+      running_var.store_floating(
+          channel, multiply_add(momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(channel)));
+    }
+    return 1 / ::sqrt(var + eps);
   }
 };
 
-// Where results go: with several segments, to partials, (mean, squares) segment by segment.
+// Where results go: with several segments, to partials, the means segment by segment and then the squares.
 struct Target {
   Operand var, mean;  // mean.data may be null
   double* partials;
   int64_t outputs, count, segments, segment;
   double correction;
+  ChannelStatistics statistics;
 
   __device__ int64_t begin(int64_t s) const { return s * segment; }
   __device__ int64_t end(int64_t s) const { return (s + 1) * segment < count ? (s + 1) * segment : count; }
+  __device__ double& mean_of(int64_t output, int64_t s) const { return partials[s * outputs + output]; }
+  __device__ double& squares_of(int64_t output, int64_t s) const { return partials[(segments + s) * outputs + output]; }
   __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
     const double left = double(count) - correction;
-    var.store_floating(at[0], m.squares / (left > 0 ? left : 0));
+    double result = m.squares / (left > 0 ? left : 0);
+    if (statistics.wanted) result = statistics.take(at[0], m.mean, result, double(count));
+    var.store_floating(at[0], result);
     if (mean.data) mean.store_floating(at[2], count > 0 ? m.mean : double(NAN));
   }
   __device__ void put(int64_t output, int64_t s, const int64_t (&at)[3], const Moments& m) const {
     if (!partials) return finish(at, m);
-    partials[2 * (s * outputs + output)] = m.mean;
-    partials[2 * (s * outputs + output) + 1] = m.squares;
+    mean_of(output, s) = m.mean;
+    squares_of(output, s) = m.squares;
   }
 };
 
@@ -147,7 +167,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
     x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { seen.add(v, span...); });
     const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
     const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
-    if (Group::rank() == 0) target.put(output, s, at, {mean, squares, double(end - begin)});
+    if (Group::rank() == 0) target.put(output, s, at, {mean, squares});
   }
 }
 
@@ -181,92 +201,119 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
     if (warp != 0 || !inside) continue;
     double all = 0;
     for (int w = 0; w < kBlockWarps; ++w) all += squares[w][column];
-    target.put(o, s, at, {mean, all, double(end - begin)});
+    target.put(o, s, at, {mean, all});
   }
 }
 
+// The moments of what a thread has seen of neighbouring columns, a pack of each row: as NearSums.
+struct NearPacks {
+  float near[kRun] = {}, sum[kRun] = {}, squares[kRun] = {};
+  int count = 0;
+
+  __device__ void add(const float (&x)[kRun]) {
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) {
+      if (count == 0) near[j] = x[j];
+      const float d = x[j] - near[j];
+      sum[j] += d;
+      squares[j] += d * d;
+    }
+    ++count;
+  }
+  __device__ NearSums<float> of(int j) const { return {near[j], sum[j], squares[j], count}; }
+};
+
 // The same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that begin where packs may. Eight lanes
-// take the packs of 64 columns, and the block's 32 such octets every 32nd row.
+// take the packs of 64 columns, and the block's 32 such octets every 32nd row. In shared memory column first + j of lane
+// first / kRun is at place j * kOctet + first / kRun, so that neighbouring lanes use neighbouring banks.
 __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x, int64_t pitch, Space<3> kept, Target target) {
-  constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 2;
+  constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 4;
   SHARED(double, sums, [kBlockWarps][kWidth]);
   SHARED(double, squares, [kBlockWarps][kWidth]);
+  SHARED(double, means, [kWidth]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, octet = int(threadIdx.x) / kOctet;
-  const int first = lane % kOctet * kRun;
+  const int place = int(threadIdx.x), column = place % kOctet * kRun + place / kOctet;  // which a thread joins, of the first kWidth
   const int64_t column_blocks = (target.outputs + kWidth - 1) / kWidth;
   for (int64_t task = blockIdx.x; task < column_blocks * target.segments; task += gridDim.x) {
     const int64_t s = task % target.segments, from = task / target.segments * kWidth, begin = target.begin(s), end = target.end(s);
-    const bool inside = from + first < target.outputs;  // the outputs are a whole number of packs
-    NearSums<float> seen[kRun];
+    const int64_t first = from + lane % kOctet * kRun;
+    const bool inside = first < target.outputs;  // the outputs are a whole number of packs
+    NearPacks seen;
     for (int64_t i = begin + octet; inside && i < end; i += kRows * kBatch) {
       RawPack packs[kBatch];
 #pragma unroll
       for (int k = 0; k < kBatch; ++k)
-        if (i + k * kRows < end) load_raw(x, (i + k * kRows) * pitch + from + first, packs[k]);
+        if (i + k * kRows < end) load_raw(x, (i + k * kRows) * pitch + first, packs[k]);
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
         if (i + k * kRows >= end) continue;
         float v[kRun];
         unpack(packs[k], x.dtype, v);
-#pragma unroll
-        for (int j = 0; j < kRun; ++j) {
-          const float one[1] = {v[j]};
-          seen[j].add(one);
-        }
+        seen.add(v);
       }
     }
-    // Of the four octets of a warp, then of the warps.
-    const auto join = [&](double value, double* to) {
+    // Of the four octets of a warp; then, by a thread a column, of the warps.
+    const auto join = [&](double value, double(&to)[kWidth], int j) {
       for (int bits = kOctet; bits < 32; bits *= 2) value += __shfl_xor_sync(kFullMask, value, bits);
-      if (lane < kOctet) *to = value;
+      if (lane < kOctet) to[j * kOctet + lane] = value;
     };
-    __syncthreads();  // the last task's values have been read
+    const auto joined = [&](const double(&of)[kBlockWarps][kWidth]) {
+      double all = 0;
+      for (int w = 0; w < kBlockWarps; ++w) all += of[w][place];
+      return all;
+    };
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) join(seen[j].total(), &sums[warp][first + j]);
+    for (int j = 0; j < kRun; ++j) join(seen.of(j).total(), sums[warp], j);
+    __syncthreads();
+    if (place < kWidth) means[place] = joined(sums) / double(end - begin);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) {
-      double mean = 0;
-      for (int w = 0; w < kBlockWarps; ++w) mean += sums[w][first + j];
-      join(seen[j].about(mean / double(end - begin)), &squares[warp][first + j]);
-    }
+    for (int j = 0; j < kRun; ++j) join(seen.of(j).about(means[j * kOctet + lane % kOctet]), squares[warp], j);
     __syncthreads();
-    const int column = int(threadIdx.x);
-    if (column >= kWidth || from + column >= target.outputs) continue;
-    double mean = 0, all = 0;
-    for (int w = 0; w < kBlockWarps; ++w) {
-      mean += sums[w][column];
-      all += squares[w][column];
-    }
+    if (place >= kWidth || from + column >= target.outputs) continue;
     int64_t at[3];
     kept.offsets(from + column, at);
-    target.put(from + column, s, at, {mean / double(end - begin), all, double(end - begin)});
+    target.put(from + column, s, at, {means[place], joined(squares)});
   }
 }
 
-// A warp an output.
+// Eight outputs a block, so that eight lanes read a whole sector, and an octet for every 32nd of their segments. The mean of all
+// comes first; about it the squares of a segment are its own and those of its mean's distance.
 __global__ void __launch_bounds__(kThreads) join_moments(Space<3> kept, Target target) {
-  using Group = RowGroup<1>;
-  for (int64_t o = Group::first_row(); o < kept.numel; o += Group::row_step()) {
-    Moments m{0, 0, 0};
-    for (int64_t s = Group::rank(); s < target.segments; s += Group::kSize) {
-      const double* p = target.partials + 2 * (s * target.outputs + o);
-      m.join({p[0], p[1], double(target.end(s) - target.begin(s))});
-    }
-#pragma unroll
-    for (int bits = 16; bits > 0; bits /= 2) {
-      m.join({__shfl_xor_sync(kFullMask, m.mean, bits), __shfl_xor_sync(kFullMask, m.squares, bits),
-              __shfl_xor_sync(kFullMask, m.count, bits)});
-    }
-    if (Group::rank() != 0) continue;
+  constexpr int kRows = kThreads / kOctet;
+  SHARED(double, sums, [kBlockWarps][kOctet]);
+  SHARED(double, squares, [kBlockWarps][kOctet]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, column = lane % kOctet;
+  for (int64_t task = blockIdx.x; task * kOctet < kept.numel; task += gridDim.x) {
+    const int64_t o = task * kOctet + column;
+    // The sum of f(segment, its count) over all segments.
+    const auto sum_up = [&](double(&shared)[kBlockWarps][kOctet], const auto& f) {
+      double sum = 0;
+#pragma unroll 4
+      for (int64_t s = int(threadIdx.x) / kOctet; o < kept.numel && s < target.segments; s += kRows)
+        sum += f(s, double(target.end(s) - target.begin(s)));
+      for (int bits = kOctet; bits < 32; bits *= 2) sum += __shfl_xor_sync(kFullMask, sum, bits);
+      if (lane < kOctet) shared[warp][column] = sum;
+      __syncthreads();
+      sum = 0;
+      for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][column];
+      return sum;
+    };
+    const double mean = sum_up(sums, [&](int64_t s, double n) { return n * target.mean_of(o, s); }) / double(target.count);
+    const double all = sum_up(squares, [&](int64_t s, double n) {
+      const double off = target.mean_of(o, s) - mean;
+      return target.squares_of(o, s) + n * off * off;
+    });
+    if (int(threadIdx.x) >= kOctet || o >= kept.numel) continue;
     int64_t at[3];
     kept.offsets(o, at);
-    target.finish(at, m);
+    target.finish(at, {mean, all});
   }
 }
 
 template <class C>
-void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var) {
+void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
+                 const ChannelStatistics& statistics) {
   const Strides& mean_strides = mean ? mean.strides : var.strides;
   Shape kept_shape, reduced_shape;
   Strides kept_var, kept_in, kept_mean, reduced_in;
@@ -290,17 +337,21 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
   bool packed_rows = !columns && narrow && reduced_step == 1 && reduced.shape[reduced.rank - 1] % kRun == 0;
   for (int d = 0; d < reduced.rank - 1; ++d) packed_rows = packed_rows && keeps_packs(x, reduced.strides[0][d]);
   for (int d = 0; d < kept.rank; ++d) packed_rows = packed_rows && keeps_packs(x, kept.strides[1][d]);
-  const Cut cut(reduced.numel, 2 * kept.numel, columns ? 512 : kSegment);
-  Target target{var,         mean,      cut.segments > 1 ? q.scratch : nullptr, kept.numel, reduced.numel, cut.segments,
-                cut.segment, correction};
+  const int64_t tiles = (kept.numel + kOctet * kRun - 1) / (kOctet * kRun);
+  const int64_t wanted = packed_columns ? std::max(kPackedSegment, reduced.numel * tiles / kPackedBlocks)
+                         : columns      ? kColumnSegment
+                                        : kSegment;
+  const Cut cut(reduced.numel, 2 * kept.numel, wanted);
+  Target target{var,        mean,      cut.segments > 1 ? q.scratch : nullptr, kept.numel, reduced.numel, cut.segments, cut.segment,
+                correction, statistics};
   const auto rows = [&](const auto& elements) {
     using Elements = std::decay_t<decltype(elements)>;
     const auto kernel = cut.segment <= kWarpRow ? moments_of_rows<Elements, 1> : moments_of_rows<Elements, kBlockWarps>;
     launch(kernel, row_blocks(kept.numel * cut.segments, cut.segment), kThreads, 0, q.stream, elements, kept, target);
   };
   if (packed_columns) {
-    const int64_t blocks = (kept.numel + kOctet * kRun - 1) / (kOctet * kRun) * cut.segments;
-    launch(moments_of_packed_columns, blocks_for(blocks, 1), kThreads, 0, q.stream, Operand(x), reduced_step, kept, target);
+    launch(moments_of_packed_columns, blocks_for(tiles * cut.segments, 1), kThreads, 0, q.stream, Operand(x), reduced_step, kept,
+           target);
   } else if (columns) {
     const int64_t blocks = (kept.numel + 31) / 32 * cut.segments;
     launch(moments_of_columns<C>, blocks_for(blocks, 1), kThreads, 0, q.stream, Singles<C>(x, reduced), kept, target);
@@ -312,14 +363,31 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
   } else {
     rows(Singles<C>(x, reduced));
   }
-  if (cut.segments > 1) launch(join_moments, blocks_for(kept.numel, kBlockWarps), kThreads, 0, q.stream, kept, target);
+  if (cut.segments > 1) launch(join_moments, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target);
+}
+
+void variance_with(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
+                   const ChannelStatistics& statistics) {
+  if (var.numel() == 0) return;
+  x.dtype == DType::f64 ? variance_as<double>(q, x, correction, mean, var, statistics)
+                        : variance_as<float>(q, x, correction, mean, var, statistics);
 }
 
 }  // namespace
 
 void variance(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var) {
-  if (var.numel() == 0) return;
-  x.dtype == DType::f64 ? variance_as<double>(q, x, correction, mean, var) : variance_as<float>(q, x, correction, mean, var);
+  variance_with(q, x, correction, mean, var, {});
+}
+
+void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean,
+                      const TensorView& running_var, const TensorView& mean, const TensorView& rstd) {
+  const auto laid = [](TensorView v, int64_t batch, int64_t channels, int64_t inner) {
+    v.shape = {batch, channels, inner};
+    v.strides = {channels * inner, inner, 1};
+    return v;
+  };
+  variance_with(q, laid(x, a.batch, a.channels, a.inner), 0, laid(mean, 1, a.channels, 1), laid(rstd, 1, a.channels, 1),
+                {running_mean, running_var, a.eps, a.momentum, true});
 }
 
 }  // namespace halfstep::cuda

@@ -20,7 +20,7 @@ KERNELS = {
     "cross_entropy": [("20cross_entropy_kernelINS0_7RunRows", 4 * FORMS, 0),
                       ("cross_entropy_backward_kernelINS0_7RunRows", FORMS, FORMS)],
     "variance": [("moments_of_rowsI.*4Runs", 4 * FORMS, 0), ("moments_of_rowsI.*11CoveredRuns", 4 * FORMS, 0),
-                 ("moments_of_packed_columns", 2 * FORMS, 0)],
+                 ("moments_of_packed_columns", 4 * FORMS, 0)],
     "normalize": [("16normalize_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 4, 2),
                   ("20backward_once_kernelILi1E", 2 * 4 * FORMS, 4 * FORMS),
                   ("20backward_once_kernelILi8E", 2 * 4 * FORMS, 4 * FORMS)],
