@@ -69,18 +69,17 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
     owners.load(a.bias, a.first, C(0), b);
 #pragma unroll
     for (int j = 0; j < size.value; ++j) {
-      x[j] = normalized(x[j], mean[j], rstd[j], w[j], b[j]);
+      x[j] = normalized(x[j], mean[j], rstd[j] * w[j], b[j]);
       if (a.relu) x[j] = functor::relu{}(x[j]);
     }
     store_some(a.out, i, x);
   });
 }
 
-// dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first. plain, scaled: the sums, from a.first on.
+// dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first. plain, scaled: sums over n, from a.first on.
 // With Relu g is 0 where the forward's result was, which is found again; `zero`: stored_as_zero.
 template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled, C zero) {
-  const C n = C(a.batch * a.inner);
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
     C g[size.value], x[size.value] = {}, mean[size.value] = {}, rstd[size.value], w[size.value];
     load_some(a.grad, i, g);
@@ -95,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand
       owners.load(a.bias, a.first, C(0), b);
 #pragma unroll
       for (int j = 0; j < size.value; ++j) {
-        if (normalized(x[j], mean[j], rstd[j], w[j], b[j]) <= zero) g[j] = 0;
+        if (normalized(x[j], mean[j], rstd[j] * w[j], b[j]) <= zero) g[j] = 0;
       }
     }
     if (a.training) {
@@ -103,7 +102,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand
       owners.load(plain, 0, C(0), first);
       owners.load(scaled, 0, C(0), second);
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) g[j] = g[j] - first[j] / n - (x[j] - mean[j]) * rstd[j] * (second[j] / n);
+      for (int j = 0; j < size.value; ++j) g[j] = g[j] - first[j] - (x[j] - mean[j]) * rstd[j] * second[j];
     }
 #pragma unroll
     for (int j = 0; j < size.value; ++j) g[j] *= rstd[j] * w[j];

@@ -13,7 +13,7 @@ constexpr int64_t kSegmentRun = 1 << 13;  // fewest elements of a channel that a
 constexpr int64_t kMostSegments = 64;
 constexpr int kOctet = 8;                      // lanes that read a row's packs side by side
 constexpr int64_t kPackedSegmentRows = 128;    // of columns in packs: fewest rows that are worth a block
-constexpr int64_t kMostPackedSegments = 1024;  // each has a block for every 64 columns: so many that they fill the device
+constexpr int64_t kMostPackedBlocks = 6 * 132;  // a few for each multiprocessor of a large device: more have more sums to join
 
 struct Sums {
   Operand grad, x, mean, rstd;
@@ -37,7 +37,7 @@ __device__ inline void through_relu(const C (&x)[N], const C (&mean)[N], const C
                                     C zero, C (&g)[N]) {
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    if (normalized(x[j], mean[j], rstd[j], w[j], b[j]) <= zero) g[j] = 0;
+    if (normalized(x[j], mean[j], rstd[j] * w[j], b[j]) <= zero) g[j] = 0;
   }
 }
 
@@ -102,25 +102,29 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s,
 
 // The same for columns in packs of f16, bf16 or f32, whose statistics are those of their channel: the backward of batch
 // normalisation in channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All
-// packs of a round are read before the first is used, so that the reads overlap.
+// packs of a round are read before the first is used, so that the reads overlap. A sum of g (x - mean) takes its rstd at the end.
 template <bool Relu>
 __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* partial) {
   constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 2;
   SHARED(float, shared, [kBlockWarps][2][kWidth]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, octet = int(threadIdx.x) / kOctet;
   const int own = lane % kOctet * kRun;
+  const float zero = float(s.zero);
   const int64_t tiles = (s.count + kWidth - 1) / kWidth, part = (s.rows + s.segments - 1) / s.segments;
   for (int64_t task = blockIdx.x; task < tiles * s.segments; task += gridDim.x) {
     const int64_t segment = task / tiles, tile = task % tiles * kWidth, c = s.first + tile + own;
     const int64_t end = (segment + 1) * part < s.rows ? (segment + 1) * part : s.rows;
     float plain[kRun] = {}, scaled[kRun] = {};
     if (tile + own < s.count) {  // a whole number of packs
-      float mean[kRun], rstd[kRun], w[kRun], b[kRun];
+      float mean[kRun], scale[kRun], b[kRun];
       load_parameter(s.mean, 0, c, 1, 0.0f, mean);
-      load_parameter(s.rstd, 0, c, 1, 1.0f, rstd);
       if constexpr (Relu) {
+        float w[kRun];
+        load_parameter(s.rstd, 0, c, 1, 1.0f, scale);
         load_parameter(s.weight, 0, c, 1, 1.0f, w);
         load_parameter(s.bias, 0, c, 1, 0.0f, b);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) scale[j] *= w[j];
       }
       for (int64_t r = segment * part + octet; r < end; r += kRows * kBatch) {
         RawPack grads[kBatch], inputs[kBatch];
@@ -136,8 +140,12 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
           float g[kRun], x[kRun];
           unpack(grads[k], s.grad.dtype, g);
           unpack(inputs[k], s.x.dtype, x);
-          if constexpr (Relu) through_relu(x, mean, rstd, w, b, float(s.zero), g);
-          add(g, x, mean, rstd, plain, scaled);
+#pragma unroll
+          for (int j = 0; j < kRun; ++j) {
+            if (Relu && normalized(x[j], mean[j], scale[j], b[j]) <= zero) g[j] = 0;
+            plain[j] += g[j];
+            scaled[j] += g[j] * (x[j] - mean[j]);
+          }
         }
       }
     }
@@ -156,6 +164,7 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
     if (which >= 2 || tile + column >= s.count) continue;
     float sum = 0;
     for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][which][column];
+    if (which == 1) sum *= s.rstd.load_floating<float>(s.first + tile + column);
     partial[(which * s.segments + segment) * s.count + tile + column] = sum;
   }
 }
@@ -214,25 +223,29 @@ __global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* pa
   }
 }
 
-// 32 sums a block, a warp for every kBlockWarps-th segment of them.
+// Eight sums a block, so that eight lanes read a whole sector, and an octet for every 32nd segment of them. totals: the sums over
+// `number`, the elements of a channel.
 template <class C>
-__global__ void __launch_bounds__(kThreads)
-    join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count, Operand plain, Operand scaled, C* totals) {
-  SHARED(double, sums, [kBlockWarps][32]);
+__global__ void __launch_bounds__(kThreads) join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count,
+                                                        Operand plain, Operand scaled, C* totals, double number) {
+  constexpr int kRows = kThreads / kOctet;
+  SHARED(double, sums, [kBlockWarps][kOctet]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-  for (int64_t task = blockIdx.x; task * 32 < 2 * count; task += gridDim.x) {
-    const int64_t i = task * 32 + lane, which = i < count ? 0 : 1, k = i - which * count;
+  for (int64_t task = blockIdx.x; task * kOctet < 2 * count; task += gridDim.x) {
+    const int64_t i = task * kOctet + lane % kOctet, which = i < count ? 0 : 1, k = i - which * count;
     double sum = 0;
     if (i < 2 * count) {
 #pragma unroll 4
-      for (int64_t p = warp; p < segments; p += kBlockWarps) sum += double(partial[(which * segments + p) * count + k]);
+      for (int64_t p = int(threadIdx.x) / kOctet; p < segments; p += kRows)
+        sum += double(partial[(which * segments + p) * count + k]);
     }
+    for (int bits = kOctet; bits < 32; bits *= 2) sum += __shfl_xor_sync(kFullMask, sum, bits);
     __syncthreads();  // the sums of the last task have been read
-    sums[warp][lane] = sum;
+    if (lane < kOctet) sums[warp][lane] = sum;
     __syncthreads();
-    if (warp != 0 || i >= 2 * count) continue;
+    if (int(threadIdx.x) >= kOctet || i >= 2 * count) continue;
     for (int w = 1; w < kBlockWarps; ++w) sum += sums[w][lane];
-    if (totals != nullptr) totals[i] = C(sum);
+    if (totals != nullptr) totals[i] = C(sum / number);
     if (which == 0 && plain.data != nullptr) plain.store_floating(first + k, sum);
     if (which == 1 && scaled.data != nullptr) scaled.store_floating(first + k, sum);
   }
@@ -240,9 +253,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class C>
 void join(const Queue& q, const C* partial, int64_t segments, int64_t first, int64_t count, const TensorView& plain,
-          const TensorView& scaled, C* totals) {
-  launch(join_kernel<C>, blocks_for(2 * count, 32), kThreads, 0, q.stream, partial, segments, first, count, Operand(plain),
-         Operand(scaled), totals);
+          const TensorView& scaled, C* totals, int64_t number) {
+  launch(join_kernel<C>, blocks_for(2 * count, kOctet), kThreads, 0, q.stream, partial, segments, first, count, Operand(plain),
+         Operand(scaled), totals, double(number));
 }
 
 template <class C, int N, bool Relu>
@@ -257,24 +270,24 @@ void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& s
            partial);
   else
     launch(run_kernel<C, N, Relu>, blocks_for(s.count * s.segments, 1), kThreads, 0, q.stream, s, partial);
-  join<C>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<C*>(totals_of(q)));
+  join<C>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<C*>(totals_of(q)), s.rows * s.inner);
 }
 
 template <bool Relu>
 void sum_up_packs(const Queue& q, Sums s, const TensorView& plain, const TensorView& scaled) {
   const int64_t room = int64_t(kScratchBytes / 2 / (2 * sizeof(float))) / s.count;
-  s.segments = std::clamp<int64_t>(s.rows / kPackedSegmentRows, 1, std::min(kMostPackedSegments, room));
-  float* const partial = reinterpret_cast<float*>(q.scratch);
   const int64_t tiles = (s.count + kOctet * kRun - 1) / (kOctet * kRun);
+  s.segments = std::max<int64_t>(1, std::min({s.rows / kPackedSegmentRows, kMostPackedBlocks / tiles, room}));
+  float* const partial = reinterpret_cast<float*>(q.scratch);
   launch(packed_column_kernel<Relu>, blocks_for(tiles * s.segments, 1), kThreads, 0, q.stream, s, partial);
-  join<float>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<float*>(totals_of(q)));
+  join<float>(q, partial, s.segments, s.first, s.count, plain, scaled, reinterpret_cast<float*>(totals_of(q)), s.rows);
 }
 
 }  // namespace
 
 void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
                        const TensorView& scaled) {
-  join<float>(q, partial, segments, 0, count, plain, scaled, nullptr);
+  join<float>(q, partial, segments, 0, count, plain, scaled, nullptr, 1);
 }
 
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,

@@ -100,10 +100,10 @@ struct NearSums {
   }
 };
 
-// What batch_norm makes of x. A ReLU's gradient finds it again, and needs the same bits.
+// What batch_norm makes of x, with scale = rstd weight. A ReLU's gradient finds it again, and needs the same bits.
 template <class C>
-__device__ inline C normalized(C x, C mean, C rstd, C weight, C bias) {
-  const C scale = rstd * weight, centered = x - mean;
+__device__ inline C normalized(C x, C mean, C scale, C bias) {
+  const C centered = x - mean;
 #ifdef HALFSTEP_CUDA_EMU
   return centered * scale + bias;
 #else
@@ -127,8 +127,9 @@ struct ChannelSums {
 };
 // As many channels as one call takes.
 inline constexpr int64_t kChannelsAtOnce = 16384;
-// Channels [first, first + count): the sums go to `plain` and `scaled` (either may be empty) and, as C, to totals_of(q): all plain
-// ones, then the scaled. Uses all of the scratch. The order of the sums depends on the shape alone.
+// Channels [first, first + count): the sums go to `plain` and `scaled` (either may be empty) and, as C and over the number of a
+// channel's elements, to totals_of(q): all plain ones, then the scaled. Uses all of the scratch. The order of the sums depends on
+// the shape alone.
 void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled);
 inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 / sizeof(double); }

@@ -163,6 +163,10 @@ TEST_CASE("batch normalisation of so many channels that their packs are summed i
   check_batch_norm({1, 16384 + 3, 9, 1e-5, 0.1, true}, DType::f16, DType::f32);
 }
 
+TEST_CASE("batch normalisation of more rows than threads take at once, in more segments than there are octets in a block") {
+  for (bool training : {true, false}) check_batch_norm({4300, 64, 1, 1e-5, 0.1, training}, DType::f16, DType::f32);
+}
+
 TEST_CASE("more channels than are summed at once") {
   check_batch_norm({3, 16384 + 40, 1, 1e-5, 0.1, true}, DType::f32, DType::f32);
 }
