@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation: the statistics and sums of each channel first, then one pass over the elements.
+#include <algorithm>
+
 #include "cuda/kernels/norms.cuh"
 
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kPack = 8;
+constexpr int kPack = kRun;
 
 // Without training: the running statistics -> mean and rstd.
 __global__ void __launch_bounds__(kThreads)
@@ -24,17 +26,14 @@ struct BatchNorm {
   bool training, relu;
 };
 
-// Whose parameters N neighbouring elements have: the first `split` those of channel `first`, the rest those of `second`. Where
-// inner = 1 each has its own, from `first` on.
+// Whose parameters N neighbouring elements have: the first `split` those of channel `first`, the rest those of `second`.
 struct Owners {
   int64_t first, second;
   int split;
-  bool own;
 
   // Of the parameters from `base` on; `otherwise` where there are none.
   template <class C, int N>
   __device__ void load(const Operand& p, int64_t base, C otherwise, C (&v)[N]) const {
-    if (N > 1 && own && p.data != nullptr) return load_some(p, base + first, v);
     const C one = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
     const C other = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : one;
 #pragma unroll
@@ -52,7 +51,7 @@ __device__ inline void each_element(const BatchNorm& a, const F& f) {
     const int64_t b = short_quotient(i, row), place = i - b * row, c = short_quotient(place, a.inner);
     const int64_t left = (c + 1) * a.inner - place;
     f((b * a.channels + a.first) * a.inner + place,
-      Owners{c, c + 1 < a.count ? c + 1 : 0, left < size.value ? int(left) : size.value, a.inner == 1}, size);
+      Owners{c, c + 1 < a.count ? c + 1 : 0, left < size.value ? int(left) : size.value}, size);
   };
   for (int64_t p = thread; p < all / N; p += step) some(p * N, std::integral_constant<int, N>());
   if (all / N * N + thread < all) some(all / N * N + thread, std::integral_constant<int, 1>());
@@ -110,6 +109,110 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand
   });
 }
 
+// inner = 1, in packs: a thread has the same channels in every row that it takes, so that their parameters stay in registers.
+struct RowsOfThread {
+  int64_t column, row, step;  // the first of the channels, counted from a.first on; the first row, and from there to the next
+
+  __device__ explicit RowsOfThread(const BatchNorm& a) {
+    const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x, per_row = a.count / kPack;
+    row = short_quotient(thread, per_row);
+    step = short_quotient(int64_t(gridDim.x) * kThreads, per_row);
+    column = (thread - row * per_row) * kPack;
+    if (row >= step) row = a.batch;  // more threads than whole rows of them
+  }
+};
+
+struct ChannelScale {
+  float mean[kPack], scale[kPack];
+
+  __device__ ChannelScale(const BatchNorm& a, int64_t channel) {
+    float w[kPack];
+    load_parameter(a.mean, 0, channel, 1, 0.0f, mean);
+    load_parameter(a.rstd, 0, channel, 1, 1.0f, scale);
+    load_parameter(a.weight, 0, channel, 1, 1.0f, w);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) scale[j] *= w[j];
+  }
+};
+
+// Packs that a thread has under way at a time, of each operand; with one more a multiprocessor runs fewer blocks.
+constexpr int kForwardBatch = 3, kBackwardBatch = 2;
+
+__global__ void __launch_bounds__(kThreads) forward_packs(BatchNorm a) {
+  const RowsOfThread own(a);
+  const ChannelScale c(a, a.first + own.column);
+  float b[kPack];
+  load_parameter(a.bias, 0, a.first + own.column, 1, 0.0f, b);
+  const auto at = [&](int64_t r) { return r * a.channels + a.first + own.column; };
+  for (int64_t r = own.row; r < a.batch; r += own.step * kForwardBatch) {
+    RawPack packs[kForwardBatch];
+#pragma unroll
+    for (int k = 0; k < kForwardBatch; ++k)
+      if (r + k * own.step < a.batch) load_raw(a.x, at(r + k * own.step), packs[k]);
+#pragma unroll
+    for (int k = 0; k < kForwardBatch; ++k) {
+      if (r + k * own.step >= a.batch) continue;
+      float x[kPack];
+      unpack(packs[k], a.x.dtype, x);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        x[j] = normalized(x[j], c.mean[j], c.scale[j], b[j]);
+        if (a.relu) x[j] = functor::relu{}(x[j]);
+      }
+      store_run(a.out, at(r + k * own.step), x);
+    }
+  }
+}
+
+template <bool Relu>
+__global__ void __launch_bounds__(kThreads) backward_packs(BatchNorm a, Operand plain, Operand scaled, float zero) {
+  const RowsOfThread own(a);
+  const ChannelScale c(a, a.first + own.column);
+  float b[kPack], first[kPack] = {}, second[kPack] = {};
+  if constexpr (Relu) load_parameter(a.bias, 0, a.first + own.column, 1, 0.0f, b);
+  if (a.training) {
+    float rstd[kPack];
+    load_parameter(a.rstd, 0, a.first + own.column, 1, 1.0f, rstd);
+    load_parameter(plain, 0, own.column, 1, 0.0f, first);
+    load_parameter(scaled, 0, own.column, 1, 0.0f, second);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) second[j] *= rstd[j];
+  }
+  const bool reads_x = Relu || a.training;
+  const auto at = [&](int64_t r) { return r * a.channels + a.first + own.column; };
+  for (int64_t r = own.row; r < a.batch; r += own.step * kBackwardBatch) {
+    RawPack grads[kBackwardBatch], inputs[kBackwardBatch];
+#pragma unroll
+    for (int k = 0; k < kBackwardBatch; ++k) {
+      if (r + k * own.step >= a.batch) continue;
+      load_raw(a.grad, at(r + k * own.step), grads[k]);
+      if (reads_x) load_raw(a.x, at(r + k * own.step), inputs[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kBackwardBatch; ++k) {
+      if (r + k * own.step >= a.batch) continue;
+      float g[kPack], x[kPack];
+      unpack(grads[k], a.grad.dtype, g);
+      unpack(inputs[k], a.x.dtype, x);
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        if (Relu && normalized(x[j], c.mean[j], c.scale[j], b[j]) <= zero) g[j] = 0;
+        if (a.training) g[j] = g[j] - first[j] - (x[j] - c.mean[j]) * second[j];
+        g[j] *= c.scale[j];
+      }
+      store_run(a.out, at(r + k * own.step), g);
+    }
+  }
+}
+
+// Threads for `batch` packs each at least, and for a row of all channels. Once as many as the device runs are enough: what each
+// reads before its first pack should serve many.
+unsigned pack_blocks(const BatchNorm& a, int batch) {
+  const int64_t per_row = a.count / kPack, most = resident_threads() / kThreads;
+  const auto blocks = [](int64_t items, int64_t each) { return (items + each - 1) / each; };
+  return unsigned(std::max(blocks(per_row, kThreads), std::min(blocks(a.batch * per_row, kThreads * batch), most)));
+}
+
 // f(C{}, kPack or 1)
 template <class F>
 void for_elements(DType x, bool some, const F& f) {
@@ -138,7 +241,9 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
   if (numel == 0) return;
   const BatchNorm a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
                     args.inner, 0,  args.channels, args.training, args.relu};
-  for_elements(x.dtype, reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args)), [&](auto type, auto pack) {
+  const bool some = reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args));
+  if (some && args.inner == 1) return launch(forward_packs, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a);
+  for_elements(x.dtype, some, [&](auto type, auto pack) {
     launch(forward_kernel<decltype(type), pack.value>, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a);
   });
 }
@@ -154,15 +259,21 @@ void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const Tensor
     if (args.training || dweight || dbias) channel_sums(q, sums, a.first, a.count, dbias, dweight);
     const int64_t numel = args.batch * a.count * args.inner;
     if (!dx || numel == 0) continue;
+    // What channel_sums left: float or double.
+    Operand plain, scaled;
+    plain.dtype = scaled.dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
+    plain.data = totals_of(q);
+    scaled.data = static_cast<char*>(plain.data) + size_t(a.count) * size_of(plain.dtype);
+    const double zero = stored_as_zero(x.dtype);
+    if (some && args.inner == 1) {
+      launch(a.relu ? backward_packs<true> : backward_packs<false>, pack_blocks(a, kBackwardBatch), kThreads, 0, q.stream, a, plain,
+             scaled, float(zero));
+      continue;
+    }
     for_elements(x.dtype, some, [&](auto type, auto pack) {
       using C = decltype(type);
-      C* totals = reinterpret_cast<C*>(totals_of(q));
-      Operand plain, scaled;
-      plain.dtype = scaled.dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
-      plain.data = totals;
-      scaled.data = totals + a.count;
       const auto kernel = a.relu ? backward_kernel<C, pack.value, true> : backward_kernel<C, pack.value, false>;
-      launch(kernel, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, plain, scaled, C(stored_as_zero(x.dtype)));
+      launch(kernel, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, plain, scaled, C(zero));
     });
   }
 }

@@ -199,3 +199,23 @@ TEST_CASE("a kernel that moves more than 10 MB has a block for each multiprocess
     CHECK(text.str() == "");
   }
 }
+
+TEST_CASE("float32 gradients of weights in channels_last are converted from the library's float16 in one dense pass each") {
+  sized_memory();
+  const DefaultDevice device(Device::cuda);
+  const Net net = resnet18(2, MemoryFormat::channels_last);
+  const auto work = [&] {
+    const Autocast region(Device::cuda, DType::f16);
+    return (*net.loss)((*net.module)(net.input), net.target);
+  };
+  const Tensor loss = work();
+  const Census census;
+  loss.backward();
+  int dense = 0, strided = 0;
+  for (const Census::Kernel& k : census.kernels) {
+    dense += k.name == "cast_kernel<__half, float>";
+    strided += k.name.starts_with("any_kernel<(anonymous namespace)::Same") || k.name.starts_with("any_kernel<Same");
+  }
+  CHECK(dense >= 20);
+  CHECK(strided == 0);
+}

@@ -27,6 +27,7 @@ KERNELS = {
     "normalize": [("20backward_once_kernel", 16, 0)],
     "normalize_channels_last": [("15backward_stripsINS0_7RunRows", 8, 0), ("16normalize_stripsINS0_7RunRows", 8, 0)],
     "variance": [("25moments_of_packed_columns", 8, 0)],
+    "batch_norm": [("13forward_packs", 6, 0), ("14backward_packs", 8, 0)],
     "softmax": [("14softmax_kernelINS0_7RunRows", 2, 0), ("23softmax_backward_kernelINS0_7RunRows", 2, 0)],
     "cross_entropy": [("20cross_entropy_kernelINS0_7RunRows", 2, 0), ("20cross_entropy_kernelINS0_10PeeledRows", 2, 0)],
     "mse": [("10mse_packed", 2, 0), ("19mse_backward_packed", 2, 0)],
