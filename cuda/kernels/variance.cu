@@ -16,31 +16,12 @@ struct Moments {
   double mean, squares;  // squares: sum (x - mean)^2
 };
 
-// What batch normalisation makes of the moments of a channel: rstd takes the variance's place, and the running statistics move.
-struct ChannelStatistics {
-  Operand running_mean, running_var;  // may be empty
-  double eps, momentum;
-  bool wanted = false;
-
-  // The variance of `count` elements -> rstd.
-  __device__ double take(int64_t channel, double mean, double var, double count) const {
-    if (running_mean.data != nullptr && count > 0) {
-      const double keep = 1 - momentum;
-      running_mean.store_floating(channel, multiply_add(momentum * mean, keep, running_mean.load_floating<double>(channel)));
-      running_var.store_floating(
-          channel, multiply_add(momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(channel)));
-    }
-    return 1 / ::sqrt(var + eps);
-  }
-};
-
 // Where results go: with several segments, to partials, the means segment by segment and then the squares.
 struct Target {
   Operand var, mean;  // mean.data may be null
   double* partials;
   int64_t outputs, count, segments, segment;
   double correction;
-  ChannelStatistics statistics;
 
   __device__ int64_t begin(int64_t s) const { return s * segment; }
   __device__ int64_t end(int64_t s) const { return (s + 1) * segment < count ? (s + 1) * segment : count; }
@@ -48,9 +29,7 @@ struct Target {
   __device__ double& squares_of(int64_t output, int64_t s) const { return partials[(segments + s) * outputs + output]; }
   __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
     const double left = double(count) - correction;
-    double result = m.squares / (left > 0 ? left : 0);
-    if (statistics.wanted) result = statistics.take(at[0], m.mean, result, double(count));
-    var.store_floating(at[0], result);
+    var.store_floating(at[0], m.squares / (left > 0 ? left : 0));
     if (mean.data) mean.store_floating(at[2], count > 0 ? m.mean : double(NAN));
   }
   __device__ void put(int64_t output, int64_t s, const int64_t (&at)[3], const Moments& m) const {
@@ -277,9 +256,28 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
   }
 }
 
+// What batch normalisation makes of the moments of a channel, whose number is its offset in rstd: mean and rstd, and new running
+// statistics.
+struct ChannelStatistics {
+  Operand mean, rstd, running_mean, running_var;  // the running ones may be empty
+  double count, eps, momentum;
+
+  __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
+    const int64_t channel = at[0];
+    const double var = m.squares / count, keep = 1 - momentum;
+    mean.store_floating(channel, m.mean);
+    rstd.store_floating(channel, 1 / ::sqrt(var + eps));
+    if (running_mean.data == nullptr || count == 0) return;
+    running_mean.store_floating(channel, multiply_add(momentum * m.mean, keep, running_mean.load_floating<double>(channel)));
+    running_var.store_floating(
+        channel, multiply_add(momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(channel)));
+  }
+};
+
 // Eight outputs a block, so that eight lanes read a whole sector, and an octet for every 32nd of their segments. The mean of all
-// comes first; about it the squares of a segment are its own and those of its mean's distance.
-__global__ void __launch_bounds__(kThreads) join_moments(Space<3> kept, Target target) {
+// comes first; about it the squares of a segment are its own and those of its mean's distance. Result: Target or ChannelStatistics.
+template <class Result>
+__global__ void __launch_bounds__(kThreads) join_moments(Space<3> kept, Target target, Result result) {
   constexpr int kRows = kThreads / kOctet;
   SHARED(double, sums, [kBlockWarps][kOctet]);
   SHARED(double, squares, [kBlockWarps][kOctet]);
@@ -307,13 +305,13 @@ __global__ void __launch_bounds__(kThreads) join_moments(Space<3> kept, Target t
     if (int(threadIdx.x) >= kOctet || o >= kept.numel) continue;
     int64_t at[3];
     kept.offsets(o, at);
-    target.finish(at, {mean, all});
+    result.finish(at, {mean, all});
   }
 }
 
 template <class C>
 void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
-                 const ChannelStatistics& statistics) {
+                 const ChannelStatistics* statistics) {
   const Strides& mean_strides = mean ? mean.strides : var.strides;
   Shape kept_shape, reduced_shape;
   Strides kept_var, kept_in, kept_mean, reduced_in;
@@ -342,8 +340,8 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
                          : columns      ? kColumnSegment
                                         : kSegment;
   const Cut cut(reduced.numel, 2 * kept.numel, wanted);
-  Target target{var,        mean,      cut.segments > 1 ? q.scratch : nullptr, kept.numel, reduced.numel, cut.segments, cut.segment,
-                correction, statistics};
+  const bool joins = cut.segments > 1 || statistics;
+  Target target{var, mean, joins ? q.scratch : nullptr, kept.numel, reduced.numel, cut.segments, cut.segment, correction};
   const auto rows = [&](const auto& elements) {
     using Elements = std::decay_t<decltype(elements)>;
     const auto kernel = cut.segment <= kWarpRow ? moments_of_rows<Elements, 1> : moments_of_rows<Elements, kBlockWarps>;
@@ -363,31 +361,40 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
   } else {
     rows(Singles<C>(x, reduced));
   }
-  if (cut.segments > 1) launch(join_moments, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target);
-}
-
-void variance_with(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
-                   const ChannelStatistics& statistics) {
-  if (var.numel() == 0) return;
-  x.dtype == DType::f64 ? variance_as<double>(q, x, correction, mean, var, statistics)
-                        : variance_as<float>(q, x, correction, mean, var, statistics);
+  const unsigned joiners = blocks_for(kept.numel, kOctet);
+  if (statistics)
+    launch(join_moments<ChannelStatistics>, joiners, kThreads, 0, q.stream, kept, target, *statistics);
+  else if (joins)
+    launch(join_moments<Target>, joiners, kThreads, 0, q.stream, kept, target, target);
 }
 
 }  // namespace
 
 void variance(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var) {
-  variance_with(q, x, correction, mean, var, {});
+  if (var.numel() == 0) return;
+  x.dtype == DType::f64 ? variance_as<double>(q, x, correction, mean, var, nullptr)
+                        : variance_as<float>(q, x, correction, mean, var, nullptr);
 }
 
 void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean,
                       const TensorView& running_var, const TensorView& mean, const TensorView& rstd) {
-  const auto laid = [](TensorView v, int64_t batch, int64_t channels, int64_t inner) {
-    v.shape = {batch, channels, inner};
-    v.strides = {channels * inner, inner, 1};
-    return v;
-  };
-  variance_with(q, laid(x, a.batch, a.channels, a.inner), 0, laid(mean, 1, a.channels, 1), laid(rstd, 1, a.channels, 1),
-                {running_mean, running_var, a.eps, a.momentum, true});
+  for (int64_t first = 0; first < a.channels; first += kChannelsAtOnce) {
+    const int64_t count = std::min(kChannelsAtOnce, a.channels - first);
+    // Of [batch, channels, inner] the channels from `first` on.
+    const auto part = [&](TensorView v, int64_t batch, int64_t inner) {
+      if (v.data) v.data = static_cast<char*>(v.data) + size_t(first * inner) * size_of(v.dtype);
+      v.shape = {batch, count, inner};
+      v.strides = {a.channels * inner, inner, 1};
+      return v;
+    };
+    const auto of_channels = [&](const TensorView& v) { return part(v, 1, 1); };
+    const TensorView some = part(x, a.batch, a.inner), some_mean = of_channels(mean), some_rstd = of_channels(rstd);
+    const ChannelStatistics statistics{
+        some_mean, some_rstd, of_channels(running_mean), of_channels(running_var), double(a.batch) * double(a.inner),
+        a.eps,     a.momentum};
+    x.dtype == DType::f64 ? variance_as<double>(q, some, 0, some_mean, some_rstd, &statistics)
+                          : variance_as<float>(q, some, 0, some_mean, some_rstd, &statistics);
+  }
 }
 
 }  // namespace halfstep::cuda
