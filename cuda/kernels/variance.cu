@@ -256,28 +256,27 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
   }
 }
 
-// What batch normalisation makes of the moments of a channel, whose number is its offset in rstd: mean and rstd, and new running
-// statistics.
+// What batch normalisation makes of the moments of a channel, whose number is its offset in rstd, and new running statistics.
 struct ChannelStatistics {
   Operand mean, rstd, running_mean, running_var;  // the running ones may be empty
   double count, eps, momentum;
 
   __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
-    const int64_t channel = at[0];
     const double var = m.squares / count, keep = 1 - momentum;
-    mean.store_floating(channel, m.mean);
-    rstd.store_floating(channel, 1 / ::sqrt(var + eps));
+    mean.store_floating(at[0], m.mean);
+    rstd.store_floating(at[0], 1 / ::sqrt(var + eps));
     if (running_mean.data == nullptr || count == 0) return;
-    running_mean.store_floating(channel, multiply_add(momentum * m.mean, keep, running_mean.load_floating<double>(channel)));
+    running_mean.store_floating(at[0], multiply_add(momentum * m.mean, keep, running_mean.load_floating<double>(at[0])));
     running_var.store_floating(
-        channel, multiply_add(momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(channel)));
+        at[0], multiply_add(momentum * (var * count / (count - 1)), keep, running_var.load_floating<double>(at[0])));
   }
 };
 
-// Eight outputs a block, so that eight lanes read a whole sector, and an octet for every 32nd of their segments. The mean of all
-// comes first; about it the squares of a segment are its own and those of its mean's distance. Result: Target or ChannelStatistics.
+// Eight outputs a block, so that eight lanes read a whole sector, and an octet for every 32nd of their segments: the mean of all,
+// then the squares, a segment's own and those of its mean's distance. Result: Target or ChannelStatistics. For more blocks than 3
+// on a multiprocessor the compiler keeps some values in local memory.
 template <class Result>
-__global__ void __launch_bounds__(kThreads) join_moments(Space<3> kept, Target target, Result result) {
+__global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Target target, Result result) {
   constexpr int kRows = kThreads / kOctet;
   SHARED(double, sums, [kBlockWarps][kOctet]);
   SHARED(double, squares, [kBlockWarps][kOctet]);
@@ -361,39 +360,37 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
   } else {
     rows(Singles<C>(x, reduced));
   }
-  const unsigned joiners = blocks_for(kept.numel, kOctet);
   if (statistics)
-    launch(join_moments<ChannelStatistics>, joiners, kThreads, 0, q.stream, kept, target, *statistics);
+    launch(join_moments<ChannelStatistics>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, *statistics);
   else if (joins)
-    launch(join_moments<Target>, joiners, kThreads, 0, q.stream, kept, target, target);
+    launch(join_moments<Target>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, target);
+}
+
+void variance_of(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
+                 const ChannelStatistics* statistics) {
+  const auto find = x.dtype == DType::f64 ? variance_as<double> : variance_as<float>;
+  if (var.numel() > 0) find(q, x, correction, mean, var, statistics);
 }
 
 }  // namespace
 
 void variance(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var) {
-  if (var.numel() == 0) return;
-  x.dtype == DType::f64 ? variance_as<double>(q, x, correction, mean, var, nullptr)
-                        : variance_as<float>(q, x, correction, mean, var, nullptr);
+  variance_of(q, x, correction, mean, var, nullptr);
 }
 
 void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean,
                       const TensorView& running_var, const TensorView& mean, const TensorView& rstd) {
   for (int64_t first = 0; first < a.channels; first += kChannelsAtOnce) {
-    const int64_t count = std::min(kChannelsAtOnce, a.channels - first);
-    // Of [batch, channels, inner] the channels from `first` on.
     const auto part = [&](TensorView v, int64_t batch, int64_t inner) {
       if (v.data) v.data = static_cast<char*>(v.data) + size_t(first * inner) * size_of(v.dtype);
-      v.shape = {batch, count, inner};
+      v.shape = {batch, std::min(kChannelsAtOnce, a.channels - first), inner};
       v.strides = {a.channels * inner, inner, 1};
       return v;
     };
-    const auto of_channels = [&](const TensorView& v) { return part(v, 1, 1); };
-    const TensorView some = part(x, a.batch, a.inner), some_mean = of_channels(mean), some_rstd = of_channels(rstd);
-    const ChannelStatistics statistics{
-        some_mean, some_rstd, of_channels(running_mean), of_channels(running_var), double(a.batch) * double(a.inner),
-        a.eps,     a.momentum};
-    x.dtype == DType::f64 ? variance_as<double>(q, some, 0, some_mean, some_rstd, &statistics)
-                          : variance_as<float>(q, some, 0, some_mean, some_rstd, &statistics);
+    const TensorView some_mean = part(mean, 1, 1), some_rstd = part(rstd, 1, 1);
+    const double n = double(a.batch * a.inner);
+    const ChannelStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), n, a.eps, a.momentum};
+    variance_of(q, part(x, a.batch, a.inner), 0, some_mean, some_rstd, &to);
   }
 }
 
