@@ -106,17 +106,21 @@ Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
   double momentum = options_.momentum.value_or(0);
-  if (training() && tracks) {
+  ProcessGroup* const group = options_.sync && training() ? current_group() : nullptr;
+  // The op counts the batch itself, unless the number is needed before.
+  const bool counts_here = training() && tracks && (group || !options_.momentum);
+  if (counts_here) {
     const NoGrad off;
     num_batches_tracked.add_(1);
     // On meta there is no number to read, and none of the values depends on it.
     if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
   }
-  if (ProcessGroup* const group = current_group(); group && options_.sync && training()) {
+  if (group) {
     const Tensor y = batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
     return relu ? halfstep::relu(y) : y;
   }
-  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu);
+  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu,
+                    counts_here ? Tensor() : Tensor(num_batches_tracked));
 }
 
 Tensor InstanceNormNd::forward(const Tensor& x) {

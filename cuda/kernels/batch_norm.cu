@@ -229,11 +229,11 @@ int64_t run_of(const BatchNormArgs& a) {
 }  // namespace
 
 void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                const TensorView& running_mean, const TensorView& running_var, const TensorView& out, const TensorView& mean,
-                const TensorView& rstd) {
+                const TensorView& running_mean, const TensorView& running_var, const TensorView& batches, const TensorView& out,
+                const TensorView& mean, const TensorView& rstd) {
   if (args.channels == 0) return;
   if (args.training)
-    batch_statistics(q, args, x, running_mean, running_var, mean, rstd);
+    batch_statistics(q, args, x, running_mean, running_var, batches, mean, rstd);
   else
     launch(running_kernel, blocks_for(args.channels, kThreads), kThreads, 0, q.stream, args.channels, args.eps,
            Operand(running_mean), Operand(running_var), Operand(mean), Operand(rstd));

@@ -111,9 +111,9 @@ __device__ inline C normalized(C x, C mean, C scale, C bias) {
 #endif
 }
 
-// mean and rstd of each channel of x in training, and the new running statistics (both may be empty).
+// mean and rstd of each channel of x in training, the new running statistics (both may be empty) and one batch more (may be empty).
 void batch_statistics(const Queue& q, const BatchNormArgs& args, const TensorView& x, const TensorView& running_mean,
-                      const TensorView& running_var, const TensorView& mean, const TensorView& rstd);
+                      const TensorView& running_var, const TensorView& batches, const TensorView& mean, const TensorView& rstd);
 
 // For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
 // are number row / stat_rows * stat_row + channel / stat_div. mean may be empty: 0.

@@ -259,12 +259,14 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
 // What batch normalisation makes of the moments of a channel, whose number is its offset in rstd, and new running statistics.
 struct ChannelStatistics {
   Operand mean, rstd, running_mean, running_var;  // the running ones may be empty
+  int64_t* batches;                               // one more of them is counted; may be null
   double count, eps, momentum;
 
   __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
     const double var = m.squares / count, keep = 1 - momentum;
     mean.store_floating(at[0], m.mean);
     rstd.store_floating(at[0], 1 / ::sqrt(var + eps));
+    if (at[0] == 0 && batches != nullptr) ++*batches;
     if (running_mean.data == nullptr || count == 0) return;
     running_mean.store_floating(at[0], multiply_add(momentum * m.mean, keep, running_mean.load_floating<double>(at[0])));
     running_var.store_floating(
@@ -379,7 +381,7 @@ void variance(const Queue& q, const TensorView& x, double correction, const Tens
 }
 
 void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean,
-                      const TensorView& running_var, const TensorView& mean, const TensorView& rstd) {
+                      const TensorView& running_var, const TensorView& batches, const TensorView& mean, const TensorView& rstd) {
   for (int64_t first = 0; first < a.channels; first += kChannelsAtOnce) {
     const auto part = [&](TensorView v, int64_t batch, int64_t inner) {
       if (v.data) v.data = static_cast<char*>(v.data) + size_t(first * inner) * size_of(v.dtype);
@@ -388,8 +390,10 @@ void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& 
       return v;
     };
     const TensorView some_mean = part(mean, 1, 1), some_rstd = part(rstd, 1, 1);
+    int64_t* const counted = first == 0 ? batches.as<int64_t>() : nullptr;
     const double n = double(a.batch * a.inner);
-    const ChannelStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), n, a.eps, a.momentum};
+    const ChannelStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), counted, n,
+                               a.eps,     a.momentum};
     variance_of(q, part(x, a.batch, a.inner), 0, some_mean, some_rstd, &to);
   }
 }

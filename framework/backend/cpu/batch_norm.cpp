@@ -184,9 +184,10 @@ struct Backward {
 }  // namespace
 
 void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                const TensorView& running_mean, const TensorView& running_var, const TensorView& out, const TensorView& mean,
-                const TensorView& rstd) {
+                const TensorView& running_mean, const TensorView& running_var, const TensorView& batches, const TensorView& out,
+                const TensorView& mean, const TensorView& rstd) {
   find_statistics(args, x, running_mean, running_var, mean, rstd);
+  if (args.training && batches) ++*batches.as<int64_t>();
   with_types({&x, &out}, [&](auto c, auto t) {
     using C = decltype(c);
     using T = decltype(t);

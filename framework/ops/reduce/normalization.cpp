@@ -170,6 +170,7 @@ struct BatchNorm {
           "ReLU of it in the same pass"};
   struct Attr {
     BatchNormArgs args;
+    Tensor batches = {};          // no input, as nothing is computed from it
     const OpInfo* info = &kInfo;  // instance_norm by running statistics is this, too
 
     // Of memory in that format: pixels with their channels side by side are samples of one pixel each.
@@ -200,7 +201,8 @@ struct BatchNorm {
     const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
     Backend& backend = backend_for(x.device());
     backend.batch_norm(a.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean), view_of(running_var),
-                       ordered(y, format), mean.view(), rstd.view());
+                       view_of(a.batches), ordered(y, format), mean.view(), rstd.view());
+    if (a.args.training && a.batches.defined()) a.batches.bump_version();
     if (a.args.training && in[1].defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
@@ -292,16 +294,22 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                  bool training, double momentum, double eps, bool relu) {
+                  bool training, double momentum, double eps, bool relu, const Tensor& batches) {
   // PyTorch's form of no batch without channels.
   if (x.dim() == 1 && x.size(0) == 0)
-    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu).reshape({0});
+    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu, batches)
+        .reshape({0});
   const Channels n("batch_norm", x);
+  if (batches.defined()) {
+    check_same_device("batch_norm", {x, batches});
+    check<DTypeError>(batches.dtype() == DType::i64, "batch_norm", "batches must be int64, got ", batches.dtype());
+    check<ShapeError>(batches.numel() == 1, "batch_norm", "batches must be one number, got shape ", batches.shape());
+  }
   check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape());
   return call<BatchNorm>({x, running_mean, running_var, weight, bias},
-                         {{n.batch, n.channels, n.positions, eps, momentum, training, relu}});
+                         {{n.batch, n.channels, n.positions, eps, momentum, training, relu}, batches});
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -312,7 +320,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   if (!use_input_stats) {
     check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
     return call<BatchNorm>({x, running_mean, running_var, weight, bias},
-                           {{n.batch, n.channels, n.positions, eps, momentum, false}, &Normalize::kInfo[Normalize::instance]});
+                           {{n.batch, n.channels, n.positions, eps, momentum, false}, {}, &Normalize::kInfo[Normalize::instance]});
   }
   check<ValueError>(n.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
                     x.shape());

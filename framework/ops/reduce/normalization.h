@@ -22,10 +22,11 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = Te
                   double eps = 1e-5);
 // For each channel over the batch and all positions. Training takes the batch's statistics and updates the running ones, where
 // given, in place: running = (1 - momentum) running + momentum new, with the unbiased variance; else the running ones are used.
-// relu: applies ReLU in the same pass. Throws ValueError for an eps of 0 in training.
+// relu: applies ReLU in the same pass. batches: [] i64, the number of batches seen, one more after training. Throws ValueError for
+// an eps of 0 in training.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = Tensor(),
-                  const Tensor& bias = Tensor(), bool training = false, double momentum = 0.1, double eps = 1e-5,
-                  bool relu = false);
+                  const Tensor& bias = Tensor(), bool training = false, double momentum = 0.1, double eps = 1e-5, bool relu = false,
+                  const Tensor& batches = Tensor());
 // For each channel of each sample over all positions. Running statistics as in batch_norm, averaged over the batch. With an eps of
 // 0 a constant channel gives the bias, with a gradient of 0.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = Tensor(), const Tensor& running_var = Tensor(),

@@ -22,17 +22,20 @@ void check_batch_norm(const BatchNormArgs& a, DType t, DType parameters, bool gi
 
   const Buffer running_mean = uniform(parameters, channels, 7), running_var = uniform(parameters, channels, 8, 0.5, 2);
   const Buffer want_running_mean = uniform(parameters, channels, 7), want_running_var = uniform(parameters, channels, 8, 0.5, 2);
+  const Buffer batches = make(DType::i64, {}, {41}), want_batches = make(DType::i64, {}, {41});
   const Buffer y = poisoned(t, shape), mean = poisoned(wide, channels), rstd = poisoned(wide, channels);
   const Buffer want_y = make(t, shape), want_mean = make(wide, channels), want_rstd = make(wide, channels);
   const auto running = [&](const TensorView& v) -> const TensorView& { return given || !a.training ? v : none; };
-  cpu().batch_norm(a, x, or_none(w), or_none(b), running(want_running_mean), running(want_running_var), want_y, want_mean,
-                   want_rstd);
+  cpu().batch_norm(a, x, or_none(w), or_none(b), running(want_running_mean), running(want_running_var), want_batches, want_y,
+                   want_mean, want_rstd);
   {
-    const OnDevice dev_running_mean(running_mean), dev_running_var(running_var), dev_y(y), dev_mean(mean), dev_rstd(rstd);
-    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), running(dev_running_mean), running(dev_running_var), dev_y,
-                     dev_mean, dev_rstd);
-    for (const OnDevice* d : {&dev_running_mean, &dev_running_var, &dev_y, &dev_mean, &dev_rstd}) d->fetch();
+    const OnDevice dev_running_mean(running_mean), dev_running_var(running_var), dev_batches(batches), dev_y(y), dev_mean(mean),
+        dev_rstd(rstd);
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), running(dev_running_mean), running(dev_running_var),
+                     dev_batches, dev_y, dev_mean, dev_rstd);
+    for (const OnDevice* d : {&dev_running_mean, &dev_running_var, &dev_batches, &dev_y, &dev_mean, &dev_rstd}) d->fetch();
   }
+  CHECK(batches.raw() == want_batches.raw());
   check_close(y, want_y, 2, 4e-6, what);
   check_close(mean, want_mean, 8, 1e-6, what + " mean");
   check_close(rstd, want_rstd, 64, 1e-6, what + " rstd");
@@ -80,7 +83,7 @@ struct WithRelu {
     const auto or_none = [&](const OnDevice& v) -> TensorView { return given ? TensorView(v) : none; };
     a.relu = fused;
     const OnDevice& out = fused ? dev_y : normalized;
-    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), dev_running_mean, dev_running_var, out, mean, rstd);
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), dev_running_mean, dev_running_var, none, out, mean, rstd);
     if (!fused) {
       cuda::unary(queue(), Unary::relu, normalized, dev_y);
       cuda::unary_backward(queue(), Unary::relu, dev_g, dev_y, masked);
@@ -155,7 +158,7 @@ TEST_CASE("batch normalisation of channels that are no whole packs: 7 x 7, 14 x 
     }
     check_batch_norm({9, 1, 57, 1e-5, 0.1, training}, DType::f16, DType::f32, false);
     check_batch_norm({2, 3, 49, 1e-5, 0.1, training}, DType::f16, DType::f32, true, 1);
-    check_batch_norm({3, 1, 8201, 1e-5, 0.1, training}, DType::f16, DType::f32);       // several segments for the sums
+    check_batch_norm({3, 1, 8201, 1e-5, 0.1, training}, DType::f16, DType::f32);  // several segments for the sums
   }
 }
 
