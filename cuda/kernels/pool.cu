@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
 // of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by
-// side.
-#include "cuda/kernels/divide.cuh"
+// side. Maxima take kRun channels a thread where they can: it counts once for all of them, and reads 16 bytes at a time.
+#include "cuda/kernels/divisor.cuh"
 #include "cuda/kernels/elementwise.cuh"
 #include "cuda/kernels/packs.cuh"
 
@@ -23,7 +23,11 @@ using cuda::quotient;
 // One spatial dimension.
 template <class I>
 struct Axis {
-  I in, out, size, stride, padding, dilation;
+  Divisor<I> in, out;
+  I size;
+  Divisor<I> stride;
+  I padding;
+  Divisor<I> dilation;
   bool adaptive;
 
   __device__ I begin(I o) const {  // the first tap inside
@@ -34,7 +38,7 @@ struct Axis {
   __device__ I end(I o) const {
     if (adaptive) return quotient((o + 1) * in + out - 1, out);
     const I last = o * stride - padding + (size - 1) * dilation + 1;
-    return lesser(last, in);
+    return lesser(last, I(in));
   }
   __device__ int64_t counted(I o, bool pads) const {
     const I first = o * stride - padding, last = lesser(first + size, in + padding);
@@ -49,14 +53,14 @@ struct Axis {
   }
   __device__ I covering_end(I i) const {
     const I end = adaptive ? quotient((i + 1) * out + in - 1, in) : quotient(i + padding, stride) + 1;
-    return lesser(end, out);
+    return lesser(end, I(out));
   }
 };
 
 template <class I>
 struct Pooling {
   Axis<I> z, y, x;
-  I lanes;
+  Divisor<I> lanes;
   bool pads;
   int64_t divisor;
 
@@ -82,7 +86,7 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
       a = {in[s + 2],    out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)],
            args.adaptive};
     // First each, so that no product of two is too large to be looked at.
-    for (int64_t v : {a.size, a.stride, a.padding, a.dilation}) fits = fits && v <= kMostShort;
+    for (int64_t v : {a.size, a.stride.number, a.padding, a.dilation.number}) fits = fits && v <= kMostShort;
     fits = fits && a.in + a.padding + a.out * a.stride + a.size * a.dilation + (a.in + 1) * (a.out + 1) <= kMostShort;
   }
   const auto as = [&]<class I>(I) {
@@ -98,7 +102,8 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
 template <class I>
 struct Place {
   I plane, z, y, x, lane = 0;
-  __device__ Place(I i, I depth, I height, I width, I lanes = 1) {
+  template <class D>
+  __device__ Place(I i, D depth, D height, D width, D lanes = 1) {
     if (lanes > 1) {
       const I pixel = quotient(i, lanes);
       lane = i - pixel * lanes;
@@ -112,34 +117,72 @@ struct Place {
   }
 };
 
-template <class T, class I>
-__global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out, int64_t* indices, Pooling<I> p, I numel) {
+// sum[j] += g[j] where from[j] is `here`. They are compared as P: where only the lower halves of an int64 matter, the compiler
+// reads these one by one.
+template <class P, class C, int N>
+__device__ inline void add_where(const P* from, P here, const C (&g)[N], C (&sum)[N]) {
+  using Word = typename WordOf<N* int(sizeof(P))>::type;
+  constexpr int kWords = N * int(sizeof(P)) / int(sizeof(Word));
+  Word words[kWords];
+#pragma unroll
+  for (int k = 0; k < kWords; ++k) words[k] = reinterpret_cast<const Word*>(from)[k];
+  P v[N];
+  memcpy(v, words, sizeof v);
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    if (v[j] == here) sum[j] += g[j];
+}
+
+template <class C, int N>
+__device__ inline void store_lanes(const Operand& out, int64_t i, const C (&x)[N]) {
+  if constexpr (N == 1)
+    out.store_floating(i, x[0]);
+  else
+    store_run(out, i, x);
+}
+
+// N channels a thread; numel is a multiple of N.
+template <class T, class I, int N>
+__global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out, Operand positions, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
-  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+  for (I k = I(blockIdx.x * blockDim.x + threadIdx.x); k < numel / N; k += step) {
+    const I i = k * N;
     const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     const I z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
-    C best = C(-INFINITY);
-    I where = -1;
+    C best[N];
+    I where[N];  // the first tap's, where nothing is larger than -inf
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      best[j] = C(-INFINITY);
+      where[j] = (lesser(z0, p.z.in - 1) * p.y.in + lesser(y0, p.y.in - 1)) * p.x.in + lesser(x0, p.x.in - 1);
+    }
     for (I z = z0; z < z1; z += p.z.dilation) {
       for (I y = y0; y < y1; y += p.y.dilation) {
         const I row = (z * p.y.in + y) * p.x.in;
-        for (I x = x0; x < x1; x += p.x.dilation) {
-          const C v = to_f(plane[(row + x) * p.lanes]);
-          if (v > best || (v != v && best == best)) {
-            best = v;
-            where = row + x;
+        const T* from = plane + (row + x0) * p.lanes;
+#pragma unroll 1
+        for (I x = x0; x < x1; x += p.x.dilation, from += p.x.dilation * p.lanes) {
+          C v[N];
+          load_pack(from, v);
+#pragma unroll
+          for (int j = 0; j < N; ++j) {
+            const bool takes = !(v[j] <= best[j]) && best[j] == best[j];  // larger, or the first NaN
+            best[j] = takes ? v[j] : best[j];
+            where[j] = takes ? row + x : where[j];
           }
         }
       }
     }
-    out.store_floating(i, best);
-    if (!indices) continue;
-    // Where nothing is larger than -inf: the first tap.
-    if (where < 0) where = (lesser(z0, p.z.in - 1) * p.y.in + lesser(y0, p.y.in - 1)) * p.x.in + lesser(x0, p.x.in - 1);
-    indices[i] = where;
+    store_lanes(out, i, best);
+    if (!positions.data) continue;
+    switch (positions.dtype) {
+      case DType::i16: store_pack(static_cast<int16_t*>(positions.data) + i, where); break;
+      case DType::i32: store_pack(static_cast<int32_t*>(positions.data) + i, where); break;
+      default: store_pack(static_cast<int64_t*>(positions.data) + i, where);
+    }
   }
 }
 
@@ -213,65 +256,33 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   }
 }
 
-// The sum over the windows whose largest element this input was, in the order of the outputs.
-template <class T, class I>
+// The sum over the windows whose largest element this input was, in the order of the outputs. N channels a thread.
+template <class T, class P, class I, int N>
 __global__ void __launch_bounds__(kThreads)
-    max_backward_kernel(const T* grad, const int64_t* indices, Operand out, Pooling<I> p, I numel) {
+    max_backward_kernel(const T* grad, const P* positions, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
-  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+  for (I k = I(blockIdx.x * blockDim.x + threadIdx.x); k < numel / N; k += step) {
+    const I i = k * N;
     const Place<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
     const I first = at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
-    const int64_t here = (at.z * p.y.in + at.y) * p.x.in + at.x;
+    const I here = (at.z * p.y.in + at.y) * p.x.in + at.x;
     const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
     const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
-    C sum = 0;
-    for (I oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
+    C sum[N] = {};
+    const I z0 = p.z.covering_begin(at.z), z1 = p.z.covering_end(at.z);
+    for (I oz = z0; oz < z1; ++oz) {
       for (I oy = y0; oy < y1; ++oy) {
         const I row = first + (oz * p.y.out + oy) * p.x.out * p.lanes;
 #pragma unroll 1
-        for (I ox = x0; ox < x1; ++ox)
-          if (indices[row + ox * p.lanes] == here) sum += C(to_f(grad[row + ox * p.lanes]));
-      }
-    }
-    out.store_floating(i, sum);
-  }
-}
-
-// The same for kRun channels side by side: one thread counts once for all of them, and reads 16 bytes at a time.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    max_backward_runs(const T* grad, const int64_t* indices, Operand out, Pooling<int32_t> p, int32_t runs) {
-  constexpr int kPairs = kRun / 2;  // of indices
-  const int32_t step = int32_t(gridDim.x * blockDim.x);
-  for (int32_t r = int32_t(blockIdx.x * blockDim.x + threadIdx.x); r < runs; r += step) {
-    const int32_t i = r * kRun;
-    const Place<int32_t> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
-    const int32_t first = at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
-    const int32_t here = (at.z * p.y.in + at.y) * p.x.in + at.x;
-    const int32_t x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
-    const int32_t y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
-    float sum[kRun] = {};
-    for (int32_t oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
-      for (int32_t oy = y0; oy < y1; ++oy) {
-        const int32_t row = first + (oz * p.y.out + oy) * p.x.out * p.lanes;
-#pragma unroll 1
-        for (int32_t ox = x0; ox < x1; ++ox) {
-          const int64_t o = row + ox * p.lanes;
-          uint4 pairs[kPairs];  // an index is below 2^31: its low half says all
-#pragma unroll
-          for (int k = 0; k < kPairs; ++k) pairs[k] = reinterpret_cast<const uint4*>(indices + o)[k];
-          float g[kRun];
-          load_pack(grad + o, g);
-#pragma unroll
-          for (int k = 0; k < kPairs; ++k) {
-            if (int32_t(pairs[k].x) == here) sum[2 * k] += g[2 * k];
-            if (int32_t(pairs[k].z) == here) sum[2 * k + 1] += g[2 * k + 1];
-          }
+        for (I ox = x0; ox < x1; ++ox) {
+          C g[N];
+          load_pack(grad + row + ox * p.lanes, g);
+          add_where(positions + row + ox * p.lanes, P(here), g, sum);
         }
       }
     }
-    store_run(out, i, sum);
+    store_lanes(out, i, sum);
   }
 }
 
@@ -284,6 +295,16 @@ void typed(DType t, const F& f) {
     for_packed_type(t, f);
 }
 
+// f(the channels that a thread takes): kRun where an image has whole runs of them and all views can be read in packs, else one.
+template <class T, class I, class F>
+void with_lanes(const Pooling<I>& p, const TensorView& x, const TensorView& y, const TensorView& indices, const F& f) {
+  if constexpr (std::is_same_v<I, int32_t> && !std::is_same_v<T, double>) {
+    if (p.lanes % kRun == 0 && packs_of_any(x) && packs_of_any(y) && aligned16(indices.data))
+      return f(std::integral_constant<int, kRun>());
+  }
+  f(std::integral_constant<int, 1>());
+}
+
 }  // namespace
 
 void max_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
@@ -291,8 +312,10 @@ void max_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
   if (n == 0) return;
   with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
     typed(x.dtype, [&]<class T>(T) {
-      launch(max_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out), indices.as<int64_t>(),
-             p, I(n));
+      with_lanes<T>(p, x, out, indices, [&]<int N>(std::integral_constant<int, N>) {
+        launch(max_kernel<T, I, N>, blocks_for(n / N, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out),
+               Operand(indices), p, I(n));
+      });
     });
   });
 }
@@ -303,16 +326,17 @@ void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView&
   if (n == 0) return;
   with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
     typed(grad.dtype, [&]<class T>(T) {
-      if constexpr (std::is_same_v<I, int32_t> && !std::is_same_v<T, double>) {
-        const bool runs = p.lanes % kRun == 0 && packs_of_any(grad) && packs_of_any(out) && aligned16(indices.data);
-        if (runs) {
-          launch(max_backward_runs<T>, blocks_for(n / kRun, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
-                 indices.as<const int64_t>(), Operand(out), p, I(n / kRun));
-          return;
+      with_lanes<T>(p, grad, out, indices, [&]<int N>(std::integral_constant<int, N>) {
+        const auto run = [&]<class P>(P) {
+          launch(max_backward_kernel<T, P, I, N>, blocks_for(n / N, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
+                 indices.as<const P>(), Operand(out), p, I(n));
+        };
+        switch (indices.dtype) {
+          case DType::i16: return run(int16_t());
+          case DType::i32: return run(int32_t());
+          default: return run(int64_t());
         }
-      }
-      launch(max_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
-             indices.as<const int64_t>(), Operand(out), p, I(n));
+      });
     });
   });
 }

@@ -134,7 +134,10 @@ void max_pool_in(const TensorView& x, const Pooling& p, const TensorView& out, c
         max_row<C, I, kIndices>(p, taps, rows, plane, oz, oy, best, where.data());
       };
       indices ? take(std::true_type{}) : take(std::false_type{});
-      if (indices) std::copy(where.begin(), where.end(), indices.as<int64_t>() + r * width);
+      if (indices)
+        positions(indices, [&]<class P>(P) {
+          std::transform(where.begin(), where.end(), indices.as<P>() + r * width, [](I i) { return P(i); });
+        });
       if (!direct) store<C>(out.dtype, best, at(out, r * width), 1, width);
     }
   });
@@ -157,7 +160,7 @@ void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, 
 namespace {
 
 // Where no two windows share an input: gradients are copied, not added. 0 + -0 is 0.
-template <class T>
+template <class T, class P>
 void put_gradients(const TensorView& grad, const TensorView& indices, const TensorView& out) {
   const int64_t planes = out.shape[0] * out.shape[1], in = out.numel() / planes, n = grad.numel() / planes;
   constexpr T kMinusZero = T(T(1) << (8 * sizeof(T) - 1));
@@ -166,7 +169,7 @@ void put_gradients(const TensorView& grad, const TensorView& indices, const Tens
     for (int64_t plane = begin; plane < end; ++plane) {
       T* const dx = out.as<T>() + plane * in;
       const T* const g = grad.as<const T>() + plane * n;
-      const int64_t* const where = indices.as<const int64_t>() + plane * n;
+      const P* const where = indices.as<const P>() + plane * n;
       for (int64_t i = 0; i < n; ++i) dx[where[i]] = g[i] == kMinusZero ? T(0) : g[i];
     }
   });
@@ -179,14 +182,12 @@ bool are_apart(const PoolArgs& args) {
   return !args.adaptive;
 }
 
-}  // namespace
-
-void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
-  if (out.numel() == 0) return;
+template <class P>
+void max_pool_backward_from(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
   if (are_apart(args) && grad.dtype == out.dtype && out.format() != MemoryFormat::channels_last) {
-    if (size_of(out.dtype) == 2) return put_gradients<uint16_t>(grad, indices, out);
-    if (out.dtype == DType::f32) return put_gradients<uint32_t>(grad, indices, out);
-    return put_gradients<uint64_t>(grad, indices, out);
+    if (size_of(out.dtype) == 2) return put_gradients<uint16_t, P>(grad, indices, out);
+    if (out.dtype == DType::f32) return put_gradients<uint32_t, P>(grad, indices, out);
+    return put_gradients<uint64_t, P>(grad, indices, out);
   }
   floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
@@ -197,7 +198,7 @@ void max_pool_backward(const TensorView& grad, const TensorView& indices, const 
       for (int64_t i = 0; i < n; i += kBlock) {
         const int64_t part = std::min(kBlock, n - i);
         load<C>(grad.dtype, at(grad, plane * n + i), 1, block, part);
-        const int64_t* const where = indices.as<const int64_t>() + plane * n + i;
+        const P* const where = indices.as<const P>() + plane * n + i;
         if (lanes == 1) {
           for (int64_t k = 0; k < part; ++k) dx[where[k]] += block[k];
           continue;
@@ -209,6 +210,13 @@ void max_pool_backward(const TensorView& grad, const TensorView& indices, const 
       }
     });
   });
+}
+
+}  // namespace
+
+void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
+  if (out.numel() == 0) return;
+  positions(indices, [&]<class P>(P) { max_pool_backward_from<P>(grad, indices, args, out); });
 }
 
 }  // namespace halfstep::cpu

@@ -110,6 +110,16 @@ void floating(Compute c, const F& f) {
   else f(float{});
 }
 
+// f(P{}) for the type of the indices of maxima.
+template <class F>
+void positions(const TensorView& indices, const F& f) {
+  switch (indices.dtype) {
+    case DType::i16: return f(int16_t{});
+    case DType::i32: return f(int32_t{});
+    default: return f(int64_t{});
+  }
+}
+
 // f(plane, memory of C) for each plane of `out`, which then holds what f left in the memory.
 template <class C, class F>
 void for_planes(const TensorView& out, int64_t planes, const F& f) {

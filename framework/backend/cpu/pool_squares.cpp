@@ -67,8 +67,8 @@ HS_INLINE inline void key_of(const V& v, V& key) {
 }
 
 // N outputs. upper: the first number of the first window; below: numbers from a row to the next; first: the index of upper[0].
-template <class T, bool Indices, int N>
-HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* best, int64_t* where) {
+template <class T, class P, bool Indices, int N>
+HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* best, P* where) {
   using V = typename Wide<Key<T>, N>::type;
   using Marks = typename Wide<Word<T>, N>::type;
   V most, v[4];
@@ -98,48 +98,48 @@ HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* b
     std::memcpy(best, &most, sizeof most);
   }
   if constexpr (Indices) {
-    const auto wide = __builtin_convertvector(place, typename Wide<int64_t, N>::type);
-    std::memcpy(where, &wide, sizeof wide);
+    const auto stored = __builtin_convertvector(place, typename Wide<P, N>::type);
+    std::memcpy(where, &stored, sizeof stored);
   }
 }
 
 // A row of n outputs, N at a time; the last ones overlap.
-template <class T, bool Indices, int N>
-HS_INLINE inline void row_of(const T* upper, int64_t below, Word<T> first, T* best, int64_t* where, int64_t n) {
+template <class T, class P, bool Indices, int N>
+HS_INLINE inline void row_of(const T* upper, int64_t below, Word<T> first, T* best, P* where, int64_t n) {
   for (int64_t step = 0; step < n; step += N) {
     const int64_t i = step + N <= n ? step : n - N;
-    squares<T, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
+    squares<T, P, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
   }
 }
 
-template <class T, bool Indices>
-HS_CLONES void plane_of(const T* x, int64_t width, T* best, int64_t* where, int64_t rows, int64_t n) {
+template <class T, class P, bool Indices>
+HS_CLONES void plane_of(const T* x, int64_t width, T* best, P* where, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r) {
     const T* const upper = x + 2 * r * width;
     const auto first = Word<T>(2 * r * width);
     T* const out = best + r * n;
-    int64_t* const to = Indices ? where + r * n : nullptr;
+    P* const to = Indices ? where + r * n : nullptr;
     if (n >= 8)
-      row_of<T, Indices, 8>(upper, width, first, out, to, n);
+      row_of<T, P, Indices, 8>(upper, width, first, out, to, n);
     else if (n >= 4)
-      row_of<T, Indices, 4>(upper, width, first, out, to, n);
+      row_of<T, P, Indices, 4>(upper, width, first, out, to, n);
     else
-      row_of<T, Indices, 1>(upper, width, first, out, to, n);
+      row_of<T, P, Indices, 1>(upper, width, first, out, to, n);
   }
 }
 
 template <class T>
 void all_planes(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices) {
   const int64_t in = p.in_plane(), n = p.y.out * p.x.out;
-  int64_t* const where = indices ? indices.as<int64_t>() : nullptr;
   parallel_for(p.planes, 1, out.numel() * 2, [&](int64_t begin, int64_t end) {
     for (int64_t plane = begin; plane < end; ++plane) {
       const T* const from = x.as<const T>() + plane * in;
       T* const to = out.as<T>() + plane * n;
-      if (where)
-        plane_of<T, true>(from, p.x.in, to, where + plane * n, p.y.out, p.x.out);
+      if (indices)
+        positions(indices,
+                  [&]<class P>(P) { plane_of<T, P, true>(from, p.x.in, to, indices.as<P>() + plane * n, p.y.out, p.x.out); });
       else
-        plane_of<T, false>(from, p.x.in, to, nullptr, p.y.out, p.x.out);
+        plane_of<T, int64_t, false>(from, p.x.in, to, nullptr, p.y.out, p.x.out);
     }
   });
 }

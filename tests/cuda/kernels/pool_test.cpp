@@ -12,8 +12,8 @@ struct PoolCase {
   PoolArgs args;
 };
 
-Shape planes(const Shape& sizes) {
-  Shape s{2, 3};
+Shape planes(const Shape& sizes, int64_t channels = 3) {
+  Shape s{2, channels};
   for (int64_t n : sizes) s.push_back(n);
   return s;
 }
@@ -46,39 +46,77 @@ const PoolCase kPoolCases[] = {
 
 Buffer out_like(DType t, const Shape& shape) { return poisoned(t, shape); }
 constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
+constexpr DType kPositions[] = {DType::i64, DType::i32, DType::i16};
+
+// Eight channels in channels_last are a pack.
+struct Channels {
+  MemoryFormat format;
+  int64_t channels;
+};
+constexpr Channels kChannels[] = {
+    {MemoryFormat::contiguous, 3}, {MemoryFormat::channels_last, 3}, {MemoryFormat::channels_last, 8}};
 
 }  // namespace
 
 TEST_CASE("maxima, their indices and gradients") {
   for (DType t : kFloating) {
-    for (const PoolCase& c : kPoolCases) {
-      if (c.args.divisor) continue;
-      for (MemoryFormat format : kFormats) {
-        const Shape in = planes(c.in), out = planes(c.out);
-        const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
-        set(x.view, 0, std::nan(""));
-        const Buffer y = laid(out_like(t, out), format), want = laid(make(t, out), format),
-                     where = laid(out_like(DType::i64, out), format), want_where = laid(make(DType::i64, out), format);
-        cpu().max_pool(x, c.args, want, want_where);
-        const OnDevice dev_x(x), dev_y(y), dev_where(where), dev_grad(grad);
-        cuda::max_pool(queue(), dev_x, c.args, dev_y, dev_where);
-        dev_y.fetch();
-        dev_where.fetch();
-        check_close(y, want, 0, 0, "max_pool");
-        check_close(where, want_where, 0, 0, "max_pool indices");
+    for (DType positions : kPositions) {
+      for (const PoolCase& c : kPoolCases) {
+        if (c.args.divisor) continue;
+        for (const auto& [format, channels] : kChannels) {
+          const Shape in = planes(c.in, channels), out = planes(c.out, channels);
+          const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
+          set(x.view, 0, std::nan(""));
+          const Buffer y = laid(out_like(t, out), format), want = laid(make(t, out), format),
+                       where = laid(out_like(positions, out), format), want_where = laid(make(positions, out), format);
+          cpu().max_pool(x, c.args, want, want_where);
+          const OnDevice dev_x(x), dev_y(y), dev_where(where), dev_grad(grad);
+          cuda::max_pool(queue(), dev_x, c.args, dev_y, dev_where);
+          dev_y.fetch();
+          dev_where.fetch();
+          check_close(y, want, 0, 0, "max_pool");
+          check_close(where, want_where, 0, 0, "max_pool indices");
 
-        const Buffer dx = laid(out_like(t, in), format), want_dx = laid(make(t, in), format);
-        cpu().max_pool_backward(grad, want_where, c.args, want_dx);
-        const OnDevice dev_dx(dx);
-        cuda::max_pool_backward(queue(), dev_grad, dev_where, c.args, dev_dx);
-        dev_dx.fetch();
-        check_close(dx, want_dx, 0, 0, "max_pool_backward");
+          const Buffer dx = laid(out_like(t, in), format), want_dx = laid(make(t, in), format);
+          cpu().max_pool_backward(grad, want_where, c.args, want_dx);
+          const OnDevice dev_dx(dx);
+          cuda::max_pool_backward(queue(), dev_grad, dev_where, c.args, dev_dx);
+          dev_dx.fetch();
+          check_close(dx, want_dx, 0, 0, "max_pool_backward");
 
-        const Buffer alone = laid(out_like(t, out), format);
-        const OnDevice dev_alone(alone);
-        cuda::max_pool(queue(), dev_x, c.args, dev_alone, {});
-        dev_alone.fetch();
-        check_close(alone, want, 0, 0, "max_pool without indices");
+          if (positions != DType::i64) continue;
+          const Buffer alone = laid(out_like(t, out), format);
+          const OnDevice dev_alone(alone);
+          cuda::max_pool(queue(), dev_x, c.args, dev_alone, {});
+          dev_alone.fetch();
+          check_close(alone, want, 0, 0, "max_pool without indices");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("maxima of several channels a thread: equal ones, NaN, infinities, and memory that begins anywhere") {
+  const double special[] = {std::nan(""), -INFINITY, INFINITY, -0.0, 0.0, 1, 1, -2, 0.5, -0.0, 0.0, -INFINITY, -INFINITY};
+  const PoolArgs args{.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}};
+  const MemoryFormat last = MemoryFormat::channels_last;
+  for (DType t : kFloating) {
+    for (DType positions : kPositions) {
+      for (int64_t channels : {8, 24, 12}) {
+        const Shape in{2, channels, 13, 10}, out{2, channels, 7, 5};
+        const Buffer x = laid(make(t, in), last), want = laid(make(t, out), last), want_where = laid(make(positions, out), last);
+        for (int64_t i = 0; i < x.numel(); ++i)  // of every third channel the upper lines are all -inf
+          set(x.view, i, i / 130 % 3 == 0 && i % 130 < 50 ? -INFINITY : special[(7 * i + i / 13) % 13]);
+        cpu().max_pool(x, args, want, want_where);
+        for (int shifted : {0, 1, 2, 3}) {  // the input, the output, the indices or none of them
+          const Buffer y = laid(out_like(t, out), last), where = laid(out_like(positions, out), last);
+          const OnDevice dev_x(x, shifted == 0), dev_y(y, shifted == 1), dev_where(where, shifted == 2);
+          cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
+          dev_y.fetch();
+          dev_where.fetch();
+          check_close(y, want, 0, 0, "max_pool");
+          check_close(where, want_where, 0, 0, "max_pool indices");
+        }
       }
     }
   }
@@ -86,21 +124,23 @@ TEST_CASE("maxima, their indices and gradients") {
 
 TEST_CASE("the gradient of maxima in channels_last, several channels a thread") {
   const PoolArgs args{.window = {.size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}}};
+  const MemoryFormat last = MemoryFormat::channels_last;
   for (DType t : kFloating) {
     for (DType to : {t, t == DType::f64 ? t : DType::f32}) {
-      for (int64_t channels : {8, 24, 12}) {
-        for (int64_t shift : {0, 1}) {  // of what is written
+      for (DType positions : kPositions) {
+        for (int64_t channels : {8, 24, 12}) {
           const Shape in{2, channels, 13, 10}, out{2, channels, 7, 5};
-          const MemoryFormat last = MemoryFormat::channels_last;
           const Buffer x = laid(uniform(t, in, 1), last), grad = laid(uniform(t, out, 2), last), y = laid(make(t, out), last),
-                       where = laid(make(DType::i64, out), last), dx = laid(out_like(to, in), last),
-                       want = laid(make(to, in), last);
+                       where = laid(make(positions, out), last), want = laid(make(to, in), last);
           cpu().max_pool(x, args, y, where);
           cpu().max_pool_backward(grad, where, args, want);
-          const OnDevice dev_grad(grad), dev_where(where), dev_dx(dx, shift);
-          cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
-          dev_dx.fetch();
-          check_close(dx, want, 0, 0, "max_pool_backward");
+          for (int shifted : {0, 1, 2, 3}) {  // the gradient, the indices, what is written or none of them
+            const Buffer dx = laid(out_like(to, in), last);
+            const OnDevice dev_grad(grad, shifted == 0), dev_where(where, shifted == 1), dev_dx(dx, shifted == 2);
+            cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
+            dev_dx.fetch();
+            check_close(dx, want, 0, 0, "max_pool_backward");
+          }
         }
       }
     }

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda/kernels/divide.cuh"
+
+namespace halfstep::cuda {
+
+// A number that a kernel divides many others by: quotient(a, d) = a / d for a >= 0. In 32 bits it is a product and a shift.
+template <class I>
+struct Divisor {
+  I number = 1;
+
+  Divisor() = default;
+  Divisor(I n) : number(n) {}
+  __host__ __device__ operator I() const { return number; }
+};
+__device__ inline int64_t quotient(int64_t a, Divisor<int64_t> d) { return quotient(a, d.number); }
+
+// factor is 2^(31 + shift) / number, rounded up, with the least shift that 2^shift >= number has: of numbers below 2^31 the error
+// of the product is too small to reach the next integer.
+template <>
+struct Divisor<int32_t> {
+  int32_t number = 1;
+  uint32_t factor = uint32_t(1) << 31;
+  int shift = 0;
+
+  Divisor() = default;
+  Divisor(int32_t n) : number(n) {
+    while (int64_t(1) << shift < n) ++shift;
+    factor = uint32_t(((uint64_t(1) << (31 + shift)) + uint32_t(n) - 1) / uint32_t(n));
+  }
+  __host__ __device__ operator int32_t() const { return number; }
+};
+__device__ inline int32_t quotient(int32_t a, Divisor<int32_t> d) {
+  return int32_t(uint32_t(uint64_t(2 * uint32_t(a)) * d.factor >> 32) >> d.shift);
+}
+
+}  // namespace halfstep::cuda
