@@ -65,6 +65,26 @@ TEST_CASE("a norm that is not differentiated is freed") {
   CHECK(live() == before);
 }
 
+TEST_CASE("a maximum keeps its place in as few bytes as hold it, and its gradient gets there") {
+  struct Kept {
+    int64_t windows;  // of three elements
+    size_t bytes;     // for each
+  };
+  for (const auto& [windows, bytes] : {Kept{10922, 2}, Kept{10923, 4}}) {  // the last place is 32765 or 32768
+    const Tensor x = arange(0, double(3 * windows), 1).reshape({1, 1, 3 * windows}).detach().set_requires_grad();
+    const size_t most = size_t(windows) * bytes;
+    const size_t found = kept([&] { return max_pool1d(x, 3); });
+    CHECK(found >= most);
+    CHECK(found <= most + most / 4);  // blocks of memory are rounded up
+    CHECK(max_pool1d_with_indices(x, 3).second.dtype() == DType::i64);
+    const Tensor want = ones({windows, 1}) * from_vector<float>({0, 0, 1}, {3});
+    const Tensor first = grad({max_pool1d(x, 3).sum()}, {x})[0];
+    CHECK(equal(first.reshape({windows, 3}), want));
+    const Tensor recorded = grad({square(max_pool1d(x, 3)).sum()}, {x}, {}, {.create_graph = true})[0];
+    CHECK(equal(grad({recorded.sum()}, {x})[0].reshape({windows, 3}), want * 2.0));
+  }
+}
+
 TEST_CASE("a saved tensor knows its version") {
   const Tensor x = ones({2}, {.requires_grad = true});
   const Tensor y = exp(x);

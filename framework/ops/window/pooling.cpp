@@ -3,6 +3,7 @@
 #include "framework/ops/window/pooling.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/composite.h"
@@ -47,6 +48,12 @@ struct MaxPool {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
 
   static Attributes describe(const Attr& a) { return describe_pool(a); }
+  // Of indices that nobody but the gradient sees, the narrowest integers that hold them.
+  static DType indices_type(const Attr& a) {
+    const int64_t last = a.in[0] * a.in[1] * a.in[2] - 1;
+    if (a.indices || last > std::numeric_limits<int32_t>::max()) return DType::i64;
+    return last > std::numeric_limits<int16_t>::max() ? DType::i32 : DType::i16;
+  }
   // The values, and the indices where somebody needs them.
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
@@ -55,7 +62,7 @@ struct MaxPool {
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device(), .format = format});
     Tensors result{out};
     if (a.indices || ctx.recording())
-      result.push_back(Tensor::empty(shape, {.dtype = DType::i64, .device = x.device(), .format = format}));
+      result.push_back(Tensor::empty(shape, {.dtype = indices_type(a), .device = x.device(), .format = format}));
     backend_for(x.device()).max_pool(x.view(), a.args, out.view(), result.size() > 1 ? result[1].view() : TensorView{});
     if (ctx.recording()) {
       ctx.save(result[1]);
@@ -71,7 +78,7 @@ struct MaxPool {
     if (grad_enabled()) {
       const int64_t planes = g.size(0) * g.size(1), n = a.in[0] * a.in[1] * a.in[2], taken = a.out[0] * a.out[1] * a.out[2];
       const Tensor none = zeros({planes, n}, {.dtype = g.dtype(), .device = g.device()});
-      return {scatter_add(none, 1, indices.reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
+      return {scatter_add(none, 1, indices.to(DType::i64).reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
     }
     const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device(), .format = format});
     backend_for(g.device()).max_pool_backward(g.view(), indices.view(), a.args, dx.view());
