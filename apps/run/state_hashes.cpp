@@ -104,7 +104,7 @@ void RunTracer::begins(int64_t step, const Batch& batch) {
   if (!batch_) batch_.emplace();
   for (const Tensor* t : {&batch.input, &batch.target}) batch_->update(sha256(*t));
   if (witness_ || !(witnessed_ || step == log_step_)) return;
-  witness_.emplace(device_);
+  witness_.emplace(device_, nullptr, Witness::Look::kernels);
   if (step == log_step_) witness_->on_event([this](const KernelEvent& e, std::span<const TensorView> w) { log(e, w); });
 }
 

@@ -162,9 +162,22 @@ class WitnessBackend : public Backend {
   }
   int64_t check_indices(const TensorView& index, int64_t size) override { return real_.check_indices(index, size); }
 
+ protected:
+  using Views = std::vector<TensorView>;
+
+  // A call of a library, which may decline.
+  template <class Call>
+  bool look_at_library(const char* kernel, Views reads, Views writes, const Call& call) {
+    if (w_.look_ == Witness::Look::gradients) return call();
+    for (Views* views : {&reads, &writes}) std::erase_if(*views, [](const TensorView& v) { return !v; });
+    auto before = w_.before(reads, writes);
+    const bool done = call();
+    if (done) w_.saw(named(kernel, {}), reads, writes, std::move(before));
+    return done;
+  }
+
  private:
   static constexpr int kHost = -1;  // a producer that is no event
-  using Views = std::vector<TensorView>;
 
   template <class Call, class... Arguments>
   void look(std::string_view kernel, const Call& call, const Arguments&... arguments) {
@@ -241,17 +254,23 @@ class LibraryWitness final : public WitnessBackend, public AttentionLibrary, pub
 
   bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                  bool differentiable) override {
-    return attention_.attention(args, state, out, stats, differentiable);
+    return look_at_library("attention", {args.q, args.k, args.v}, {out, stats},
+                           [&] { return attention_.attention(args, state, out, stats, differentiable); });
   }
   bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
-    return attention_.attention_backward(args, state, gradients);
+    return look_at_library("attention_backward", {args.q, args.k, args.v, gradients.out, gradients.stats, gradients.grad},
+                           {gradients.dq, gradients.dk, gradients.dv},
+                           [&] { return attention_.attention_backward(args, state, gradients); });
   }
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override { return recurrent_.recurrent_spaces(args); }
   bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
-    return recurrent_.recurrent(args, tensors);
+    return look_at_library("recurrent", {tensors.x, tensors.weights, tensors.h, tensors.c},
+                           {tensors.y, tensors.h_out, tensors.c_out}, [&] { return recurrent_.recurrent(args, tensors); });
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
-    return recurrent_.recurrent_backward(args, tensors, grads);
+    return look_at_library(
+        "recurrent_backward", {tensors.x, tensors.weights, tensors.h, tensors.c, tensors.y, grads.y, grads.h, grads.c},
+        {grads.dx, grads.dh, grads.dc, grads.dweights}, [&] { return recurrent_.recurrent_backward(args, tensors, grads); });
   }
   uint64_t recurrent_calls() const override { return recurrent_.recurrent_calls(); }
 
@@ -264,8 +283,8 @@ Witness::Witness(Device device, Change change, Look look)
     : device_(device), real_(backend_for(device)), change_(std::move(change)), look_(look), row_(tally_row(device)) {
   check<ValueError>(!device.is_meta(), "Witness", "a witness needs values, which Device::meta does not have");
   check<ValueError>(!open_, "Witness", "this thread has an open witness");
+  if (look != Look::gradients) ledger_ = std::make_unique<LedgerScope>(device);
   if (look == Look::everything) {
-    ledger_ = std::make_unique<LedgerScope>(device);
     backend_ = std::make_unique<WitnessBackend>(*this, real_);
   } else {
     auto* const attention = dynamic_cast<AttentionLibrary*>(&real_);

@@ -67,7 +67,10 @@ struct KernelEvent {
 
 class Witness {
  public:
-  enum class Look : uint8_t { everything, gradients };
+  // everything: attention and recurrent networks are computed kernel by kernel, so that each is seen; other bits than those of a
+  // device's library. kernels: what a library computes as a whole stays its work, and is one event. gradients: saw_gradient()
+  // alone.
+  enum class Look : uint8_t { everything, kernels, gradients };
   // For tests: called after event `event` with its first floating output.
   using Change = std::function<void(int event, const TensorView& out)>;
   // Throws ValueError on Device::meta, and where the thread has an open witness.

@@ -6,6 +6,7 @@
 
 #include "amp/diagnosis/diagnose.h"
 #include "amp/diagnosis/observation.h"
+#include "framework/backend/witness.h"
 #include "tests/cuda/support.h"
 
 using namespace halfstep;
@@ -101,4 +102,31 @@ TEST_CASE("a witness on the device sees what one on the CPU sees") {
     return joined(e.op, ' ', e.kernel, ' ', name(e.pass), ' ', e.writes[0].counts.inf());
   };
   CHECK(events(Device::cuda) == events(Device::cpu));
+}
+
+TEST_CASE("a witness of kernels leaves networks to the library: their bits stay, and each is an event") {
+  if (!has_attention()) return;
+  manual_seed(6);
+  LSTM lstm(8, 8);
+  lstm.to(Device::cuda);
+  const Tensor x = randn({5, 2, 8}, {.device = Device::cuda});
+  const Tensor q = randn({2, 2, 8, 16}, {.device = Device::cuda}).to(DType::f16).set_requires_grad();
+  const auto run = [&] {
+    const Autocast region(Device::cuda, DType::f16);
+    const Tensor y = lstm(x).output, z = scaled_dot_product_attention(q, q, q);
+    Tensors wanted = lstm.parameters();
+    wanted.push_back(q);
+    std::string all = bytes(y) + bytes(z);
+    for (const Tensor& g : grad({y.to(DType::f32).sum() + z.to(DType::f32).square().sum()}, wanted)) all += bytes(g);
+    return all;
+  };
+  const std::string plain = run();
+  std::string kernels;
+  {
+    const Witness witness(Device::cuda, nullptr, Witness::Look::kernels);
+    CHECK(run() == plain);
+    for (const KernelEvent& e : witness.events()) kernels += e.kernel + " ";
+  }
+  for (const char* kernel : {"attention ", "attention_backward ", "recurrent ", "recurrent_backward "})
+    CHECK_MESSAGE(kernels.find(kernel) != std::string::npos, std::string(kernel), kernels);
 }
