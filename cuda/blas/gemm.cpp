@@ -242,20 +242,20 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
   ++record.report.calls;
 }
 
-// With padded rows where that pays and there is memory for them. If c is padded, what an epilogue would do comes after it has been
+// With longer rows where that pays and there is memory for them. If c is padded, what an epilogue would do comes after it has been
 // copied back.
 void padded_gemm(const Queue& q, const GemmArgs& g) {
   const Padding padding = padding_of(g);
   std::optional<PaddedMatrix> a, b, c;
   GemmArgs inner = padding.c ? bare(g) : g;
   try {
-    if (padding.a) inner.a = a.emplace(q, g.a, true).view();
-    if (padding.b) inner.b = b.emplace(q, g.b, true).view();
-    if (padding.c) inner.c = c.emplace(q, g.c, false).view();
+    if (padding.a) inner.a = a.emplace(q, g.a, padding.m, padding.k, true).view();
+    if (padding.b) inner.b = b.emplace(q, g.b, padding.k, padding.n, true).view();
+    if (padding.c) inner.c = c.emplace(q, g.c, padding.m, padding.n, false).view();
   } catch (const MemoryError&) { return library_gemm(q, g); }
   library_gemm(q, inner);
   if (!padding.c) return;
-  copy(q, c->view(), g.c);
+  copy(q, c->given_part(), g.c);
   finish(q, g, inner);
 }
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor cores take rows that start at multiples of 16 bytes. If those of an operand start elsewhere, as for a vocabulary of 50257
-// words in 16 bits, the library uses code for older GPUs: on an H100 its products run at 85 to 150 TFLOP/s instead of 650. Such
-// operands of large products are copied to rows that are padded.
+// Tensor cores take rows that start at multiples of 16 bytes and whose lengths are such multiples. Otherwise, as for a vocabulary
+// of 50257 words in 16 bits, the library uses code for older GPUs: on an H100 its products run at 85 to 150 TFLOP/s instead of 650.
+// Such large products are computed with longer rows, which end in zeros.
 #pragma once
 
 #include <optional>
@@ -11,9 +11,10 @@
 
 namespace halfstep::cuda {
 
-// The operands of g that gain by a copy with padded rows.
+// The extents of a product [m, k] x [k, n] with padding: multiples of 8, or those of the product itself.
 struct Padding {
-  bool a = false, b = false, c = false;
+  int64_t m = 0, n = 0, k = 0;
+  bool a = false, b = false, c = false;  // the operands that need a copy with these extents
   bool any() const { return a || b || c; }
 };
 // Of matrices in 16 bits with at least as many multiplications as set_least_padded_product() says.
@@ -21,14 +22,17 @@ Padding padding_of(const GemmArgs& g);
 // The default, 2^30, takes the GPU about 10 us.
 void set_least_padded_product(double multiplications);
 
-// A matrix with rows of a multiple of 16 bytes in memory of the workspace, with the values of `v` if `filled`.
+// A matrix of more rows and columns in memory of the workspace, dense along the same dimension as `v`. If `filled`, it has the
+// values of `v`, and zeros beyond them.
 class PaddedMatrix {
  public:
-  PaddedMatrix(const Queue& q, const TensorView& v, bool filled);
+  PaddedMatrix(const Queue& q, const TensorView& v, int64_t rows, int64_t columns, bool filled);
   const TensorView& view() const { return view_; }
+  TensorView given_part() const;  // without the padding
 
  private:
   TensorView view_;
+  Shape given_;
   std::optional<Workspace> work_;
 };
 

@@ -66,7 +66,8 @@ std::atomic<double>& least_widened() {
 }
 
 // Images of 3 channels in 16 bits, as a network's first layer reads them. cuDNN has no fast engine for them that adds in float32;
-// with 5 more channels of zeros it has. The work of the layer grows, and its time falls by half.
+// with a fourth channel of zeros it has faster ones: on an H100 a step of this layer alone takes 5.9 ms instead of 6.5 at batch
+// 256, and 6.1 with 8 channels.
 bool widens(const ConvCall& call, MemoryFormat format) {
   const Shape& x = call.x.shape;
   return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && is_half(call.x.dtype) &&
@@ -74,9 +75,9 @@ bool widens(const ConvCall& call, MemoryFormat format) {
          double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
 }
 
-// [N, 3, H, W] with the channels last as [N, 8, H, W].
+// [N, 3, H, W] with the channels last as [N, 4, H, W].
 TensorView wide(const TensorView& v, void* memory) {
-  const Shape shape{v.shape[0], 8, v.shape[2], v.shape[3]};
+  const Shape shape{v.shape[0], 4, v.shape[2], v.shape[3]};
   return {memory, v.dtype, shape, strides_of(shape, MemoryFormat::channels_last)};
 }
 
@@ -148,7 +149,7 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
 
 bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
   const auto pixels = [](const TensorView& v) { return v.numel() / v.shape[1]; };
-  const auto bytes = [&](const TensorView& v) { return size_t(pixels(v) * 8) * size_of(v.dtype); };
+  const auto bytes = [&](const TensorView& v) { return size_t(pixels(v) * 4) * size_of(v.dtype); };
   const auto dense = [&](const TensorView& v, Staged::Use use) {
     return Staged(q, v, call.x.dtype, strides_of(v.shape, MemoryFormat::channels_last), use);
   };

@@ -46,7 +46,7 @@ struct ConvCall {
 };
 // otherwise: the same done without the library, which tuning times.
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise);
-// From so many multiplications on, 16-bit images of 3 channels with the channels last are given to the library with 8. The default
+// From so many multiplications on, 16-bit images of 3 channels with the channels last are given to the library with 4. The default
 // is 2^28, below which the copies take longer than they save.
 void set_least_widened_convolution(double multiplications);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between dtypes and layouts, of many tensors at once, and constant and evenly spaced values.
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/elementwise.cuh"
@@ -196,7 +197,17 @@ void cast(const Queue& q, const TensorView& src, const TensorView& dst, int64_t 
 
 }  // namespace
 
-void copy(const Queue& q, const TensorView& src, const TensorView& dst) {
+void copy(const Queue& q, const TensorView& given_src, const TensorView& given_dst) {
+  // Along the memory of dst, whatever the order of its dimensions.
+  TensorView src = given_src, dst = given_dst;
+  for (int i = 1; i < dst.shape.size(); ++i) {
+    for (int d = i; d > 0 && dst.strides[d - 1] < dst.strides[d]; --d) {
+      for (TensorView* v : {&src, &dst}) {
+        std::swap(v->shape[d - 1], v->shape[d]);
+        std::swap(v->strides[d - 1], v->strides[d]);
+      }
+    }
+  }
   Space<2> space(dst.shape, {&src.strides, &dst.strides});
   if (space.numel == 0) return;
   if (src.dtype == dst.dtype) {

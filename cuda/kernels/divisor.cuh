@@ -16,18 +16,18 @@ struct Divisor {
 };
 __device__ inline int64_t quotient(int64_t a, Divisor<int64_t> d) { return quotient(a, d.number); }
 
-// factor is 2^(31 + shift) / number, rounded up, with the least shift that 2^shift >= number has: of numbers below 2^31 the error
-// of the product is too small to reach the next integer.
+// factor is the first integer above 2^(31 + shift) / number, where 2^shift is the least power of two that is no less than the
+// number: for what is below 2^31 the error of the product is too small to reach the next integer.
 template <>
 struct Divisor<int32_t> {
-  int32_t number = 1;
-  uint32_t factor = uint32_t(1) << 31;
+  int32_t number;
+  uint32_t factor;
   int shift = 0;
 
-  Divisor() = default;
+  Divisor() : Divisor(1) {}
   Divisor(int32_t n) : number(n) {
     while (int64_t(1) << shift < n) ++shift;
-    factor = uint32_t(((uint64_t(1) << (31 + shift)) + uint32_t(n) - 1) / uint32_t(n));
+    factor = uint32_t((uint64_t(1) << (31 + shift)) / uint32_t(n) + 1);
   }
   __host__ __device__ operator int32_t() const { return number; }
 };

@@ -5,15 +5,15 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWide = 8;
+constexpr int kThreads = 256, kWide = 4;
 
 union Pixel {
-  uint4 word;
+  uint2 word;
   uint16_t channel[kWide];
 };
 
 // The blocks' pixels are neighbours, so that what one thread leaves of a sector the next one reads from the cache.
-__global__ void __launch_bounds__(kThreads) widen_kernel(const uint16_t* from, uint4* to, int64_t pixels, int channels) {
+__global__ void __launch_bounds__(kThreads) widen_kernel(const uint16_t* from, uint2* to, int64_t pixels, int channels) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
 #pragma unroll 4
   for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < pixels; p += step) {
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) widen_kernel(const uint16_t* from, u
   }
 }
 
-__global__ void __launch_bounds__(kThreads) narrow_kernel(const uint4* from, uint16_t* to, int64_t pixels, int channels) {
+__global__ void __launch_bounds__(kThreads) narrow_kernel(const uint2* from, uint16_t* to, int64_t pixels, int channels) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < pixels; p += step) {
     Pixel pixel;
@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const uint4* from, uin
 
 void widen_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels) {
   launch(widen_kernel, blocks_for(pixels, kThreads), kThreads, 0, stream, static_cast<const uint16_t*>(from),
-         static_cast<uint4*>(to), pixels, channels);
+         static_cast<uint2*>(to), pixels, channels);
 }
 
 void narrow_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels) {
-  launch(narrow_kernel, blocks_for(pixels, kThreads), kThreads, 0, stream, static_cast<const uint4*>(from),
+  launch(narrow_kernel, blocks_for(pixels, kThreads), kThreads, 0, stream, static_cast<const uint2*>(from),
          static_cast<uint16_t*>(to), pixels, channels);
 }
 

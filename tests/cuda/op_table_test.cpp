@@ -124,10 +124,13 @@ TEST_CASE("float32, float16 and bfloat16 are within rounding of the CPU's float6
       // Gradients pass through several roundings: the CPU's in the same dtype is as far from the truth.
       const Tensors grads = gradients(cuda, low), same = gradients(cpu, in_dtype(cpu.inputs, dtype));
       REQUIRE(grads.size() == same.size());
-      // cuDNN also rounds what its recurrent networks pass from step to step, whose size is that of the other gradients.
+      // cuDNN also rounds gates, and what its recurrent networks pass from step to step. Their sizes are up to 1, and those of the
+      // other gradients; what is left of them in one gradient may be much smaller.
       double passed = 0;
-      if (cuda.op == "lstm" || cuda.op == "gru" || cuda.op.starts_with("rnn"))
+      if (cuda.op == "lstm" || cuda.op == "gru" || cuda.op.starts_with("rnn")) {
+        passed = 1.0 / 32;
         for (const Tensor& g : same) passed = std::max(passed, g.defined() ? largest(g) : 0);
+      }
       for (size_t k = 0; k < grads.size(); ++k) {
         if (!same[k].defined()) continue;
         check_close(grads[k], same[k], (dtype == DType::f32 ? 32 : 2 * cuda.ulps) * epsilon(dtype), 1e-6,

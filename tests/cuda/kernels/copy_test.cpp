@@ -138,6 +138,20 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
       CHECK_MESSAGE(y.values() == x.values(), name(t), " ", columns);
     }
   }
+  // Columns of both are dense: no element is looked for by itself.
+  const Buffer tall = operand(DType::f16, {300, 9}, true, 4, 3), short_y = operand(DType::f16, {300, 9}, true, 5, 4);
+  const OnDevice dev_tall(tall), dev_short(short_y);
+  struct Blocks final : cuda::LaunchWatcher {
+    unsigned blocks = 0;
+    void launched(const cuda::Launched& l) override { blocks += l.grid.x; }
+    void uses_fixed(const void*) override {}
+  } counted;
+  cuda::launch_watcher = &counted;
+  cuda::copy(queue(), dev_tall, dev_short);
+  cuda::launch_watcher = nullptr;
+  CHECK(counted.blocks == 9);  // one for each column
+  dev_short.fetch();
+  CHECK(short_y.values() == tall.values());
   // Into a slice: elements between the rows are unchanged.
   const Buffer x = uniform(DType::f16, {5, 16}, 1), y = pitched(DType::f16, 5, 16, 24, 2),
                before = pitched(DType::f16, 5, 16, 24, 2);

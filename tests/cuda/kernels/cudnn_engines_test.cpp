@@ -228,7 +228,7 @@ TEST_CASE("every engine of cuDNN that is allowed computes the CPU's convolutions
   if (shows()) std::printf("%d plans ran\n", ran);
 }
 
-TEST_CASE("16-bit images of three channels, with the channels last, are given to the library with eight") {
+TEST_CASE("16-bit images of three channels, with the channels last, are given to the library with four") {
   if (!handle()) return;
   const EngineCase c{"first", {2, 3, 20, 22}, {8, 3, 7, 7}, {2, 8, 10, 11}, {{3, 3}, {3, 3}, {2, 2}, {1, 1}}};
   const Window window{.dims = 2, .size = {7, 7, 1}, .stride = {2, 2, 1}, .padding = {3, 3, 0}};

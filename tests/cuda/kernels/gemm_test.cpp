@@ -243,14 +243,16 @@ TEST_CASE("the sums of the second factor's columns come with a product") {
   }
 }
 
-TEST_CASE("large products whose rows start between packs are computed with padded rows") {
+TEST_CASE("large products whose rows start between packs are computed with longer rows") {
   struct Small {
     Small() { cuda::set_least_padded_product(1); }
     ~Small() { cuda::set_least_padded_product(0x1p30); }
   } const small;
   const auto padding = [](const GemmArgs& g) {
     const cuda::Padding p = cuda::padding_of(g);
-    return std::string(p.a ? "a" : "") + (p.b ? "b" : "") + (p.c ? "c" : "");
+    std::string out = std::string(p.a ? "a" : "") + (p.b ? "b" : "") + (p.c ? "c" : "");
+    if (p.any()) out += " " + std::to_string(p.m) + " " + std::to_string(p.n) + " " + std::to_string(p.k);
+    return out;
   };
   for (DType t : {DType::f16, DType::bf16}) {
     for (DType out : {t, DType::f32}) {
@@ -259,9 +261,9 @@ TEST_CASE("large products whose rows start between packs are computed with padde
       const Buffer x = uniform(t, {rows, width}, 1, -1, 1), w = operand(t, {width, words}, true, 2),
                    g = uniform(t, {rows, words}, 3, -1, 1), w_rows = uniform(t, {words, width}, 4, -1, 1),
                    g_columns = operand(t, {words, rows}, true, 5), bias = uniform(out, {words}, 6, -1, 1);
-      CHECK(padding({.a = x, .b = w, .c = make(out, {rows, words})}) == "c");
-      CHECK(padding({.a = g, .b = w_rows, .c = make(out, {rows, width})}) == "a");
-      CHECK(padding({.a = g_columns, .b = x, .c = make(out, {words, width})}) == "a");
+      CHECK(padding({.a = x, .b = w, .c = make(out, {rows, words})}) == "bc 264 264 256");
+      CHECK(padding({.a = g, .b = w_rows, .c = make(out, {rows, width})}) == "ab 264 256 264");
+      CHECK(padding({.a = g_columns, .b = x, .c = make(out, {words, width})}) == "ac 264 256 264");
       check_product(x, w, out);
       check_product(x, w, out, false, &bias, Activation::relu);
       check_product(g, w_rows, out);
