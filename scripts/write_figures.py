@@ -10,6 +10,7 @@ Of several records of a kind the newest counts. A mark with an unknown NAME and 
 import json
 import pathlib
 import re
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -149,7 +150,55 @@ def recomputation_times():
     return ", ".join(f"{r['ratio']:.2f} ({r['spread'][0]:.2f} to {r['spread'][1]:.2f}) in {r['dtype']}" for r in rows)
 
 
+def gpu_row(case, side, variant):
+    """A row of the benchmark MLPs on a GPU, or nothing."""
+    rows = [r for c in newest("h100-mlp")["cases"] if c["case"] == case for r in c["rows"]]
+    return next((r for r in rows if (r["side"], r["variant"]) == (side, variant)), None)
+
+
+def gpu_stream(case, side, variant):
+    row = gpu_row(case, side, variant)
+    return statistics.median(r["stream"]["median_ms"] for r in row["rounds"]) if row else None
+
+
+def gpu_mlp_table():
+    """A line for each network and precision: the times of both programs, and the share of the floor."""
+    names = {"mlp_4096": "width 4096, batch 4096", "mlp_512": "width 4096, batch 512", "mlp_3x256": "width 256, batch 128"}
+    lines = ["", "| network | precision | halfstep | of the floor | PyTorch, eager | ratio | peak, halfstep and PyTorch |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
+    for case, name in names.items():
+        for variant in ("fp32", "fp16", "bf16"):
+            ours, theirs = gpu_row(case, "halfstep", variant), gpu_row(case, "torch", variant)
+            if not ours or not theirs:
+                continue
+            ms, other = gpu_stream(case, "halfstep", variant), gpu_stream(case, "torch", variant)
+            peak = " and ".join(f"{max(r['peak_bytes'] for r in row['rounds']) / 1e6:,.0f} MB" for row in (ours, theirs))
+            lines.append(f"| {name} | {variant} | {ms:.3f} ms | {100 * ours['floor_ms'] / ms:.0f} % | {other:.3f} ms | "
+                         f"{ms / other:.2f} | {peak} |")
+    return "\n".join(lines + [""])
+
+
+def gpu_nets_table():
+    """A line for each net: our fastest step, and each variant of PyTorch with the ratio to it."""
+    sides = {"torch_eager": "PyTorch, eager", "torch_channels_last": "PyTorch, channels_last"}
+    lines = ["", f"| net | precision | halfstep | {' | '.join(sides.values())} |", "| --- | --- | --- |" + " --- |" * len(sides)]
+    for row in newest("h100-nets")["nets"]:
+        ours = min(ms for side, ms in row["ms"].items() if side.startswith("halfstep"))
+        cells = [f"{row['ms'][s]:.2f} ms ({ours / row['ms'][s]:.2f})" if s in row["ms"] else "" for s in sides]
+        lines.append(f"| {row['row']} | {row['dtype']} | {ours:.2f} ms | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
+def gpu_benchmark_table():
+    """What the benchmark prints on a GPU: seconds and bytes of 150 steps."""
+    lines = ["", "| | seconds | bytes | a step |", "| --- | --- | --- | --- |"]
+    for arm in newest("h100-benchmark")["arms"]:
+        lines.append(f"| {arm['arm']} | {arm['seconds']:.3f} | {arm['peak_bytes']:,} | {arm['median_ms']:.2f} ms |")
+    return "\n".join(lines + [""])
+
+
 FIGURES = {
+    "gpu_benchmark_table": gpu_benchmark_table, "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
     "recomputation_plans": recomputation_plans, "recomputation_times": recomputation_times,
     "laid_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 1"),
     "laid_four": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 4"),
