@@ -149,7 +149,7 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
   cuda::launch_watcher = &counted;
   cuda::copy(queue(), dev_tall, dev_short);
   cuda::launch_watcher = nullptr;
-  CHECK(counted.blocks == 9);  // one for each column
+  CHECK(counted.blocks <= 9);  // at most one for each column
   dev_short.fetch();
   CHECK(short_y.values() == tall.values());
   // Into a slice: elements between the rows are unchanged.
