@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the CUDA backend on a machine with a GPU, tests it, measures it and looks for its memory errors, within one deadline.
 
-    scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
+    scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--programs FOLDER] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
 
 Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/gpu.md says what each
 does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
@@ -25,7 +25,6 @@ import time
 import gpu_suite_parts as parts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build/gpu"
 PARTS = ["smoke", "test", "bench", "sanitize"]
 RESERVE = 6  # seconds before the deadline in which nothing runs any more: children end, results are written
 WORST = ["failed", "cut off", "stopped", "incomplete", "not run", "running", "waiting", "dry run", "passed"]
@@ -168,6 +167,10 @@ class Suite:
 
 def build(suite, wanted):
     """The stages of the build, in a thread of its own; suite.ready says how each ended."""
+    if suite.a.programs:
+        missing = [str(p) for p in (parts.PROGRAM, parts.TESTS, parts.KERNEL_TESTS) if not p.exists()]
+        suite.ready |= dict.fromkeys(wanted, f"--programs: there is no {missing[0]}" if missing else "")
+        return
     for stage, step in parts.build_stages(suite, wanted):
         entry = {"name": step.name, "state": "waiting"}
         with suite.lock:
@@ -242,6 +245,8 @@ def parse(arguments):
     jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
     p.add_argument("--jobs", type=int, default=jobs, help="of the build [%(default)s]")
     p.add_argument("--cpu-tests", action="store_true", help="in part test also the ctest tests of label cpu: a longer build")
+    p.add_argument("--programs", metavar="FOLDER", type=pathlib.Path,
+                   help="build nothing: a copy of a build folder of another machine, with the programs in their places")
     p.add_argument("--again", action="store_true", help="also the parts that passed with these very sources")
     p.add_argument("--dry-run", action="store_true", help="print what would be run")
     return p.parse_args(own), cmake
@@ -249,6 +254,8 @@ def parse(arguments):
 
 def main():
     a, cmake = parse(sys.argv[1:])
+    if a.programs:
+        parts.use_build(a.programs.resolve())
     suite = Suite(a, cmake)
     if not a.dry_run:
         suite.out.mkdir(parents=True, exist_ok=True)
@@ -264,7 +271,7 @@ def main():
 
 def work(suite):
     a = suite.a
-    stamp = BUILD / "suite_passed.json"
+    stamp = parts.BUILD / "suite_passed.json"
     now = suite.data["source"] = sources(suite.cmake_arguments)
     passed = json.loads(stamp.read_text()) if stamp.exists() and not a.again and not a.dry_run else {}
     suite.data["commit"] = suite.data["commit"] or parts.output_of("git", "describe", "--always", "--dirty") or "unknown"

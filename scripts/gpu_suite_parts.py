@@ -16,8 +16,15 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from mlp_tables import print_products, print_tables  # noqa: E402
 from torch_nets import GPU_NETS  # noqa: E402
 
-BUILD = ROOT / "build/gpu"
-PROGRAM, KERNEL_TESTS, TESTS = BUILD / "halfstep", BUILD / "tests/test_cuda_kernels", BUILD / "tests/test_cuda"
+
+
+def use_build(folder):
+    global BUILD, PROGRAM, KERNEL_TESTS, TESTS
+    tests = folder / "tests"
+    BUILD, PROGRAM, KERNEL_TESTS, TESTS = folder, folder / "halfstep", tests / "test_cuda_kernels", tests / "test_cuda"
+
+
+use_build(ROOT / "build/gpu")
 SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
 # Rows of an odd length: no 16-byte loads, and the library has few kernels for them.
 ODD_CASES = {"mlp_w4095": (512, 4095, 3), "mlp_513": (513, 4096, 3)}
@@ -156,8 +163,7 @@ def show_convolutions(result):
     for row in result["rows"]:
         layout = "channels last" if row["channels_last"] else "rows"
         print(f"  {row['layer']:<22}{row['dtype']:<10}{layout:<15}{row['direction']:<9}{row['ms']:>9.4f} ms "
-              f"{row['tflop_s']:>8.2f} TFLOP/s, "
-              f"first {row['first_ms']:.1f} ms")
+              f"{row['tflop_s']:>8.2f} TFLOP/s, first {row['first_ms']:.1f} ms")
 
 
 def show_nets(result):
@@ -320,6 +326,12 @@ def smoke(suite):
     return steps
 
 
+def copied_tests(label):
+    """What ctest would list."""
+    commands = {"cuda": [[TESTS, "--test-suite-exclude=sanitize"], [KERNEL_TESTS]], "sanitize": [[TESTS, "--test-suite=sanitize"]]}
+    return [{"name": command[0].name, "command": command} for command in commands[label]]
+
+
 def ctest_steps(suite, part, label, make):
     """One step for each ctest test of the label, with ctest's own commands, one by one, so that each leaves a result."""
     command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", f"^{label}$", "--show-only=json-v1"]
@@ -327,7 +339,7 @@ def ctest_steps(suite, part, label, make):
     def expand(suite):
         if suite.a.dry_run:
             return make(f"each test of label {label}", ["PROGRAM"])
-        listed = json.loads(output_of(*map(str, command)) or '{"tests": []}')["tests"]
+        listed = copied_tests(label) if suite.a.programs else json.loads(output_of(*map(str, command)) or '{"tests": []}')["tests"]
         steps = []
         for test in listed:
             env = next((p["value"] for p in test.get("properties", []) if p["name"] == "ENVIRONMENT"), [])
@@ -366,9 +378,8 @@ def bench(suite):
                      least=30, show=keep)]
     def expand_nets(suite):
         budget = round(max(0, min(300, suite.left() * share * 0.35)))
-        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device",
-                   "cuda",
-                   "--budget", budget]
+        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets",
+                   "--device", "cuda", "--budget", budget]
         return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, share=share * 0.5, read=read_nets,
                      show=show_nets)]
 

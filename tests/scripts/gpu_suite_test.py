@@ -196,6 +196,19 @@ class Quick(unittest.TestCase):
         self.assertEqual(t.run("--part", "test"), 0)
         self.assertEqual(len(t.called("test_cuda ")), 2)  # built, and run
 
+    def test_copied_programs_are_run_and_nothing_is_built(self):
+        t, copied = self.tree, self.tree.root / "build-of-another"
+        self.assertEqual(t.run("--part", "test", "--programs", copied), 2, t.output)
+        self.assertIn("there is no", t.output)
+        for program in ("halfstep", "tests/test_cuda", "tests/test_cuda_kernels"):
+            (copied / program).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(HERE / "stand_in.sh", copied / program)
+            (copied / program).chmod(0o755)
+        self.assertEqual(t.run("--part", "test", "--part", "sanitize", "--programs", copied), 0, t.output)
+        self.assertEqual(t.called("cmake") + t.called("ctest"), [])
+        self.assertEqual([s["name"] for s in t.data["steps"]][:2], ["test_cuda", "test_cuda_kernels"])
+        self.assertEqual(len(t.called("test_cuda_kernels")), 1)
+
     def test_another_gpu_has_its_own_floors(self):
         floors = {}
         for gpu in ("NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "NVIDIA GeForce RTX 4090", "NVIDIA Oddity"):

@@ -53,7 +53,7 @@ case $name in
       "no sanitizer") echo "Error: Device not supported"; exit 1 ;;
       *check) [ "$FAULT" = "$6" ] && { echo "========= ERROR SUMMARY: 3 errors"; exit 86; } ;;
     esac
-    while [ "${1#build}" = "$1" ]; do shift; done
+    while case $1 in build*|/*) false ;; esac; do shift; done
     "$@" && echo "========= ERROR SUMMARY: 0 errors" ;;
   test_cuda_kernels)
     case $* in
