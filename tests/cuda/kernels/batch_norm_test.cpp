@@ -119,7 +119,7 @@ TEST_CASE("a ReLU in the kernels of batch normalisation gives the bits of a kern
       const auto check = [&](int64_t batch, int64_t channels, int64_t inner, bool given = true, int64_t shift = 0) {
         check_relu({batch, channels, inner, 1e-5, 0.1, training}, t, parameters, given, shift);
       };
-      for (int64_t channels : {7, 8, 264}) check(9, channels, 1);
+      for (int64_t channels : {7, 8, 12, 264}) check(9, channels, 1);
       check(70, 40, 1, false);
       check(300, 72, 1);  // in packs: two segments, two blocks of columns
       check(3, 5, 7);

@@ -129,10 +129,11 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
       }
     }
   }
-  for (DType t : {DType::u8, DType::f16, DType::f32}) {  // long rows between packs, whole parts of them and more
-    for (int64_t columns : {257, 2048, 2049, 4500}) {
-      const Buffer x = pitched(t, 5, columns, columns + 3, 3, 0, 99), y = poisoned(t, {5, columns});
-      const OnDevice dev_x(x, 1), dev_y(y);
+  for (DType t : {DType::u8, DType::f16, DType::f32}) {  // long rows: between packs, of packs, whole parts of them and more
+    for (int64_t columns : {257, 2048, 2049, 2052, 4500, 4512, 5120}) {
+      const int64_t gap = columns == 2052 ? 4 : columns % 32 == 0 ? 16 : 3;
+      const Buffer x = pitched(t, 5, columns, columns + gap, 3, 0, 99), y = poisoned(t, {5, columns});
+      const OnDevice dev_x(x, gap == 3 ? 1 : 0), dev_y(y);
       cuda::copy(queue(), dev_x, dev_y);
       dev_y.fetch();
       CHECK_MESSAGE(y.values() == x.values(), name(t), " ", columns);
