@@ -157,7 +157,19 @@ TEST_CASE("memory_budget: the run prints the choice, and has the same weights an
   const Ran plan = run(dir, "train c.json --dry-run --json");
   REQUIRE(plan.code == 0);
   const int64_t peak = plan.json()["memory"]["later_steps"]["peak_bytes"];
-  const std::string budget = joined(" --set train.memory_budget=", peak * 94 / 100);
+  // How far it can be lowered depends on the workspace of the library's products.
+  const Ran small = run(dir, R"(train c.json --set output_dir=s --set 'train.memory_budget="10 kB"')");
+  CHECK(small.code == 5);
+  CHECK(contains(small.err, "[train.memory_budget] the peak of a training step must be at most 10000 bytes, the smallest"));
+  const std::string before = "recomputation reaches is ";
+  const size_t at = small.err.find(before);
+  REQUIRE(at != std::string::npos);
+  const int64_t least = std::stoll(small.err.substr(at + before.size()));
+  if (least >= peak) {
+    std::puts("SKIPPED: the library's workspace is the peak, which recomputation does not lower");
+    return;
+  }
+  const std::string budget = joined(" --set train.memory_budget=", (least + peak) / 2);
   const Ran ran = run(dir, "train c.json --set output_dir=again" + budget);
   REQUIRE(ran.code == 0);
   CHECK(contains(ran.out, "memory: budget "));
@@ -175,9 +187,6 @@ TEST_CASE("memory_budget: the run prints the choice, and has the same weights an
 
   const Ran shown = run(dir, "plan c.json" + budget);
   CHECK(contains(shown.out, "recomputed  budget "));
-  const Ran small = run(dir, R"(train c.json --set output_dir=s --set 'train.memory_budget="10 kB"')");
-  CHECK(small.code == 5);
-  CHECK(contains(small.err, "[train.memory_budget] the peak of a training step must be at most 10000 bytes, the smallest"));
   const Ran roomy = run(dir, "train c.json --set output_dir=auto --set train.checkpoint_activations=auto");
   CHECK(roomy.code == 0);
   CHECK(contains(roomy.out, "90 % of the free memory of this machine: nothing is computed again, the peak of a step is "));
