@@ -17,7 +17,6 @@ from mlp_tables import print_products, print_tables  # noqa: E402
 from torch_nets import GPU_NETS  # noqa: E402
 
 
-
 def use_build(folder):
     global BUILD, PROGRAM, KERNEL_TESTS, TESTS
     tests = folder / "tests"
@@ -328,8 +327,10 @@ def smoke(suite):
 
 def copied_tests(label):
     """What ctest would list."""
-    commands = {"cuda": [[TESTS, "--test-suite-exclude=sanitize"], [KERNEL_TESTS]], "sanitize": [[TESTS, "--test-suite=sanitize"]]}
-    return [{"name": command[0].name, "command": command} for command in commands[label]]
+    synced = ["env", "HALFSTEP_SYNC=1", TESTS, "--test-case=with HALFSTEP_SYNC=1*"]
+    commands = {"cuda": {"cuda": [TESTS, "--test-suite-exclude=sanitize"], "cuda.kernels": [KERNEL_TESTS], "cuda.sync": synced},
+                "sanitize": {"cuda.sanitize": [TESTS, "--test-suite=sanitize"]}}
+    return [{"name": name, "command": command} for name, command in commands[label].items()]
 
 
 def ctest_steps(suite, part, label, make):

@@ -206,7 +206,8 @@ class Quick(unittest.TestCase):
             (copied / program).chmod(0o755)
         self.assertEqual(t.run("--part", "test", "--part", "sanitize", "--programs", copied), 0, t.output)
         self.assertEqual(t.called("cmake") + t.called("ctest"), [])
-        self.assertEqual([s["name"] for s in t.data["steps"]][:2], ["test_cuda", "test_cuda_kernels"])
+        self.assertEqual([s["name"] for s in t.data["steps"]][:2], ["cuda", "cuda.kernels"])
+        self.assertEqual(len(t.called("test_cuda --test-case=with HALFSTEP_SYNC=1")), 1)
         self.assertEqual(len(t.called("test_cuda_kernels")), 1)
 
     def test_another_gpu_has_its_own_floors(self):
