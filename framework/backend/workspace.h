@@ -14,20 +14,36 @@ namespace halfstep {
 class WorkspacePlan {
  public:
   [[nodiscard]] WorkspacePlan() : outer_(std::exchange(open_, this)) {}
-  ~WorkspacePlan() {
-    for (void* p : held_) allocator(Device::meta).release(p);
-    open_ = outer_;
-  }
+  ~WorkspacePlan() { open_ = outer_; }
   WorkspacePlan(const WorkspacePlan&) = delete;
   static WorkspacePlan* open() { return open_; }
-  // What is taken from here on is kept until the plan ends: threads hold it at the same time.
-  void hold(void* p) { held_.push_back(p); }
-  bool holds = false;
+
+  // What is taken while it lives is kept until it ends: threads hold it at the same time.
+  class AtOnce {
+   public:
+    [[nodiscard]] explicit AtOnce(WorkspacePlan& plan) : plan_(plan), outer_(std::exchange(plan.holder_, this)) {}
+    ~AtOnce() {
+      for (void* p : held_) allocator(Device::meta).release(p);
+      plan_.holder_ = outer_;
+    }
+    AtOnce(const AtOnce&) = delete;
+
+   private:
+    friend class WorkspacePlan;
+    WorkspacePlan& plan_;
+    AtOnce* outer_;
+    std::vector<void*> held_;
+  };
+  // True: it is kept, and not to be released.
+  bool keeps(void* p) {
+    if (holder_) holder_->held_.push_back(p);
+    return holder_ != nullptr;
+  }
 
  private:
   static inline thread_local constinit WorkspacePlan* open_ = nullptr;
   WorkspacePlan* outer_;
-  std::vector<void*> held_;
+  AtOnce* holder_ = nullptr;
 };
 
 // On CUDA the block may be handed out again while kernels that use it are queued: later work runs after them.
@@ -38,10 +54,7 @@ class Workspace {
         data_(bytes > 0 ? allocator_.allocate(bytes, MemoryTag::workspace) : nullptr) {}
   ~Workspace() {
     if (!data_) return;
-    if (WorkspacePlan* const plan = WorkspacePlan::open(); plan && plan->holds)
-      plan->hold(data_);
-    else
-      allocator_.release(data_);
+    if (WorkspacePlan* const plan = WorkspacePlan::open(); !plan || !plan->keeps(data_)) allocator_.release(data_);
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -2,6 +2,9 @@
 // Training on the device that computes nothing: the same tensors as on the CPU, byte for byte, and no values.
 #include <doctest/doctest.h>
 
+#include <array>
+
+#include "framework/backend/backend.h"
 #include "framework/tensor/memory.h"
 #include "halfstep.h"
 
@@ -54,7 +57,64 @@ MemoryStats train(Device device, const Arm& arm, bool adam, const TrainStepOptio
   return after;
 }
 
+struct ConvCase {
+  int64_t images, channels, filters, pixels, window, stride;
+};
+std::ostream& operator<<(std::ostream& out, const ConvCase& c) {
+  return out << c.images << "x" << c.channels << "x" << c.pixels << "x" << c.pixels << ", " << c.filters << " filters of "
+             << c.window << "x" << c.window << " every " << c.stride;
+}
+
+// The memory that each pass of a convolution takes for itself: forward, and the gradients of the images and of the weight.
+std::array<size_t, 3> workspace(Device device, const ConvCase& c, DType dtype, MemoryFormat format) {
+  const int64_t out = (c.pixels + 2 * (c.window / 2) - c.window) / c.stride + 1;
+  const auto make = [&](const Shape& shape) { return zeros(shape, {.dtype = dtype, .device = device}).to(format).detach(); };
+  const Tensor x = make({c.images, c.channels, c.pixels, c.pixels}), y = make({c.images, c.filters, out, out});
+  const Tensor w = make({c.filters, c.channels, c.window, c.window});
+  const Window window{2, {1, c.window, c.window}, {1, c.stride, c.stride}, {0, c.window / 2, c.window / 2}, {1, 1, 1}};
+  Backend& backend = backend_for(device);
+  Allocator& memory = allocator(device);
+  std::array<size_t, 3> taken;
+  for (int pass = 0; pass < 3; ++pass) {
+    memory.reset_peak();
+    const size_t before = memory.stats().live;
+    if (pass == 0) backend.conv(x.view(), w.view(), {}, window, 1, false, y.view());
+    if (pass == 1) backend.conv_backward_data(y.view(), w.view(), {}, window, 1, x.view());
+    if (pass == 2) backend.conv_backward_weight(x.view(), y.view(), window, 1, w.view(), {});
+    taken[size_t(pass)] = memory.stats().peak - before;
+  }
+  return taken;
+}
+
 }  // namespace
+
+TEST_CASE("convolutions on meta count the memory that those on the CPU take for themselves") {
+  for (const ConvCase& c : {ConvCase{128, 32, 64, 2, 1, 2},
+                            {128, 256, 512, 2, 1, 2},
+                            {64, 64, 64, 4, 1, 1},
+                            {3, 16, 8, 16, 3, 2},
+                            {32, 3, 16, 32, 5, 1},
+                            {16, 64, 64, 8, 3, 1}}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        CAPTURE(c);
+        CAPTURE(dtype);
+        CAPTURE(format);
+        set_num_threads(1);
+        const auto one = workspace(Device::meta, c, dtype, format);
+        CHECK(one == workspace(Device::cpu, c, dtype, format));
+        set_num_threads(2);
+        const auto two = workspace(Device::meta, c, dtype, format), real = workspace(Device::cpu, c, dtype, format);
+        set_num_threads(0);
+        for (size_t pass = 0; pass < 3; ++pass) {
+          CAPTURE(pass);
+          CHECK(real[pass] <= two[pass]);                   // a thread may be done before the other one begins
+          if (pass < 2) CHECK(two[pass] <= 4 * one[pass]);  // the weight's gradient of each thread is kept for their sum
+        }
+      }
+    }
+  }
+}
 
 TEST_CASE("a training step on meta counts memory as the CPU does") {
   for (const Arm& arm : {Arm{{}, false}, Arm{DType::bf16, false}, Arm{DType::f16, true}}) {

@@ -254,9 +254,8 @@ void run(const Piece& p) {
 template <class F>
 void in_pieces(const Product& p, Along along, int64_t n, int threads, int64_t work, const F& change) {
   if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
-    plan->holds = true;
+    const WorkspacePlan::AtOnce held(*plan);
     for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
-    plan->holds = false;
     return;
   }
   parallel_tasks(n, work, [&](int64_t i) { run(change(cut(p, along, i, n))); });
