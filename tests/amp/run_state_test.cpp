@@ -121,13 +121,15 @@ TEST_CASE("run state: ranks that share the optimizer's states save together, and
   const TempDir dir;
   std::atomic<int> wrong{0};
   manual_seed(5);
-  const Sequential model{std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)};
+  std::vector<std::shared_ptr<Sequential>> models;
+  for (int r = 0; r < 3; ++r)
+    models.push_back(std::make_shared<Sequential>(std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)));
   halfstep::testing::on_ranks(3, [&](ProcessGroup& group) {
-    Sequential mine{std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)};
-    const auto first = model.parameters(), own = mine.parameters();
-    for (size_t i = 0; i < own.size(); ++i) {
-      own[i].detach().copy_(first[i].detach());
-      own[i].set_grad(ones(own[i].shape()));
+    Module& mine = *models[size_t(group.rank())];
+    const auto own = mine.parameters();
+    for (const Tensor& p : own) {
+      p.detach().fill_(0.5);
+      p.set_grad(ones(p.shape()));
     }
     AdamW optimizer(own, {.lr = 0.1});
     optimizer.shard(group);

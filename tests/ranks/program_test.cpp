@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "tests/data/array_files.h"
 #include "tests/ranks/short_run.h"
@@ -129,21 +129,22 @@ TEST_CASE("program: ranks that share the optimizer's states write the same files
   const std::string shared = half + " --set distributed.shard_optimizer=true", end = " --resume auto --set train.epochs=4";
   for (const std::string optimizer : {"AdamW", "LAMB"}) {
     CAPTURE(optimizer);
-    const std::string options = " --set optimizer.type=" + optimizer;
-    for (const auto& [name, ranks, keys] : {std::tuple{"whole", 3, half}, {"parts", 3, shared}, {"again", 3, shared}}) {
-      const Ran ran = dir.train(ranks, "--overwrite --set output_dir=" + std::string(name) + options + keys);
+    for (const auto& [name, keys] : {std::pair{"whole", half}, {"parts", shared}}) {
+      const Ran ran = dir.train(3, "--overwrite --set optimizer.type=" + optimizer + " --set output_dir=" + name + keys);
       REQUIRE_MESSAGE(ran.code == 0, ran.err);
     }
     CHECK(contents(dir / "whole", 15) == contents(dir / "parts", 15));
     CHECK(contents(dir / "whole", 18) == contents(dir / "parts", 18));
-    // Two ranks continue what three wrote, with and without; one process continues it, too.
-    REQUIRE(dir.train(2, "--set output_dir=whole" + options + half + end).code == 0);
-    REQUIRE(dir.train(2, "--set output_dir=parts" + options + shared + end).code == 0);
-    CHECK(contents(dir / "whole", 24) == contents(dir / "parts", 24));
-    const Ran alone =
-        dir.shell("'" + program().string() + "' train c.json --quiet --threads 1 --set output_dir=again" + options + shared + end);
-    CHECK_MESSAGE(alone.code == 0, alone.err);
   }
+  // Two ranks continue what three wrote, and so does one process.
+  const std::string lamb = " --set optimizer.type=LAMB";
+  fs::copy(dir / "parts", dir / "alone", fs::copy_options::recursive);
+  REQUIRE(dir.train(2, "--set output_dir=whole" + lamb + half + end).code == 0);
+  REQUIRE(dir.train(2, "--set output_dir=parts" + lamb + shared + end).code == 0);
+  CHECK(contents(dir / "whole", 24) == contents(dir / "parts", 24));
+  const Ran alone =
+      dir.shell("'" + program().string() + "' train c.json --quiet --threads 1 --set output_dir=alone" + lamb + shared + end);
+  CHECK_MESSAGE(alone.code == 0, alone.err);
 }
 
 TEST_CASE("program: ranks within a memory budget recompute the same modules, and write the same bits") {
