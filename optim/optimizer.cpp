@@ -72,6 +72,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   params_.insert(params_.end(), group.params.begin(), group.params.end());
   group.lr = rate;
   groups_.push_back(std::move(group));
+  if (shards_) shards_->add(groups_.back().params);
 }
 
 std::span<ParamGroup> Optimizer::param_groups() {
@@ -228,11 +229,16 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const size_t index = first_param_[group] + i;
     check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", Described{p, index}, " must be ", p.shape(),
                       ", got ", grad.shape());
+    if (shards_) shards_->check_format(index, p);
+    const auto part = [&](const Tensor& t) { return shards_ ? shards_->part(index, t) : t; };
     ParamUpdate u{};
-    u.param = hold(p);
-    u.grad = hold(grad);
-    for (size_t k = 0; k < states.size(); ++k) u.state[k] = hold(state(index, states[k], p.shape(), state_dtype(p)));
-    const Tensor shadow = autocast::shadow_of(p);
+    const Tensor own = part(p);
+    u.param = hold(own);
+    u.grad = hold(part(grad));
+    // Of a parameter that is another rank's there is no element, but the kernel counts the step.
+    for (size_t k = 0; k < states.size() && has_part(index); ++k)
+      u.state[k] = hold(state(index, states[k], own.shape(), state_dtype(p)));
+    const Tensor shadow = shards_ ? Tensor() : autocast::shadow_of(p);  // sharded: cast once all of the parameter is there
     if (shadow.defined()) u.shadow = hold(shadow);
     u.step = static_cast<float*>(hold(state(index, "step", {}, DType::f32)).data);
     if (number) u.number = static_cast<float*>(hold(state(index, number, {}, DType::f32)).data);
@@ -262,13 +268,14 @@ Optimizer::Left Optimizer::end_amp() {
 StepControl Optimizer::control(size_t group, bool whole) {
   StepControl c;
   if (whole && groups_.size() == 1) {
-    c.check = std::exchange(check_, nullptr) != nullptr;
+    // The kernel of a sharded optimizer sees a part of the gradients only.
+    c.check = !shards_ && std::exchange(check_, nullptr) != nullptr;
     if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // it ends the step
   }
   const AmpStep& step = amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
-  c.write_back = step.grad_scale.defined() && keeps_unscaled_;
+  c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales them
   if (rates_.defined()) {
     c.lr = rates_.data_ptr<double>() + group;
     if (device_has_momentum()) c.momentum = c.lr + groups_.size();
@@ -282,6 +289,7 @@ Tensor Optimizer::device_lr(size_t group) const {
 }
 
 void Optimizer::finish(size_t group) {
+  if (shards_ && amp_.grad_scale.defined() && keeps_unscaled_) unscale_all(group);
   for (const Tensor& p : groups_[group].params) {
     if (!p.raw_grad().defined()) continue;
     // Asked again before the version grows: the same answer the kernel's pass got.
@@ -299,8 +307,7 @@ std::optional<Tensor> Optimizer::evaluate(const Closure& closure) {
 }
 
 std::optional<Optimizer::StateLayout> Optimizer::state_layout(const std::string& name, const Tensor& param) const {
-  return name.ends_with("step") || name.ends_with("count") ? StateLayout{{}, DType::f32}
-                                                           : StateLayout{param.shape(), state_dtype(param)};
+  return is_number(name) ? StateLayout{{}, DType::f32} : StateLayout{param.shape(), state_dtype(param)};
 }
 
 const Tensor* Optimizer::find_state(size_t param, const std::string& name) const {
@@ -310,6 +317,7 @@ const Tensor* Optimizer::find_state(size_t param, const std::string& name) const
 }
 
 void Optimizer::followed() {
+  if (shards_) shards_->gather(params_);
   for (Follower* follower : followers_) follower->stepped(amp());
 }
 
@@ -336,9 +344,8 @@ std::vector<std::string> FusedOptimizer::state_names(size_t group, const Tensor&
   return names;
 }
 
-std::optional<Optimizer::StateLayout> FusedOptimizer::state_layout(const std::string& name, const Tensor& param) const {
-  const bool scalar = (number() && name == number()) || (derived_name() && name == derived_name());
-  return scalar ? StateLayout{{}, DType::f32} : Optimizer::state_layout(name, param);
+bool FusedOptimizer::is_number(const std::string& name) const {
+  return (number() && name == number()) || (derived_name() && name == derived_name()) || Optimizer::is_number(name);
 }
 
 }  // namespace halfstep

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "framework/backend/backend.h"
 #include "framework/math/update_rules.h"
 #include "framework/tensor/tensor.h"
+#include "optim/shards.h"
 
 namespace halfstep {
 
@@ -83,8 +85,23 @@ class Optimizer {
   bool has_momentum() const { return momentum_of(0) != nullptr; }
 
   // State by parameter position: "<index>.<name>", e.g. "0.exp_avg", "0.step", "3.momentum_buffer". Names as in PyTorch.
+  // Throws ValueError for an optimizer that is sharded, which has only a part of it.
   std::map<std::string, Tensor> state_dict() const;
   void load_state_dict(const std::map<std::string, Tensor>& state);  // throws ValueError listing what does not fit
+
+  // ---- ranks that share the states (optim/shards.h; ZeRO, stage 1)
+  // From now on this rank keeps the states of its part of the parameters only, and step() updates that part; at its end all ranks
+  // gather the parameters. So step() is called on all ranks together, with gradients that are the same on all of them, as those of
+  // TrainStep and DistributedDataParallel are. Parameters, counts of steps and what followers keep are whole on every rank; each
+  // bit is that of an optimizer that is not sharded. States that are there are cut. `group` must outlive the steps. Does nothing
+  // for a group of one rank. Throws ValueError for an optimizer that does not say how its states are shared, such as LBFGS, and
+  // for one that is sharded already.
+  void shard(ProcessGroup& group, const ShardOptions& options = {});
+  bool is_sharded() const { return shards_ != nullptr; }
+  // What state_dict() would give without sharding: on rank `root`, with the shared states on the host; empty on the others. All
+  // ranks call it together. It gathers one state at a time. An optimizer that is not sharded gives state_dict() on every rank.
+  // load_state_dict takes whole states, on every rank.
+  std::map<std::string, Tensor> gathered_state_dict(int root = 0) const;
 
   // How often load_state_dict has freed state, so that its memory is not where it was.
   int64_t states_dropped() const { return states_dropped_; }
@@ -173,8 +190,15 @@ class Optimizer {
   // A state that a step computes itself where it is 0 or missing, so that load_state_dict does not ask for it.
   virtual bool may_lack(const std::string& name) const { return name == "step"; }
   virtual Tensor derived(size_t, const Tensor&) const { return {}; }
-  // How a state of `param` looks: the count of steps is one f32, all else is as large as the parameter, in f32 or, of an f64 one,
-  // in f64. Nothing: it is not known.
+  // Is a state one number for a whole parameter, [] f32? Those are kept by all ranks.
+  virtual bool is_number(const std::string& name) const { return name.ends_with("step") || name.ends_with("count"); }
+  // What ranks can share (shard): states of single elements, or those of whole tensors.
+  enum class Sharing : uint8_t { nothing, elements, tensors };
+  virtual Sharing sharing() const { return Sharing::nothing; }
+  // Does this rank update any element of a parameter? True without sharding.
+  bool has_part(size_t param) const { return !shards_ || shards_->has(param); }
+  // How a state of `param` looks: a number is [] f32, all else is as large as the parameter, in f32 or, of an f64 one, in f64.
+  // Nothing: it is not known.
   struct StateLayout {
     Shape shape;
     DType dtype;
@@ -185,6 +209,10 @@ class Optimizer {
   friend class DeviceRates;
   friend class Schedule;
   std::vector<std::vector<std::string>> all_state_names() const;
+  std::map<std::string, Tensor> own_state_dict() const;  // of this rank: states that are shared have the shape of its part
+  bool follows(const std::string& state) const;          // is it a follower's?
+  bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !follows(state); }
+  void unscale_all(size_t group) const;
   std::vector<ParamGroup> groups_;
   void place(ParamGroup group, bool one_of_several);
   void check_params() const;
@@ -206,6 +234,7 @@ class Optimizer {
   Tensor rates_;
   std::function<void()> settle_;
   std::vector<Follower*> followers_;
+  std::shared_ptr<Shards> shards_;  // null: not sharded
   double default_lr_;
   uint64_t id_;
 };
@@ -222,7 +251,8 @@ class FusedOptimizer : public Optimizer {
   virtual std::vector<std::string> states(size_t group) const = 0;  // names of the rule's states, in its order
   virtual const char* number() const { return nullptr; }             // name of the number that it keeps of a parameter, if any
   std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
-  std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const override;
+  bool is_number(const std::string& name) const override;
+  Sharing sharing() const override { return Sharing::elements; }
 };
 
 }  // namespace halfstep

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer::state_dict and load_state_dict.
+// Optimizer::state_dict and load_state_dict, and the states that ranks share.
 #include <algorithm>
 #include <charconv>
+#include <set>
+#include <sstream>
 #include <system_error>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/backend/backend.h"
 #include "framework/ops/ops.h"
+#include "optim/gradients.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {
@@ -30,9 +34,21 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// A state that lies in memory as its parameter does; others are contiguous.
+Tensor in_order_of(const Tensor& param, const Tensor& state) {
+  const MemoryFormat format = state.shape() == param.shape() ? param.format() : MemoryFormat::contiguous;
+  return state.detach().contiguous(format);
+}
+
 }  // namespace
 
 std::map<std::string, Tensor> Optimizer::state_dict() const {
+  check<ValueError>(!shards_, "optimizer.state_dict", "ranks share the states of ", describe(), ", this one has only a part",
+                    Help{"call gathered_state_dict() on all ranks, or save_run with RunParts::group"});
+  return own_state_dict();
+}
+
+std::map<std::string, Tensor> Optimizer::own_state_dict() const {
   std::map<std::string, Tensor> out;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const size_t end = g + 1 < groups_.size() ? first_param_[g + 1] : state_.size();
@@ -44,6 +60,10 @@ std::map<std::string, Tensor> Optimizer::state_dict() const {
     }
   }
   return out;
+}
+
+bool Optimizer::follows(const std::string& state) const {
+  return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), state); });
 }
 
 // The names of the states of each parameter, those of followers among them.
@@ -66,9 +86,6 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
   std::ostringstream problems;
   int count = 0;
-  const auto follows = [&](const std::string& name) {
-    return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), name); });
-  };
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
   const auto stepped = [&](size_t param) {
@@ -111,13 +128,87 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
     if (derived_name()) by_param[i].erase(derived_name());
     for (const auto& [name, t] : by_param[i]) {
       const auto layout = state_layout(name, params[i]);
-      Tensor& mine = state(i, name, t.shape(), layout ? layout->dtype : t.dtype());
-      if (!mine.same(t)) mine.copy_(t);
+      const DType dtype = layout ? layout->dtype : t.dtype();
+      if (!is_shared(name)) {
+        Tensor& mine = state(i, name, t.shape(), dtype);
+        if (!mine.same(t)) mine.copy_(t);
+      } else if (shards_->has(i)) {
+        const Tensor part = shards_->part(i, in_order_of(params[i], t));
+        state(i, name, part.shape(), dtype).copy_(part);
+      }
     }
     // PyTorch's SGD keeps no step count, but a momentum buffer means that there was one.
     const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
     if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
   }
+}
+
+void Optimizer::shard(ProcessGroup& group, const ShardOptions& options) {
+  check<ValueError>(!shards_, "optimizer.shard", "ranks share the states of ", describe(), " already");
+  if (group.size() == 1) return;
+  check<ValueError>(sharing() != Sharing::nothing, "optimizer.shard", "ranks cannot share the states of ", describe(),
+                    Help{"use another optimizer, or keep the states whole on every rank"});
+  const NoGrad off;
+  shards_ = std::make_shared<Shards>(group, sharing() == Sharing::tensors, options);
+  for (const ParamGroup& g : groups_) shards_->add(g.params);
+  const MemoryScope tag(MemoryTag::optimizer);
+  for (size_t i = 0; i < params_.size(); ++i) {
+    for (auto& [name, t] : state_[i]) {
+      if (is_shared(name) && shards_->has(i) && !shards_->part(i, t).same(t))
+        t = shards_->part(i, in_order_of(params_[i], t)).clone();
+    }
+    states_dropped_ += int64_t(std::erase_if(state_[i], [&](const auto& s) { return is_shared(s.first) && !shards_->has(i); }));
+  }
+}
+
+std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
+  if (!shards_) return state_dict();
+  const NoGrad off;
+  ProcessGroup& group = shards_->group();
+  std::map<std::string, Tensor> out = own_state_dict(), parts;
+  std::string mine;
+  for (const auto& [key, t] : out) {
+    if (!is_shared(parse_key(key)->name)) continue;
+    mine += key + '\n';
+    parts[key] = t;
+  }
+  for (const auto& [key, t] : parts) out.erase(key);
+  // All ranks go through the states that any of them has.
+  std::set<std::string> keys;
+  for (const std::string& of : group.gather(mine)) {
+    std::istringstream lines(of);
+    for (std::string key; std::getline(lines, key);) keys.insert(key);
+  }
+  const MemoryScope tag(MemoryTag::workspace);
+  for (const std::string& text : keys) {
+    const Key key = *parse_key(text);
+    const Tensor& p = params_[key.param];
+    const StateLayout layout = *state_layout(key.name, p);
+    const MemoryFormat format = layout.shape == p.shape() ? p.format() : MemoryFormat::contiguous;
+    const Tensor whole = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = p.device(), .format = format});
+    Ticket last = 0;
+    for (int rank = 0; rank < group.size(); ++rank) {
+      if (shards_->of(key.param, rank).size() == 0) continue;
+      const Tensor part = shards_->part(key.param, whole, rank), flat = part.alias({part.numel()}, {1});
+      if (rank == group.rank()) part.copy_(parts.at(text));
+      last = group.broadcast({flat}, rank);
+    }
+    group.wait(last);
+    if (group.rank() == root) out[text] = whole.to(Device::cpu);
+  }
+  if (group.rank() != root) out.clear();
+  return out;
+}
+
+// The kernels of a sharded step have unscaled this rank's part, on the way. As they do, nothing changes where the step is skipped.
+void Optimizer::unscale_all(size_t group) const {
+  const Tensors grads = gradients_of(groups_[group].params, /*contiguous=*/true, /*raw=*/true);
+  if (grads.empty()) return;
+  const MemoryScope tag(MemoryTag::workspace);
+  Tensor scale = amp_.grad_scale;
+  if (amp_.found_inf.defined()) scale = where(amp_.found_inf.ne(0), ones_like(scale), scale);
+  const Tensor found = zeros({}, {.device = scale.device()});  // which is known
+  backend_for(scale.device()).unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
 }
 
 }  // namespace halfstep

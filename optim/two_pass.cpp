@@ -37,9 +37,14 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     StepControl second = control;  // the direction is not scaled
     second.grad_scale = nullptr, second.write_back = false;
     size_t next = 0;
-    for (const Tensor& p : groups()[g].params) {
+    for (size_t i = 0; i < groups()[g].params.size(); ++i) {
+      const Tensor& p = groups()[g].params[i];
       if (!p.raw_grad().defined()) continue;
       ParamUpdate& u = params[next++];
+      if (!has_part(first_param(g) + i)) {  // another rank's: its steps are counted
+        backend.update({&u, 1}, first, control);
+        continue;
+      }
       const Tensor made = Tensor::empty(
           p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
       u.state[names.size()] = made.view();
@@ -263,6 +268,11 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
         const StateLayout layout = *state_layout(name, p);
         return state(first_param(g) + i, name, layout.shape, layout.dtype);
       };
+      if (!has_part(first_param(g) + i)) {  // another rank's: its steps are counted
+        const Tensor step = kept("step");
+        commit(step, step + 1);
+        continue;
+      }
       Tensor grad = raw.detach().to(p.dtype() == DType::f64 ? DType::f64 : DType::f32);
       if (amp.grad_scale.defined()) {
         grad = grad * reciprocal(amp.grad_scale);

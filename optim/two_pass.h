@@ -21,6 +21,7 @@ class TwoPassOptimizer : public FusedOptimizer {
   using FusedOptimizer::FusedOptimizer;
   // Whether the parameters of a group are stepped in two passes; else rule() steps them in one.
   virtual bool takes_two(size_t) const { return true; }
+  Sharing sharing() const override { return Sharing::tensors; }
   // What the second pass does with it. `number`: 0-dim f32, where the pass reads one.
   struct Direction {
     Tensor direction;  // like the parameter, of any floating dtype
@@ -110,6 +111,7 @@ class Adafactor : public WithOptions<AdafactorOptions, Optimizer> {
  protected:
   std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
   std::optional<StateLayout> state_layout(const std::string& name, const Tensor& param) const override;
+  Sharing sharing() const override { return Sharing::tensors; }
 };
 
 }  // namespace halfstep

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "amp/step/grad_scaler.h"
+#include "framework/comm/process_group.h"
 #include "layers/module.h"
 #include "layers/recurrent.h"
 #include "layers/save.h"
@@ -45,11 +46,11 @@ std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Mod
 }
 
 // "3.exp_avg" is stored as "layers.1.weight.exp_avg".
-std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model) {
+std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model, bool together) {
   std::map<std::string, std::string> name_of;  // by position, as text
   for (const auto& [name, position] : positions_of(optimizer, model)) name_of[std::to_string(position)] = name;
   std::map<std::string, Tensor> out;
-  for (const auto& [key, tensor] : optimizer.state_dict()) {
+  for (const auto& [key, tensor] : together ? optimizer.gathered_state_dict() : optimizer.state_dict()) {
     const size_t dot = key.find('.');
     const auto at = name_of.find(key.substr(0, dot));
     out[at == name_of.end() ? key : at->second + key.substr(dot)] = tensor;
@@ -94,7 +95,8 @@ CheckpointContents pack(const RunParts& run) {
   CheckpointContents out;
   out.model = saved_state(run.model).tensors;
   if (run.optimizer) {
-    for (const auto& [name, tensor] : named_states(*run.optimizer, run.model)) out.state[kOptimizer + name] = tensor;
+    for (const auto& [name, tensor] : named_states(*run.optimizer, run.model, run.group != nullptr))
+      out.state[kOptimizer + name] = tensor;
   }
   for (const auto& [name, tensor] : kept_states(run.model)) out.state[kKept + name] = tensor;
   out.meta["format"] = kFormat;
@@ -146,7 +148,17 @@ std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, c
   CheckpointContents contents = pack(run);
   contents.meta["step"] = step;
   contents.meta["own"] = own;
-  return save_checkpoint(dir, step, contents, keep_last);
+  if (!run.group) return save_checkpoint(dir, step, contents, keep_last);
+  // No rank continues before the checkpoint is whole, and all know if it could not be written.
+  std::string fault;
+  if (run.group->rank() == 0) {
+    try {
+      save_checkpoint(dir, step, contents, keep_last);
+    } catch (const IoError& e) { fault = e.what(); }
+  }
+  fault = run.group->gather(fault)[0];
+  if (!fault.empty()) throw IoError(fault);
+  return dir / checkpoint_name(step);
 }
 
 SavedRun load_run(const std::filesystem::path& path, const RunParts& run) {

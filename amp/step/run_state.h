@@ -20,6 +20,7 @@ namespace halfstep {
 class GradScaler;
 class Module;
 class Optimizer;
+class ProcessGroup;
 class Schedule;
 
 // Null: the run has none.
@@ -29,6 +30,10 @@ struct RunParts {
   GradScaler* scaler = nullptr;
   Schedule* schedule = nullptr;
   Generator* generator = &default_generator();
+  // Of ranks that share the optimizer's states (Optimizer::shard): all of them call pack and save_run together. Rank 0 gets and
+  // writes the whole states; what pack gives the others lacks those of the optimizer. Without it, one rank may call them alone, and
+  // an optimizer whose states are shared throws ValueError.
+  ProcessGroup* group = nullptr;
 };
 
 // As a checkpoint's contents, and back. unpack throws CheckpointError for a state that pack did not write, and ValueError for one
@@ -40,7 +45,7 @@ void unpack(const CheckpointContents& contents, const RunParts& run);
 StoredJson stored_meta(const CheckpointContents& contents);
 
 // Writes <dir>/step-<step>, which becomes the latest. own: numbers and names of the program's own. keep_last > 0 removes older
-// checkpoints. Throws IoError.
+// checkpoints. Throws IoError, with a group on all ranks.
 std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run);
 std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,
                                int keep_last = 0);

@@ -69,6 +69,8 @@ void TrainStep::check_options() const {
                       "steps of ranks that exchange over the host are not recorded",
                       Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
   }
+  check<ValueError>(!optimizer_.is_sharded() || o.group, "TrainStep", "ranks share the states of ", optimizer_.describe(),
+                    ", so they must train together, got no group", Help{"give the step their group"});
   if (!optimizer_.needs_closure()) return;
   check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
                     " evaluates the loss several times a step, which a gradient scaler does not allow",

@@ -285,7 +285,7 @@ struct PerformanceSection {
 struct DistributedSection {
   std::string backend, wire, sum;
   double bucket_mb, timeout_s;
-  bool sync_batch_norm;
+  bool shard_optimizer, sync_batch_norm;
 
   void keys(auto& key) {
     key(backend, choice("backend", "auto", {"auto", "host", "nccl", "mpi"},
@@ -298,6 +298,9 @@ struct DistributedSection {
     key(sum, choice("sum", "ordered", {"ordered", "library"},
                     "how GPUs sum gradients; ordered: in the order of the ranks, as one process that accumulates; library: in "
                     "NCCL's order"));
+    key(shard_optimizer, boolean("shard_optimizer", false,
+                                 "each rank keeps the optimizer's states of its part of the parameters only, and updates that "
+                                 "part (ZeRO, stage 1); no bit of the result changes"));
     key(timeout_s, number("timeout_s", 600.0, "the run ends if a rank does not answer for this time").above(0).at_most(1e6));
     key(sync_batch_norm, boolean("sync_batch_norm", false, "batch normalisation uses the statistics of all ranks' samples"));
   }

@@ -77,7 +77,7 @@ Json step_json(const StepUnderTest& step, const CapsuleStep& about, const Diagno
            {{"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(step.device).describe()}}}};
 }
 
-// In place of a state that is too large: the newest checkpoint before the step.
+// In place of a state that is too large, or that ranks share: the newest checkpoint before the step.
 Json checkpoint_before(const fs::path& dir, int64_t step) {
   const std::vector<int64_t> all = list_checkpoints(dir);
   const auto later = std::lower_bound(all.begin(), all.end(), step);
@@ -92,14 +92,16 @@ std::optional<fs::path> write_capsule(const Config& config, Session& s, const St
                                       const Diagnosis& verdict) {
   const fs::path folder = fs::path(config.output_dir) / "capsules", path = folder / joined("step-", about.number, ".safetensors");
   if (capsules_in(folder) >= config.diagnostics.capsules && !fs::exists(path)) return {};
-  CheckpointContents state = halfstep::pack(RunParts{*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), nullptr});
+  const bool whole = !s.optimizer->is_sharded();
+  CheckpointContents state =
+      halfstep::pack(RunParts{*s.model, whole ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
   Json json = step_json(step, about, verdict);
   TensorMap tensors;
   for (size_t i = 0; i < step.batches.size(); ++i) {
     tensors[numbered("input", i)] = step.batches[i].inputs.at(0);
     tensors[numbered("target", i)] = step.batches[i].targets.at(0);
   }
-  if (bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb) << 20) {
+  if (!whole || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb) << 20) {
     json["checkpoint"] = checkpoint_before(config.output_dir, about.number);
   } else {
     for (const auto& [name, t] : state.model) tensors[kModelPart + name] = t;

@@ -6,6 +6,7 @@
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/run/ranks.h"
 #include "apps/run/session.h"
 #include "framework/ops/ops.h"
 
@@ -27,7 +28,7 @@ int64_t planned_batch(const Config& config, int64_t batch) {
   return config.facts && config.facts->size ? std::min(size, *config.facts->size) : size;
 }
 
-MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed)
+MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed, ProcessGroup* group)
     : facts_(known_facts(config)),
       batch_(planned_batch(config, batch)),
       target_(config.device.type),
@@ -51,6 +52,7 @@ MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::s
   followers_ = make_followers(config.train, *optimizer_, 1, 1);
   options_.device = Device::meta;
   step_ = std::make_unique<TrainStep>(*model_, *loss_, *optimizer_, scaler_, nullptr, options_);
+  if (group) share_states(*optimizer_, config, *group);
 }
 
 void MetaStep::run() {

@@ -23,8 +23,8 @@ int64_t planned_batch(const Config& config, int64_t batch = 0);
 class MetaStep {
  public:
   // `recomputed`: modules that compute again in backward besides those that the config names. Throws DataError when data that
-  // shapes depend on is missing.
-  MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed = {});
+  // shapes depend on is missing. `group`: of ranks, which may share the optimizer's states; nothing is exchanged.
+  MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed = {}, ProcessGroup* group = nullptr);
   // One optimizer step. Results are kept as a trainer keeps them until it reads the losses.
   void run();
   // The same, but only the results of the first step are kept besides, as if it were the second.

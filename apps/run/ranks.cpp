@@ -73,6 +73,13 @@ std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::option
   return for_device(std::move(group), config.device, config.distributed.backend, options_of_group);
 }
 
+void share_states(Optimizer& optimizer, const Config& config, ProcessGroup& group) {
+  if (!config.distributed.shard_optimizer) return;
+  check<ConfigError>(!optimizer.needs_closure(), "distributed.shard_optimizer", "ranks cannot share the states of ",
+                     optimizer.describe(), Help{"leave the key out, or choose another optimizer"});
+  optimizer.shard(group, {.stage_mb = config.distributed.bucket_mb});
+}
+
 Json from_first(ProcessGroup& group, const Json& mine) {
   return Json::parse(group.gather(group.rank() == 0 ? mine.dump() : std::string("null"))[0]);
 }

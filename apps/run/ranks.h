@@ -8,12 +8,16 @@
 
 #include "apps/config/config.h"
 #include "framework/comm/process_group.h"
+#include "optim/optimizer.h"
 
 namespace halfstep::app {
 
 // Null where this process is alone; else every rank must call it. Threads are shared among the ranks of a machine unless `threads`
 // or the environment gives a number. Throws ConfigError when the ranks were started with different configs, with the difference.
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options);
+
+// Lets ranks share the optimizer's states, where the config says so. Throws ConfigError for an optimizer that cannot.
+void share_states(Optimizer& optimizer, const Config& config, ProcessGroup& group);
 
 // Is this the rank that writes: files, stdout? True without a group.
 inline bool writes(const ProcessGroup* group) { return !group || group->rank() == 0; }

@@ -36,18 +36,19 @@ int sharers(ProcessGroup& group, Device device) {
 }
 
 // The first step of a run has a peak of its own, which is as a rule lower: its optimizer has no state at first.
-RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given) {
+RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given,
+                          ProcessGroup* group) {
   double excess = 0;
   RecomputationPlan plan;
   for (int round = 0; round < kPlanRounds; ++round) {
     {
-      MetaStep step(config, batch);
+      MetaStep step(config, batch, {}, group);
       RecomputationOptions options = given;
       options.others = step.others();
       plan = plan_recomputation(
           step.model(), [&] { step.run_as_second(); }, size_t(std::max(0.0, budget - excess)), options);
     }
-    MetaStep step(config, batch, plan.modules);
+    MetaStep step(config, batch, plan.modules, group);
     allocator(Device::meta).reset_peak();
     step.run();
     const double over = double(step.peak().peak) - budget;
@@ -103,7 +104,7 @@ std::optional<Recomputation> choose_recomputation(const Config& config, int64_t 
     if (group) out.budget = from_first(*group, out.budget).get<double>();
     if (out.budget <= 0) return out;
   }
-  out.plan = fitting(config, batch, out.budget, options);
+  out.plan = fitting(config, batch, out.budget, options, group);
   if (group) out.plan.modules = from_first(*group, out.plan.modules).get<std::vector<std::string>>();
   return out;
 }

@@ -13,6 +13,7 @@
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/weights.h"
 #include "apps/run/meta_step.h"
+#include "apps/run/ranks.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/data/permutation.h"
@@ -25,7 +26,9 @@ namespace {
 
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
 
-RunParts parts_of(Session& s) { return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get()}; }
+RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
+  return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), &default_generator(), group};
+}
 
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
@@ -39,10 +42,6 @@ void infer_from(Config& config, const Dataset& data) {
   issues.raise("the config", {});
   config.model = inferred.model;
 }
-
-}  // namespace
-
-namespace {
 
 std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data) {
   const Json& self = l.sampler;
@@ -193,6 +192,7 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   if (config.data.has("val")) s.val = make_loader(config, "val", group, &s.form);
   s.optimizer = build_optimizer(config.optimizer, *s.model);
   s.optimizer_text = s.optimizer->describe() + rates_of_groups(*s.optimizer);
+  if (group) share_states(*s.optimizer, config, *group);
   s.scaler = GradScaler(config.scaler);
 
   const TrainSection& t = config.train;
@@ -239,8 +239,8 @@ int use_averages(const CheckpointContents& contents, StateDict& state) {
   return used;
 }
 
-CheckpointContents pack(Session& s, const Json& config, const Counters& n) {
-  CheckpointContents out = halfstep::pack(parts_of(s));
+CheckpointContents pack(Session& s, const Json& config, const Counters& n, ProcessGroup* group) {
+  CheckpointContents out = halfstep::pack(parts_of(s, group));
   const LoaderState at = s.train->state();
   Json trainer = {{"steps", n.steps},
                   {"skipped", n.skipped},

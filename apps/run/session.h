@@ -99,7 +99,8 @@ struct Counters {
   double usual_loss = 0;  // exp of a mean of log |loss|, in which the latest 50 steps count most; 0: not known
 };
 
-CheckpointContents pack(Session& session, const Json& config, const Counters& counters);
+// group: of ranks that share the optimizer's states. They call it together, and rank 0 gets those.
+CheckpointContents pack(Session& session, const Json& config, const Counters& counters, ProcessGroup* group = nullptr);
 // Restores session, counters and the default generator. Throws CheckpointError for a state that pack did not write, and ValueError
 // for one that does not fit.
 Counters unpack(const CheckpointContents& contents, Session& session);

@@ -380,10 +380,7 @@ void Trainer::save() {
   learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
   dir_.sync();  // a checkpoint promises the lines until its step
-  std::vector<int64_t> best;
-  for (const auto& b : n_.bests) best.push_back(b.step);
-  if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), pack(s_, config_.json, n_), config_.checkpoint.keep_last, best);
-  if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
+  write_checkpoint();
   saved_ = now;
   saved_step_ = n_.applied();
   dir_.established();

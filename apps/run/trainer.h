@@ -84,6 +84,7 @@ class Trainer {
   void consider_best(const std::string& what, std::optional<double> value);
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
+  void write_checkpoint();
   void save_at_interval();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
   bool applied_steps_reach(int64_t count);

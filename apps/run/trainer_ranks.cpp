@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a run agree on signals, on whether an evaluation or a checkpoint is due, and on the best checkpoints.
+// The ranks of a run write checkpoints, and agree on signals, on whether an evaluation or a checkpoint is due, and on the best
+// checkpoints.
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -51,6 +52,16 @@ void Trainer::agree_on_bests() {
   list = from_first(*group_, list);
   n_.bests.clear();
   for (const Json& b : list) n_.bests.push_back({b[0].get<double>(), b[1].get<int64_t>()});
+}
+
+// Rank 0 writes; where ranks share the optimizer's states, it first gathers them.
+void Trainer::write_checkpoint() {
+  std::vector<int64_t> best;
+  for (const auto& b : n_.bests) best.push_back(b.step);
+  CheckpointContents contents;
+  if (writes(group_) || s_.optimizer->is_sharded()) contents = pack(s_, config_.json, n_, group_);
+  if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), contents, config_.checkpoint.keep_last, best);
+  if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
 }
 
 // A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint

@@ -4,10 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "halfstep.h"
+#include "tests/comm/local_ranks.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -112,4 +115,39 @@ TEST_CASE("a state that does not fit changes nothing") {
   CHECK_THROWS_WITH_AS(unpack(contents, r.parts()), doctest::Contains("which a newer halfstep wrote"), CheckpointError);
   CHECK(r.values() == values);
   CHECK_THROWS_AS(load_run(dir / "nowhere", r.parts()), CheckpointError);
+}
+
+TEST_CASE("run state: ranks that share the optimizer's states save together, and one that has not a group is refused") {
+  const TempDir dir;
+  std::atomic<int> wrong{0};
+  manual_seed(5);
+  std::vector<std::shared_ptr<Sequential>> models;
+  for (int r = 0; r < 3; ++r)
+    models.push_back(std::make_shared<Sequential>(std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)));
+  halfstep::testing::on_ranks(3, [&](ProcessGroup& group) {
+    Module& mine = *models[size_t(group.rank())];
+    const auto own = mine.parameters();
+    for (const Tensor& p : own) {
+      p.detach().fill_(0.5);
+      p.set_grad(ones(p.shape()));
+    }
+    AdamW optimizer(own, {.lr = 0.1});
+    optimizer.shard(group);
+    optimizer.step();
+    CHECK_THROWS_WITH_AS(pack({mine, &optimizer}), doctest::Contains("ranks share the states of AdamW("), ValueError);
+    GradScaler scaler({.enabled = false});
+    const MSELoss loss;
+    CHECK_THROWS_WITH_AS(TrainStep(mine, loss, optimizer, scaler, nullptr), doctest::Contains("got no group"), ValueError);
+    const RunParts parts{.model = mine, .optimizer = &optimizer, .group = &group};
+    wrong += save_run(dir / "run", 1, parts) != dir / "run" / "step-00000001";
+    wrong += !std::filesystem::exists(dir / "run" / "step-00000001" / "manifest.json");
+    std::ofstream(dir / "file").put('x');
+    CHECK_THROWS_AS(save_run(dir / "file", 1, parts), IoError);  // on every rank
+  });
+  CHECK(wrong == 0);
+  Sequential alone{std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)};
+  AdamW optimizer(alone.parameters(), {.lr = 0.1});
+  load_run(dir / "run", {alone, &optimizer});
+  CHECK(optimizer.state_dict().at("0.exp_avg").shape() == Shape{6, 4});
+  CHECK(optimizer.state_dict().at("3.step").item<double>() == 1);
 }

@@ -28,6 +28,7 @@ struct Setup {
   double clip = 0;
   int ranks = 2;
   GraphMode graph = GraphMode::on;
+  bool shards = false;  // ranks share the optimizer's states
 };
 
 // The model that a rank trains. Models are made one after the other, as they draw from the process's one generator.
@@ -47,6 +48,7 @@ struct Trainer {
   std::vector<Tensor> losses;
   std::vector<bool> recorded;
   std::vector<uint32_t> notices;
+  int ranks = 0;  // that share states
 
   Trainer(const Setup& s, ProcessGroup* group, const Loss* other = nullptr)
       : scaler({.init_scale = 0x1p20, .growth_interval = 5, .enabled = s.low == DType::f16}),
@@ -57,7 +59,9 @@ struct Trainer {
               .accumulate_steps = group ? 1 : s.ranks,
               .graph = s.graph,
               .group = group,
-              .reducer = {.first_bucket_mb = 0.0005, .bucket_mb = 0.001}}) {}
+              .reducer = {.first_bucket_mb = 0.0005, .bucket_mb = 0.001}}) {
+    if (group && s.shards) opt.shard(*group, {.stage_mb = 0.0005}), ranks = group->size();
+  }
 
   // This rank's rows of a batch.
   void run(const Tensor& x, const Tensor& y, ProcessGroup& group, int64_t rows = kRows) {
@@ -67,8 +71,13 @@ struct Trainer {
     recorded.push_back(step.is_recorded());
     notices.push_back(step.notices());
   }
+  // All ranks call it together.
   std::string state() {
-    std::string out = bytes(*net) + bytes(opt) + std::to_string(scaler.get_scale()) + " " + std::to_string(schedule.count());
+    std::string states = opt.is_sharded() ? "" : bytes(opt);
+    for (int r = 0; r < ranks; ++r) {  // each gets them whole
+      for (const auto& [name, t] : opt.gathered_state_dict(r)) states += name + ":" + bytes(t) + ";";
+    }
+    std::string out = bytes(*net) + states + std::to_string(scaler.get_scale()) + " " + std::to_string(schedule.count());
     for (const Tensor& p : net->parameters()) out += p.grad().defined() ? bytes(p.grad()) : "none";
     return out;
   }
@@ -127,8 +136,10 @@ void keep_log(logging::Level, std::string_view message) { logged += message; }
 }  // namespace
 
 TEST_CASE("nccl: recorded steps of ranks are eager ones, and those of one that accumulates, to the bit") {
-  for (const Setup& s : {Setup{}, Setup{.low = DType::bf16, .clip = 0.1, .ranks = 3}, Setup{.low = DType::f16}}) {
+  for (const Setup& s : {Setup{}, Setup{.low = DType::bf16, .clip = 0.1, .ranks = 3}, Setup{.low = DType::f16},
+                         Setup{.low = DType::bf16, .ranks = 3, .shards = true}, Setup{.low = DType::f16, .shards = true}}) {
     CAPTURE(name(s.low));
+    CAPTURE(s.shards);
     Setup eager = s;
     eager.graph = GraphMode::off;
     const std::vector<Ended> want = trained(eager, steps), got = trained(s, steps);

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "tests/data/array_files.h"
 #include "tests/ranks/short_run.h"
@@ -120,6 +121,26 @@ TEST_CASE("program: N ranks write what one process writes that accumulates N bat
       CHECK(lines_of(dir / many / "metrics.jsonl")[3].contains("rank_wait"));
     }
   }
+}
+
+TEST_CASE("program: ranks that share the optimizer's states write the same files, and any number of ranks continues from them") {
+  const Place dir;
+  const std::string half = " --set amp.dtype=float16 --set train.clip_grad_norm=1 --set train.ema.enabled=true";
+  const std::string shared = half + " --set distributed.shard_optimizer=true", end = " --resume auto --set train.epochs=4";
+  for (const auto& [name, keys] : {std::pair{"whole", half}, {"parts", shared}}) {
+    const Ran ran = dir.train(3, std::string("--set output_dir=") + name + keys);
+    REQUIRE_MESSAGE(ran.code == 0, ran.err);
+  }
+  CHECK(contents(dir / "whole", 15) == contents(dir / "parts", 15));
+  CHECK(contents(dir / "whole", 18) == contents(dir / "parts", 18));
+  // Two ranks continue what three wrote, and so does one process.
+  fs::copy(dir / "parts", dir / "alone", fs::copy_options::recursive);
+  REQUIRE(dir.train(2, "--set output_dir=whole" + half + end).code == 0);
+  REQUIRE(dir.train(2, "--set output_dir=parts" + shared + end).code == 0);
+  CHECK(contents(dir / "whole", 24) == contents(dir / "parts", 24));
+  const Ran alone =
+      dir.shell("'" + program().string() + "' train c.json --quiet --threads 1 --set output_dir=alone" + shared + end);
+  CHECK_MESSAGE(alone.code == 0, alone.err);
 }
 
 TEST_CASE("program: ranks within a memory budget recompute the same modules, and write the same bits") {

@@ -12,6 +12,7 @@
 #include "framework/data/tensor_dataset.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
+#include "optim/two_pass.h"
 #include "tests/ranks/ranks.h"
 
 using namespace halfstep;
@@ -86,6 +87,7 @@ struct Setting {
   int64_t batch = 16;
   int64_t poisoned_row = -1;  // of step 5: too large for a 16-bit number
   Wire wire = Wire::as_is;
+  bool shards = false;  // ranks share the optimizer's states
   std::function<std::unique_ptr<Optimizer>(Module&)> optimizer = [](Module& m) {
     return std::make_unique<AdamW>(m.parameters(), AdamWOptions{.lr = 2e-3});
   };
@@ -98,6 +100,7 @@ Result train(const Kind& kind, const Setting& s, int parts, bool as_ranks) {
   const auto opt = s.optimizer(*net);
   GradScaler scaler({.init_scale = 1024, .growth_interval = 4, .enabled = s.dtype == DType::f16});
   CrossEntropyLoss loss;
+  if (s.shards && as_ranks) opt->shard(ranks(), {.stage_mb = 0.001});
   TrainStep step(*net, loss, *opt, scaler, nullptr,
                  {.amp = if_half(s.dtype),
                   .clip_grad_norm = s.clip,
@@ -172,6 +175,13 @@ TEST_CASE("ranks: the bits of accumulation, and the whole batch's weights, in th
 }
 
 TEST_CASE("ranks: clipping sees the whole gradient") { compare(kinds()[0], {.clip = 0.1}, true); }
+
+TEST_CASE("ranks: those that share the optimizer's states have the bits of accumulation, too") {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const Kind& kind : kinds()) compare(kind, {.dtype = dtype, .clip = 0.1, .poisoned_row = 9, .shards = true}, false);
+  }
+  compare(kinds()[0], {.shards = true, .optimizer = [](Module& m) { return std::make_unique<Muon>(m.parameters()); }}, false);
+}
 
 TEST_CASE("ranks: an overflow on one of them skips the step on all, and their scales are equal") {
   const Setting s{.dtype = DType::f16, .poisoned_row = 15};  // the last rank's
@@ -309,7 +319,7 @@ TEST_CASE("ranks: buffers become the mean of all, counts the greatest") {
 
 TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") {
   const int n = ranks().size(), me = ranks().rank();
-  for (const bool accumulate : {false, true}) {
+  for (const auto& [accumulate, shard] : {std::pair{false, false}, {true, false}, {true, true}}) {
     std::vector<float> weights[2];
     for (const bool together : {true, false}) {
       manual_seed(together ? 3 + me : 3);  // rank 0's weights count
@@ -328,6 +338,7 @@ TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") 
       std::unique_ptr<DistributedDataParallel> ddp;
       if (together) ddp = std::make_unique<DistributedDataParallel>(net, ranks());
       SGD opt(net->parameters(), {.lr = 0.1, .momentum = 0.9});
+      if (together && shard) opt.shard(ranks());
       manual_seed(7);
       Generator data(11);
       for (int i = 0; i < 6; ++i) {

@@ -8,10 +8,15 @@
 #include <filesystem>
 
 #include "amp/step/train_step.h"
+#include "apps/catalog/infer.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/run/meta_step.h"
+#include "apps/run/ranks.h"
 #include "apps/run/session.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/comm/local_ranks.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -220,4 +225,45 @@ TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, an
     CHECK(plan.middle.peak == all.middle.peak);
     CHECK(plan.recomputation->budget > double(all.middle.peak));
   }
+}
+
+TEST_CASE("plan: the step of ranks that share the optimizer's states holds one part of them, to the byte") {
+  const Config config = resolve_config(Json::parse(R"({
+    "name": "shared", "output_dir": "r", "device": "cpu",
+    "model": {"type": "Sequential",
+              "layers": [{"type": "Linear", "out_features": 300}, "ReLU", {"type": "Linear", "out_features": 10}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "AdamW", "lr": 0.01},
+    "data": {"train": {"type": "Random", "num_batches": 2, "input_shape": [70], "classes": 10}, "loader": {"batch_size": 16}},
+    "train": {"epochs": 1}, "distributed": {"shard_optimizer": true}})"),
+                                       "the config");
+  const auto states = [](const MemoryStats& m) { return m.peak_by_tag[size_t(MemoryTag::optimizer)]; };
+  std::vector<std::shared_ptr<Module>> models;
+  for (int r = 0; r < 3; ++r) models.push_back(build_model(config.model));
+  size_t planned = 0, whole = 0, real = 0;
+  halfstep::testing::on_ranks(3, [&](ProcessGroup& group) {
+    const auto barrier = [&] { group.wait(group.barrier()); };
+    if (group.rank() == 0) {
+      for (const bool shared : {false, true}) {
+        MetaStep step(config, 16, {}, shared ? &group : nullptr);
+        step.run();
+        allocator(Device::meta).reset_peak();
+        step.run_as_second();
+        (shared ? planned : whole) = states(step.peak());
+      }
+    }
+    barrier();
+    const size_t before = allocator(Device::cpu).stats().live_by_tag[size_t(MemoryTag::optimizer)];
+    Module& model = *models[size_t(group.rank())];
+    std::unique_ptr<Optimizer> optimizer = build_optimizer(config.optimizer, model);
+    share_states(*optimizer, config, group);
+    for (const Tensor& p : model.parameters()) p.set_grad(ones(p.shape()));
+    barrier();
+    optimizer->step();
+    if (group.rank() != 0) optimizer.reset();
+    barrier();
+    if (group.rank() == 0) real = allocator(Device::cpu).stats().live_by_tag[size_t(MemoryTag::optimizer)] - before;
+    barrier();
+  });
+  CHECK(planned == real);
+  CHECK(whole > 2.9 * double(planned));
 }

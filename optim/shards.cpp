@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/shards.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "amp/autocast/autocast.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep {
+namespace {
+
+constexpr int64_t kAlign = 16;  // elements: kernels like parts that begin with a cache line
+
+int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+TensorView run_of(const Tensor& t, int64_t from, int64_t n) {
+  return {static_cast<char*>(t.data_ptr()) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
+}
+
+// Copies that one kernel does.
+struct Copies {
+  std::vector<TensorView> from, to;
+  void run(Device device) {
+    if (!from.empty()) backend_for(device).copy_all(from, to, nullptr);
+    from.clear(), to.clear();
+  }
+};
+
+}  // namespace
+
+Shards::Shards(ProcessGroup& group, bool whole_tensors, const ShardOptions& options)
+    : group_(group), whole_(whole_tensors), stage_bytes_(options.stage_mb * 1024 * 1024) {
+  check<ValueError>(options.stage_mb > 0, "optimizer.shard", "stage_mb must be > 0, got ", options.stage_mb);
+}
+
+void Shards::add(const std::vector<Tensor>& parameters) {
+  const size_t first = lanes_.size();
+  for (const Tensor& p : parameters) {
+    size_t lane = first;
+    while (lane < lanes_.size() && (lanes_[lane].dtype != p.dtype() || lanes_[lane].device != p.device())) ++lane;
+    if (lane == lanes_.size()) lanes_.push_back({p.dtype(), p.device()});
+    Lane& l = lanes_[lane];
+    l.params.push_back(places_.size());
+    places_.push_back({lane, l.length, p.numel(), p.format()});
+    l.length += aligned(p.numel());
+  }
+  for (size_t lane = first; lane < lanes_.size(); ++lane) bound(lanes_[lane]);
+}
+
+void Shards::bound(Lane& lane) const {
+  const int64_t ranks = group_.size(), share = aligned((lane.length + ranks - 1) / ranks);
+  lane.bounds = {0};
+  for (int64_t r = 1; r < ranks; ++r) {
+    int64_t at = std::min(r * share, lane.length);
+    if (whole_) {
+      int64_t nearest = lane.length;
+      for (const size_t i : lane.params) {
+        if (std::abs(places_[i].begin - at) < std::abs(nearest - at)) nearest = places_[i].begin;
+      }
+      at = nearest;
+    }
+    lane.bounds.push_back(at);
+  }
+  lane.bounds.push_back(lane.length);
+}
+
+Shards::Range Shards::of(size_t param, int rank) const {
+  const Place& p = places_[param];
+  const std::vector<int64_t>& bounds = lanes_[p.lane].bounds;
+  const auto inside = [&](int64_t bound) { return std::clamp(bound - p.begin, int64_t(0), p.numel); };
+  return {inside(bounds[size_t(rank)]), inside(bounds[size_t(rank) + 1])};
+}
+
+Tensor Shards::part(size_t param, const Tensor& t, int rank) const {
+  const Range r = of(param, rank);
+  if (r.size() == places_[param].numel) return t;
+  return t.alias({r.size()}, {1}, r.size() > 0 ? r.begin : 0);
+}
+
+void Shards::check_format(size_t param, const Tensor& parameter) const {
+  check<ValueError>(whole_ || parameter.format() == places_[param].format, "optimizer", "the memory format of parameter ", param,
+                    " changed, but ranks share its states in the order of its memory",
+                    Help{"lay the module out before the optimizer is sharded"});
+}
+
+void Shards::gather(const std::vector<Tensor>& parameters) {
+  for (Lane& lane : lanes_) gather(lane, parameters);
+  for (const Tensor& p : parameters) {
+    const Tensor shadow = autocast::shadow_of(p);
+    if (shadow.defined())
+      backend_for(p.device()).copy(in_memory_order(p.view(), p.format()), in_memory_order(shadow.view(), p.format()));
+  }
+}
+
+// Every rank sends a piece of its range at a time.
+void Shards::gather(Lane& lane, const std::vector<Tensor>& parameters) {
+  const auto ranks = int64_t(group_.size());
+  int64_t longest = 0;
+  for (size_t r = 0; r < size_t(ranks); ++r) longest = std::max(longest, lane.bounds[r + 1] - lane.bounds[r]);
+  if (longest == 0) return;
+  const auto room = int64_t(stage_bytes_ / double(int64_t(size_of(lane.dtype)) * ranks));
+  const int64_t piece = std::min(longest, std::max(kAlign, room / kAlign * kAlign));
+  if (!lane.sent.defined()) {
+    const MemoryScope tag(MemoryTag::workspace);
+    lane.sent = Tensor::empty({piece}, {.dtype = lane.dtype, .device = lane.device});
+    lane.received = Tensor::empty({piece * ranks}, {.dtype = lane.dtype, .device = lane.device});
+    backend_for(lane.device).fill(lane.sent.view(), 0);  // also what no parameter fills
+  }
+  // f(parameter, its elements, where they are in the piece) for the part of a rank's range that begins at `from`.
+  const auto each = [&](size_t rank, int64_t from, const auto& f) {
+    const int64_t low = lane.bounds[rank] + from, high = std::min(low + piece, lane.bounds[rank + 1]);
+    const auto ends_before = [&](size_t i, int64_t at) { return places_[i].begin + places_[i].numel <= at; };
+    auto i = std::lower_bound(lane.params.begin(), lane.params.end(), low, ends_before);
+    for (; i != lane.params.end() && places_[*i].begin < high; ++i) {
+      const Place& p = places_[*i];
+      const int64_t begin = std::max(low, p.begin), end = std::min(high, p.begin + p.numel);
+      if (begin < end) f(parameters[*i], Range{begin - p.begin, end - p.begin}, begin - low);
+    }
+  };
+  const auto me = size_t(group_.rank());
+  Copies copies;
+  for (int64_t from = 0; from < longest; from += piece) {
+    each(me, from, [&](const Tensor& p, const Range& r, int64_t at) {
+      copies.from.push_back(run_of(p, r.begin, r.size()));
+      copies.to.push_back(run_of(lane.sent, at, r.size()));
+    });
+    copies.run(lane.device);
+    if (!lane.device.is_meta()) group_.wait(group_.all_gather(lane.sent, lane.received));
+    for (size_t rank = 0; rank < size_t(ranks); ++rank) {
+      if (rank == me) continue;
+      each(rank, from, [&](const Tensor& p, const Range& r, int64_t at) {
+        copies.from.push_back(run_of(lane.received, int64_t(rank) * piece + at, r.size()));
+        copies.to.push_back(run_of(p, r.begin, r.size()));
+      });
+    }
+    copies.run(lane.device);
+  }
+}
+
+}  // namespace halfstep
