@@ -3,7 +3,8 @@
 """Ops against PyTorch on the CPU, interleaved: forward alone, and forward with backward, float32 and bfloat16.
 
     python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch numpy safetensors
-    /tmp/torch/bin/python benchmarks/compare_torch_ops.py [--match conv] [--rows 10:20] [--json FILE]
+    /tmp/torch/bin/python benchmarks/compare_torch_ops.py [--match conv] [--rows 10:20] [--dtypes float32]
+        [--json FILE]
 
 Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as
 fit into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are
@@ -210,6 +211,7 @@ def main():
     p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/ops"))
     p.add_argument("--match", default="", help="rows whose op contains this")
     p.add_argument("--rows", default=":", help="FIRST:LAST of ROWS, as Python counts, e.g. 0:20")
+    p.add_argument("--dtypes", default="float32,bfloat16")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--repeat", type=int, default=5, help="runs of each side a round, of which the fastest counts")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -223,7 +225,7 @@ def main():
     for r in ROWS[slice(*(int(i) if i else None for i in a.rows.split(":")))]:
         if a.match not in r["op"]:
             continue
-        for dtype in r["dtypes"]:
+        for dtype in [d for d in r["dtypes"] if d in a.dtypes.split(",")]:
             for backward in ([False, True] if r["backward"] else [False]):
                 case = {"op": r["op"], "in": r["in"], "attrs": r["attrs"], "dtype": dtype, "backward": backward, "repeat": a.repeat,
                         "seconds": LEAST}

@@ -18,6 +18,7 @@
 
 #ifdef HALFSTEP_WITH_DNNL
 #include "framework/backend/cpu/onednn.h"
+#include "framework/backend/cpu/team.h"
 #endif
 
 using namespace halfstep;
@@ -151,6 +152,7 @@ int main(int argc, char** argv) {
     names.push_back(k == 0 ? "bare_f32_ms" : "bare_bf16_ms");
     contestants.push_back([&, k] {
       for (Bare& product : steps[k]) product.run(stream);
+      cpu::openmp_was_used();  // its threads look out for more work, on the cores of the next contestant
     });
   }
 #endif

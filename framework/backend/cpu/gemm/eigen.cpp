@@ -63,6 +63,7 @@ constexpr int64_t kFewRows = 4;
 void multiply(const Product& p) { p.m < kFewRows || p.n < kFewRows ? multiply_eigen<float>(p, p.bias) : multiply_blocks(p); }
 bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
+bool library_has_avx512() { return false; }
 std::string product_support(DType) { return "widened to float32"; }
 std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
 size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs

@@ -162,6 +162,26 @@ void multiply_by_packed(const GemmArgs& g) {
   multiply_packed(p, /*shared=*/false);
 }
 
+bool is_amd() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
+// Measured, on an AMD CPU, with oneDNN limited to AVX2 and without. Our own loops copy blocks of both operands before they
+// multiply. The library's code reads some operands where they lie: lines of them that are a multiple of 4 kB apart, and for AVX2
+// columns of a that are a multiple of 2 kB apart, share few places of the first-level cache, and it takes up to twice as long as
+// our loops. With AVX-512 that is so for few rows alone; on Intel's CPUs, whose cache has more places, it was not measured.
+bool gains_by_copying(const Product& p) {
+  constexpr int64_t kCrowded = 4096 / sizeof(float), kLeast = 32, kLeastRows = 16, kFewRows = 32;
+  if (p.in != DType::f32 || p.batch > 1 || p.m < kLeastRows || p.n < kLeast || p.k < kLeast) return false;
+  const bool a_by_rows = p.a_column == 1, b_by_rows = p.b_column == 1;
+  if (library_has_avx512()) return is_amd() && a_by_rows && !b_by_rows && p.b_column % kCrowded == 0 && p.m <= kFewRows;
+  return (b_by_rows && p.b_row % kCrowded == 0) || (!a_by_rows && p.a_column % (kCrowded / 2) == 0);
+}
+
 // A batch as one product after the other.
 void multiply_each(const Product& p) {
   Product one = p;
@@ -225,7 +245,7 @@ void product(const GemmArgs& g) {
     return multiply_packed(p, /*shared=*/true);
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
-  if (!is_native(p.in)) return multiply_blocks(p);
+  if (!is_native(p.in) || gains_by_copying(p)) return multiply_blocks(p);
   // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
   p.batch > 1 && !(a.nested() && b.nested()) ? multiply_each(p) : multiply(p);
 }

@@ -60,6 +60,8 @@ bool is_native(DType t);
 bool has_bf16_code();
 // "native (AMX)", "native (AVX512-BF16)", "native (AVX512-FP16)" or "widened to float32".
 std::string product_support(DType t);
+// Does the library's code for float32 use AVX-512, or less? Less without a library.
+bool library_has_avx512();
 // What multiplies: "oneDNN 3.7.2", or that there is none.
 std::string product_library();
 

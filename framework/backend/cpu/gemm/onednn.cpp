@@ -306,6 +306,15 @@ std::string product_support(DType t) {
   return is_amx(t) ? "native (AMX)" : t == DType::bf16 ? "native (AVX512-BF16)" : "native (AVX512-FP16)";
 }
 
+bool library_has_avx512() {
+  using Isa = dnnl::cpu_isa;
+  static const Isa isa = dnnl::get_effective_cpu_isa();
+#if DNNL_VERSION_MAJOR >= 3
+  if (isa == Isa::avx2_vnni_2) return false;
+#endif
+  return isa != Isa::sse41 && isa != Isa::avx && isa != Isa::avx2 && isa != Isa::avx2_vnni;
+}
+
 std::string product_library() {
   const dnnl_version_t* v = dnnl_version();
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);

@@ -65,6 +65,19 @@ TEST_CASE("gemm over dtypes, sizes and transposes") {
   }
 }
 
+TEST_CASE("products of float32 whose operands have lines 4 kB apart") {
+  const int64_t sizes[][3] = {{17, 33, 1024}, {512, 33, 40}, {20, 1024, 33}};
+  for (const auto& [m, k, n] : sizes) {
+    for (int layout = 0; layout < 4; ++layout) {
+      const Buffer a = operand(DType::f32, {m, k}, layout & 1, 1, 0), b = operand(DType::f32, {k, n}, layout & 2, 2, 0),
+                   bias = uniform(DType::f32, {n}, 3), c = make(DType::f32, {m, n});
+      check_gemm({.a = a, .b = b, .c = c});
+      check_gemm({.a = a, .b = b, .c = c, .bias = bias, .activation = Activation::relu});
+      check_gemm({.a = a, .b = b, .c = c, .accumulate = true});
+    }
+  }
+}
+
 TEST_CASE("16-bit products with a single row, column or term") {
   const int64_t sizes[][3] = {{1, 1300, 70}, {71, 1301, 1}, {1, 70, 1300}, {1300, 70, 1}, {33, 1, 130}, {300, 200, 1}, {3, 31, 1}};
   for (DType t : {DType::f16, DType::bf16}) {
