@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of 64 bytes, which the compiler splits into the instruction set's vectors, and stored values as numbers in them.
+// 64 bytes of numbers side by side, in vectors of the instruction set that a loop runs on, and stored values as numbers in them. A
+// loop has as many sums as there are lanes, so its result does not depend on the instruction set.
+//
+//   float sum(const float* x, int64_t n) {
+//     return with_lanes([=](auto bytes) HS_INLINE {
+//       Lanes<float, bytes> sums = {}, v;
+//       for (int64_t i = 0; i + 16 <= n; i += 16) load_lanes(x + i, v), sums += v;
+//       ...
+//
+// A vector that is wider than the instruction set's is no way: GCC then takes many times as long, through memory.
 #pragma once
 
 #include <cstring>
@@ -8,57 +17,155 @@
 #include "framework/base/dtype.h"
 #include "framework/base/hd.h"
 
-// On a lambda that loops of a function with HS_CLONES call: compiled for their instruction set, not for the oldest.
+// On a lambda that loops of a function with HS_CLONES call, or that with_lanes calls: compiled for their instruction set, not for
+// the oldest.
 #define HS_INLINE __attribute__((always_inline))
+#define HS_LANES [[gnu::always_inline]] inline
 
 namespace halfstep::cpu {
 
 inline constexpr int kLanes = 64;  // bytes side by side
-template <class T>
-struct LanesOf {
-  typedef T type __attribute__((vector_size(kLanes)));
-};
-typedef float Floats __attribute__((vector_size(kLanes)));
-typedef double Doubles __attribute__((vector_size(kLanes)));
-typedef uint32_t Words __attribute__((vector_size(kLanes)));
-typedef uint16_t Halves __attribute__((vector_size(kLanes / 2)));
-typedef float HalfFloats __attribute__((vector_size(kLanes / 2)));
+template <class T, int bytes>      // of a vector
+struct Lanes {
+  static constexpr int kParts = kLanes / bytes, kEach = bytes / int(sizeof(T));
+  typedef T Part __attribute__((vector_size(bytes)));
+  Part part[kParts];
 
-// As many stored values as there are lanes, as numbers.
-template <class T, class V>
-HS_HD void load_lanes(const T* x, V& v) {
-  static_assert(std::is_same_v<V, typename LanesOf<T>::type>);
-  std::memcpy(&v, x, kLanes);
+  template <class F>
+  HS_LANES Lanes& each(const F& f) {
+    for (int k = 0; k < kParts; ++k) f(part[k], k);
+    return *this;
+  }
+  HS_LANES Lanes& operator+=(const Lanes& o) {
+    return each([&](Part& p, int k) HS_INLINE { p += o.part[k]; });
+  }
+  HS_LANES Lanes& operator-=(const Lanes& o) {
+    return each([&](Part& p, int k) HS_INLINE { p -= o.part[k]; });
+  }
+  HS_LANES Lanes& operator*=(const Lanes& o) {
+    return each([&](Part& p, int k) HS_INLINE { p *= o.part[k]; });
+  }
+  HS_LANES Lanes& operator+=(T x) {
+    return each([&](Part& p, int) HS_INLINE { p += x; });
+  }
+  HS_LANES Lanes& operator-=(T x) {
+    return each([&](Part& p, int) HS_INLINE { p -= x; });
+  }
+  HS_LANES Lanes& operator*=(T x) {
+    return each([&](Part& p, int) HS_INLINE { p *= x; });
+  }
+  template <class X>
+  HS_LANES friend Lanes operator+(const Lanes& a, const X& b) {
+    Lanes sum = a;
+    return sum += b;
+  }
+  template <class X>
+  HS_LANES friend Lanes operator-(const Lanes& a, const X& b) {
+    Lanes difference = a;
+    return difference -= b;
+  }
+  template <class X>
+  HS_LANES friend Lanes operator*(const Lanes& a, const X& b) {
+    Lanes product = a;
+    return product *= b;
+  }
+};
+
+// f(bytes), a lambda with HS_INLINE that takes its arguments by value, compiled for each instruction set with the bytes of its
+// vectors as an integral_constant.
+template <int bytes>
+using LaneBytes = std::integral_constant<int, bytes>;
+#if defined(HALFSTEP_MULTIARCH)
+template <class F>
+__attribute__((target("arch=x86-64-v4"), noinline)) auto with_lanes_v4(const F& f) {
+  return f(LaneBytes<64>());
 }
-HS_HD void load_lanes(const bf16* x, Floats& v) {
-  Halves h;
-  std::memcpy(&h, x, sizeof h);
-  v = Floats(__builtin_convertvector(h, Words) << 16);
+template <class F>
+__attribute__((target("arch=x86-64-v3"), noinline)) auto with_lanes_v3(const F& f) {
+  return f(LaneBytes<32>());
 }
-HS_HD void load_lanes(const float* x, Doubles& v) {
-  HalfFloats f;
-  std::memcpy(&f, x, sizeof f);
-  v = __builtin_convertvector(f, Doubles);
+template <class F>
+auto with_lanes(const F& f) {
+  static const int level = __builtin_cpu_supports("x86-64-v4") ? 4 : __builtin_cpu_supports("x86-64-v3") ? 3 : 2;
+  return level == 4 ? with_lanes_v4(f) : level == 3 ? with_lanes_v3(f) : f(LaneBytes<16>());
+}
+#else
+template <class F>
+auto with_lanes(const F& f) {
+#if defined(__AVX512F__)
+  return f(LaneBytes<64>());
+#elif defined(__AVX2__)
+  return f(LaneBytes<32>());
+#else
+  return f(LaneBytes<16>());
+#endif
+}
+#endif
+
+// 0 in the lanes of v in which x <= zero.
+template <class T, int bytes>
+HS_LANES void drop(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
+  v.each([&](auto& p, int k) HS_INLINE {
+    const auto off = x.part[k] <= zero;  // all bits, or none
+    p = typename Lanes<T, bytes>::Part(decltype(off)(p) & ~off);
+  });
+}
+
+// As many stored values as there are lanes, as numbers. A vector at a time: GCC copies all 64 bytes through memory.
+template <class T, int bytes>
+HS_LANES void load_lanes(const T* x, Lanes<T, bytes>& v) {
+  v.each([&](auto& p, int k) HS_INLINE { std::memcpy(&p, x + k * v.kEach, bytes); });
+}
+template <class T, int bytes>
+HS_LANES void store_lanes(const Lanes<T, bytes>& v, T* x) {
+  for (int k = 0; k < v.kParts; ++k) std::memcpy(x + k * v.kEach, &v.part[k], bytes);
+}
+template <int bytes>
+HS_LANES void load_lanes(const bf16* x, Lanes<float, bytes>& v) {
+  v.each([&](auto& p, int k) HS_INLINE {
+    typename Lanes<uint16_t, bytes / 2>::Part shorts;
+    std::memcpy(&shorts, x + k * v.kEach, sizeof shorts);
+    using Words = typename Lanes<uint32_t, bytes>::Part;
+    p = typename Lanes<float, bytes>::Part(__builtin_convertvector(shorts, Words) << 16);
+  });
+}
+template <int bytes>
+HS_LANES void load_lanes(const float* x, Lanes<double, bytes>& v) {
+  v.each([&](auto& p, int k) HS_INLINE {
+    typename Lanes<float, bytes / 2>::Part floats;
+    std::memcpy(&floats, x + k * v.kEach, sizeof floats);
+    using Doubles = typename Lanes<double, bytes>::Part;
+    p = __builtin_convertvector(floats, Doubles);
+  });
+}
+// For loops that end with single numbers.
+template <class T>
+HS_LANES void load_lanes(const T* x, T& v) {
+  v = *x;
+}
+template <class T>
+HS_LANES void store_lanes(const T& v, T* x) {
+  *x = v;
 }
 
 // Zero where lanes do not hold the last `rest` numbers of a row whose whole vectors have been taken.
-template <class V>
-HS_HD void keep_last(int64_t rest, V& v) {
-  constexpr int kWidth = sizeof(V) / sizeof(v[0]);
-  decltype(v < v) kept;  // all bits, or none
-  for (int k = 0; k < kWidth; ++k) kept[k] = kWidth - 1 - k;
-  kept = (kept - int(rest)) >> (8 * int(sizeof(v[0])) - 1);
-  v = V(decltype(kept)(v) & kept);
+template <class T, int bytes>
+HS_LANES void keep_last(int64_t rest, Lanes<T, bytes>& v) {
+  constexpr int kWidth = kLanes / int(sizeof(T));
+  T lanes[kWidth];
+  store_lanes(v, lanes);
+  for (int k = 0; k < kWidth; ++k) lanes[k] = k < kWidth - rest ? T(0) : lanes[k];
+  load_lanes(lanes, v);
 }
 // The last `rest` of n stored values in the last lanes, zeros in those before.
-template <class T, class V>
-HS_HD void load_last(const T* x, int64_t n, int64_t rest, V& v) {
-  constexpr int kWidth = sizeof(V) / sizeof(v[0]);
+template <class S, class T, int bytes>
+HS_LANES void load_last(const S* x, int64_t n, int64_t rest, Lanes<T, bytes>& v) {
+  constexpr int kWidth = kLanes / int(sizeof(T));
   if (n >= kWidth) {
     load_lanes(x + n - kWidth, v);
   } else {
-    T few[kWidth];
-    for (int k = 0; k < kWidth; ++k) few[k] = k < kWidth - n ? T(0) : x[k - (kWidth - n)];
+    S few[kWidth];
+    for (int k = 0; k < kWidth; ++k) few[k] = k < kWidth - n ? S(0) : x[k - (kWidth - n)];
     load_lanes(few, v);
   }
   keep_last(rest, v);

@@ -12,42 +12,51 @@ namespace {
 
 // sum (x - center) and sum (x - center)^2; `find`: about their mean, which goes to center.
 template <bool find, class C, class T>
-HS_CLONES void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
-  typedef typename LanesOf<C>::type V;
-  constexpr int kWidth = kLanes / int(sizeof(C));
-  const int64_t whole = n / kWidth * kWidth, rest = n - whole;
-  C lanes[kWidth];
-  V s = {}, q = {}, v;
-  if constexpr (find) {
+void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
+  struct Sums {
+    C center, sum, squares;
+  };
+  const Sums found = with_lanes([=, middle = center](auto bytes) HS_INLINE {
+    using V = Lanes<C, bytes>;
+    constexpr int kWidth = kLanes / int(sizeof(C));
+    const int64_t whole = n / kWidth * kWidth, rest = n - whole;
+    C lanes[kWidth];
+    V s = {}, q = {}, v;
+    C about = middle;
+    if constexpr (find) {
+      for (int64_t i = 0; i < whole; i += kWidth) {
+        load_lanes(x + i, v);
+        s += v;
+      }
+      if (rest > 0) {
+        load_last(x, n, rest, v);
+        s += v;
+      }
+      store_lanes(s, lanes);
+      about = sum_lanes(lanes) / C(n);
+      s = V{};
+    }
     for (int64_t i = 0; i < whole; i += kWidth) {
       load_lanes(x + i, v);
+      v -= about;
       s += v;
+      q += v * v;
     }
     if (rest > 0) {
       load_last(x, n, rest, v);
+      v -= about;
+      keep_last(rest, v);
       s += v;
+      q += v * v;
     }
-    std::memcpy(lanes, &s, sizeof s);
-    center = sum_lanes(lanes) / C(n);
-    s = V{};
-  }
-  for (int64_t i = 0; i < whole; i += kWidth) {
-    load_lanes(x + i, v);
-    v -= center;
-    s += v;
-    q += v * v;
-  }
-  if (rest > 0) {
-    load_last(x, n, rest, v);
-    v -= center;
-    keep_last(rest, v);
-    s += v;
-    q += v * v;
-  }
-  std::memcpy(lanes, &s, sizeof s);
-  sum = double(sum_lanes(lanes));
-  std::memcpy(lanes, &q, sizeof q);
-  squares = double(sum_lanes(lanes));
+    store_lanes(s, lanes);
+    const C total = sum_lanes(lanes);
+    store_lanes(q, lanes);
+    return Sums{about, total, sum_lanes(lanes)};
+  });
+  center = found.center;
+  sum = double(found.sum);
+  squares = double(found.squares);
 }
 
 }  // namespace
@@ -71,7 +80,7 @@ void sums_about(const T* x, C center, int64_t n, double& sum, double& squares) {
 
 template <class C, class T>
 Moments moments_of(const T* x, int64_t n) {
-  C center;
+  C center = 0;
   double sum, squares;
   add_up<true>(x, center, n, sum, squares);
   return {double(center) + sum / double(n), std::max(0.0, squares - sum * sum / double(n)), n};

@@ -30,33 +30,30 @@ HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scal
 }
 
 // Rows rows, `pitch` apart, more.
-template <int Rows, bool Relu, class C, class T>
+template <int Rows, bool Relu, int bytes, class C, class T>
 [[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
                                             C* plain, C* with_x, int64_t n) {
-  typedef typename LanesOf<C>::type V;
+  using V = Lanes<C, bytes>;
   constexpr int kWidth = kLanes / int(sizeof(C));
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
     V a, b, middle, gv, xv, scale, shift;
-    std::memcpy(&a, plain + i, sizeof a);
-    std::memcpy(&b, with_x + i, sizeof b);
-    std::memcpy(&middle, mean + i, sizeof middle);
+    load_lanes(plain + i, a);
+    load_lanes(with_x + i, b);
+    load_lanes(mean + i, middle);
     if constexpr (Relu) {
-      std::memcpy(&scale, relu.scale + i, sizeof scale);
-      std::memcpy(&shift, relu.shift + i, sizeof shift);
+      load_lanes(relu.scale + i, scale);
+      load_lanes(relu.shift + i, shift);
     }
     for (int r = 0; r < Rows; ++r) {
       load_lanes(g + r * pitch + i, gv);
       load_lanes(x + r * pitch + i, xv);
-      if constexpr (Relu) {
-        const auto off = (xv - middle) * scale + shift <= relu.zero;  // all bits, or none
-        gv = V(decltype(off)(gv) & ~off);
-      }
+      if constexpr (Relu) drop(gv, (xv - middle) * scale + shift, relu.zero);
       a += gv;
       b += gv * (xv - middle);
     }
-    std::memcpy(plain + i, &a, sizeof a);
-    std::memcpy(with_x + i, &b, sizeof b);
+    store_lanes(a, plain + i);
+    store_lanes(b, with_x + i);
   }
   for (; i < n; ++i) {
     for (int r = 0; r < Rows; ++r) {
@@ -68,11 +65,13 @@ template <int Rows, bool Relu, class C, class T>
   }
 }
 template <bool Relu, class C, class T>
-HS_CLONES void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, const ColumnRelu<C>& relu,
-                             C* plain, C* with_x, int64_t n) {
-  int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) add_some<4, Relu>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
-  for (; r < rows; ++r) add_some<1, Relu>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
+void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, const ColumnRelu<C>& relu, C* plain,
+                   C* with_x, int64_t n) {
+  with_lanes([=](auto bytes) HS_INLINE {
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) add_some<4, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
+    for (; r < rows; ++r) add_some<1, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
+  });
 }
 
 // A matrix as a wider one: enough rows side by side for long loops. The last row may be cut off.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "framework/backend/cpu/lanes.h"
@@ -53,38 +54,37 @@ struct RunRelu {
 };
 // sum g and sum g (x - mean) rstd, of a block in the cache; with `w`, of g w.
 template <bool Weighted, class C, class T, bool Relu = false>
-HS_CLONES void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second,
-                             RunRelu<C> relu = {}) {
-  typedef typename LanesOf<C>::type V;
-  constexpr int kWidth = kLanes / int(sizeof(C));
-  V a = {}, b = {}, gv, xv, wv;
-  const auto add = [&]() HS_INLINE {
-    if constexpr (Weighted) gv *= wv;
-    if constexpr (Relu) {
-      const auto off = (xv - mean) * relu.scale + relu.bias <= relu.zero;  // all bits, or none
-      gv = V(decltype(off)(gv) & ~off);
+void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second,
+                   RunRelu<C> relu = {}) {
+  const std::pair<C, C> sums = with_lanes([=](auto bytes) HS_INLINE {
+    constexpr int kWidth = kLanes / int(sizeof(C));
+    Lanes<C, bytes> a = {}, b = {}, gv, xv, wv;
+    const auto add = [&]() HS_INLINE {
+      if constexpr (Weighted) gv *= wv;
+      if constexpr (Relu) drop(gv, (xv - mean) * relu.scale + relu.bias, relu.zero);
+      a += gv;
+      b += gv * ((xv - mean) * rstd);
+    };
+    const int64_t whole = n / kWidth * kWidth, rest = n - whole;
+    for (int64_t i = 0; i < whole; i += kWidth) {
+      load_lanes(g + i, gv);
+      load_lanes(x + i, xv);
+      if constexpr (Weighted) load_lanes(w + i, wv);
+      add();
     }
-    a += gv;
-    b += gv * ((xv - mean) * rstd);
-  };
-  const int64_t whole = n / kWidth * kWidth, rest = n - whole;
-  for (int64_t i = 0; i < whole; i += kWidth) {
-    load_lanes(g + i, gv);
-    load_lanes(x + i, xv);
-    if constexpr (Weighted) load_lanes(w + i, wv);
-    add();
-  }
-  if (rest > 0) {  // what is missing has no gradient
-    load_last(g, n, rest, gv);
-    load_last(x, n, rest, xv);
-    if constexpr (Weighted) load_last(w, n, rest, wv);
-    add();
-  }
-  C lanes[2][kWidth];
-  std::memcpy(lanes[0], &a, sizeof a);
-  std::memcpy(lanes[1], &b, sizeof b);
-  first = double(sum_lanes(lanes[0]));
-  second = double(sum_lanes(lanes[1]));
+    if (rest > 0) {  // what is missing has no gradient
+      load_last(g, n, rest, gv);
+      load_last(x, n, rest, xv);
+      if constexpr (Weighted) load_last(w, n, rest, wv);
+      add();
+    }
+    C lanes[2][kWidth];
+    store_lanes(a, lanes[0]);
+    store_lanes(b, lanes[1]);
+    return std::pair(sum_lanes(lanes[0]), sum_lanes(lanes[1]));
+  });
+  first = double(sums.first);
+  second = double(sums.second);
 }
 
 // max(v, 0), in which a NaN stays.

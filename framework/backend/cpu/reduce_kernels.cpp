@@ -14,28 +14,32 @@
 namespace halfstep::cpu {
 namespace {
 
-// into() joins lanes of vectors, and its NaN is anybody's guess: join() sees to that.
+// into() joins numbers, vectors or lanes, and its NaN is anybody's guess: join() sees to that.
+template <class Fn, class T, int bytes>
+HS_LANES void into(Lanes<T, bytes>& a, const Lanes<T, bytes>& b) {
+  a.each([&](auto& p, int k) HS_INLINE { Fn::into(p, b.part[k]); });
+}
 struct Max : math::MaxJoin {
   template <class T>
-  HS_HD static void into(T& a, const T& b) {
+  HS_LANES static void into(T& a, const T& b) {
     a = b > a ? b : a;
   }
 };
 struct Min : math::MinJoin {
   template <class T>
-  HS_HD static void into(T& a, const T& b) {
+  HS_LANES static void into(T& a, const T& b) {
     a = b < a ? b : a;
   }
 };
 struct Sum : math::SumJoin {
   template <class T>
-  HS_HD static void into(T& a, const T& b) {
+  HS_LANES static void into(T& a, const T& b) {
     a += b;
   }
 };
 struct Product : math::ProductJoin {
   template <class T>
-  HS_HD static void into(T& a, const T& b) {
+  HS_LANES static void into(T& a, const T& b) {
     a *= b;
   }
 };
@@ -46,72 +50,72 @@ HS_HD void prefetch_ahead(const T* x) {
   __builtin_prefetch(reinterpret_cast<const char*>(x) + 4096);
 }
 
-// What is added up of a value.
+// What is added up of a number, or of each in a vector.
 struct Itself {
   template <class V>
-  HS_HD static void make(V&) {}
+  HS_LANES static void make(V&) {}
 };
 struct Square {
   template <class V>
-  HS_HD static void make(V& v) {
+  HS_LANES static void make(V& v) {
     v *= v;
   }
 };
 struct Absolute {
   template <class V>
-  HS_HD static void make(V& v) {
+  HS_LANES static void make(V& v) {
     v = v < 0 ? -v : v;
   }
 };
 
 // The lanes joined, halves first.
-template <class Fn, class T, class Lanes>
-HS_HD T fold(const Lanes& lanes) {
-  typedef T Half __attribute__((vector_size(kLanes / 2)));
-  typedef T Quarter __attribute__((vector_size(kLanes / 4)));
-  Half h[2];
-  std::memcpy(h, &lanes, sizeof h);
-  Fn::into(h[0], h[1]);
-  Quarter q[2];
-  std::memcpy(q, &h[0], sizeof q);
-  Fn::into(q[0], q[1]);
+template <class Fn, class T, int bytes>
+HS_LANES T fold(const Lanes<T, bytes>& v) {
+  constexpr int kWidth = kLanes / int(sizeof(T));
+  T lanes[kWidth];
+  store_lanes(v, lanes);
+  for (int half = kWidth / 2; half >= kWidth / 4; half /= 2) {
+    for (int k = 0; k < half; ++k) Fn::into(lanes[k], lanes[k + half]);
+  }
   if constexpr (sizeof(T) == 4)
-    return Fn::join(Fn::join(q[0][0], q[0][2]), Fn::join(q[0][1], q[0][3]));
+    return Fn::join(Fn::join(lanes[0], lanes[2]), Fn::join(lanes[1], lanes[3]));
   else
-    return Fn::join(q[0][0], q[0][1]);
+    return Fn::join(lanes[0], lanes[1]);
 }
 
 // Sums and products in T of values stored as S, with several under way at a time.
 template <class Fn, class Map, class T, class S>
-HS_CLONES T join_lanes(const S* x, int64_t n, T start) {
-  using Lanes = typename LanesOf<T>::type;
-  constexpr int kWidth = kLanes / int(sizeof(T));
-  Lanes a = Lanes{} + start, b = a, v, w;
-  int64_t i = 0;
-  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
-    if constexpr (std::is_same_v<T, float>) {
-      prefetch_ahead(x + i);
-      if constexpr (std::is_same_v<S, T>) prefetch_ahead(x + i + kWidth);
+T join_lanes(const S* x, int64_t n, T start) {
+  return with_lanes([=](auto bytes) HS_INLINE {
+    constexpr int kWidth = kLanes / int(sizeof(T));
+    using V = Lanes<T, bytes>;
+    V a = V{} + start, b = a, v, w;
+    int64_t i = 0;
+    for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+      if constexpr (std::is_same_v<T, float>) {
+        prefetch_ahead(x + i);
+        if constexpr (std::is_same_v<S, T>) prefetch_ahead(x + i + kWidth);
+      }
+      load_lanes(x + i, v);
+      load_lanes(x + i + kWidth, w);
+      v.each([](auto& p, int) HS_INLINE { Map::make(p); });
+      w.each([](auto& p, int) HS_INLINE { Map::make(p); });
+      into<Fn>(a, v);
+      into<Fn>(b, w);
     }
-    load_lanes(x + i, v);
-    load_lanes(x + i + kWidth, w);
-    Map::make(v);
-    Map::make(w);
-    Fn::into(a, v);
-    Fn::into(b, w);
-  }
-  Fn::into(a, b);
-  if (i < n) {
-    T lanes[kWidth];
-    std::memcpy(lanes, &a, sizeof a);
-    for (; i < n; ++i) {
-      T one = T(x[i]);
-      Map::make(one);
-      lanes[i % kWidth] = Fn::join(lanes[i % kWidth], one);
+    into<Fn>(a, b);
+    if (i < n) {
+      T lanes[kWidth];
+      store_lanes(a, lanes);
+      for (; i < n; ++i) {
+        T one = T(x[i]);
+        Map::make(one);
+        lanes[i % kWidth] = Fn::join(lanes[i % kWidth], one);
+      }
+      load_lanes(lanes, a);
     }
-    std::memcpy(&a, lanes, sizeof a);
-  }
-  return fold<Fn, T>(a);
+    return fold<Fn>(a);
+  });
 }
 template <class S, class T>
 T sum_lanes(Reduce op, const S* x, int64_t n) {
@@ -138,29 +142,35 @@ HS_CLONES void add_rows(float* into, const S* x, int64_t step, int64_t rows, int
 
 // The greatest or least of some floats. NaN is noted on the side: as a magnitude above that of infinity.
 template <class Fn>
-HS_CLONES float extreme_floats(const float* x, int64_t n, float start) {
-  typedef int32_t Integers __attribute__((vector_size(kLanes)));
-  constexpr int kWidth = 16;
-  Floats a = Floats{} + start, b = a, v, w;
-  Integers p = {}, q = {};
-  int64_t i = 0;
-  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
-    load_lanes(x + i, v);
-    load_lanes(x + i + kWidth, w);
-    Max::into(p, Integers(v) & 0x7fffffff);
-    Max::into(q, Integers(w) & 0x7fffffff);
-    Fn::into(a, v);
-    Fn::into(b, w);
-  }
-  Fn::into(a, b);
-  Max::into(p, q);
-  float best = fold<Fn, float>(a);
-  int32_t magnitude = fold<Max, int32_t>(p);
-  for (; i < n; ++i) {
-    magnitude = std::max(magnitude, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
-    Fn::into(best, x[i]);
-  }
-  return magnitude > 0x7f800000 ? std::numeric_limits<float>::quiet_NaN() : best;
+float extreme_floats(const float* x, int64_t n, float start) {
+  return with_lanes([=](auto bytes) HS_INLINE {
+    constexpr int kWidth = 16;
+    using V = Lanes<float, bytes>;
+    using Magnitudes = Lanes<int32_t, bytes>;
+    V a = V{} + start, b = a, v, w;
+    Magnitudes p = {}, q = {};
+    const auto note = [&](Magnitudes& most, const V& f) HS_INLINE {
+      most.each([&](auto& m, int k) HS_INLINE { Max::into(m, typename Magnitudes::Part(f.part[k]) & 0x7fffffff); });
+    };
+    int64_t i = 0;
+    for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+      load_lanes(x + i, v);
+      load_lanes(x + i + kWidth, w);
+      note(p, v);
+      note(q, w);
+      into<Fn>(a, v);
+      into<Fn>(b, w);
+    }
+    into<Fn>(a, b);
+    into<Max>(p, q);
+    float best = fold<Fn>(a);
+    int32_t magnitude = fold<Max>(p);
+    for (; i < n; ++i) {
+      magnitude = std::max(magnitude, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
+      Fn::into(best, x[i]);
+    }
+    return magnitude > 0x7f800000 ? std::numeric_limits<float>::quiet_NaN() : best;
+  });
 }
 
 template <class Fn, class C>

@@ -92,9 +92,9 @@ struct Part {
   alignas(64) C center[kColumns], sum[kColumns], squares[kColumns];
 
   // Rows rows more: f(i, as many values of column i on as V has, or one).
-  template <int Rows, class T, class F>
+  template <int Rows, int bytes, class T, class F>
   [[gnu::always_inline]] static inline void each(const T* const* rows, int64_t n, const F& f) {
-    typedef typename LanesOf<C>::type V;
+    using V = Lanes<C, bytes>;
     constexpr int kWidth = kLanes / int(sizeof(C));
     int64_t i = 0;
     for (; i + kWidth <= n; i += kWidth) {
@@ -108,44 +108,46 @@ struct Part {
       f(i, v);
     }
   }
-  template <int Rows, class T>
+  template <int Rows, int bytes, class T>
   [[gnu::always_inline]] inline void add_to_center(const T* const* rows, int64_t n) {
-    each<Rows>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
+    each<Rows, bytes>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
       auto total = v[0];
       for (int k = 1; k < Rows; ++k) total += v[k];
       auto old = total;
-      std::memcpy(&old, center + i, sizeof old);
+      load_lanes(center + i, old);
       total += old;
-      std::memcpy(center + i, &total, sizeof total);
+      store_lanes(total, center + i);
     });
   }
-  template <int Rows, class T>
+  template <int Rows, int bytes, class T>
   [[gnu::always_inline]] inline void add_distances(const T* const* rows, int64_t n) {
-    each<Rows>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
+    each<Rows, bytes>(rows, n, [&](int64_t i, const auto& v) HS_INLINE {
       auto middle = v[0], s = v[0], q = v[0];
-      std::memcpy(&middle, center + i, sizeof middle);
-      std::memcpy(&s, sum + i, sizeof s);
-      std::memcpy(&q, squares + i, sizeof q);
+      load_lanes(center + i, middle);
+      load_lanes(sum + i, s);
+      load_lanes(squares + i, q);
       for (int k = 0; k < Rows; ++k) {
         const auto d = v[k] - middle;
         s += d;
         q += d * d;
       }
-      std::memcpy(sum + i, &s, sizeof s);
-      std::memcpy(squares + i, &q, sizeof q);
+      store_lanes(s, sum + i);
+      store_lanes(q, squares + i);
     });
   }
   template <class T>
-  HS_CLONES void find(const T* const* rows, int64_t count, int64_t n) {
+  void find(const T* const* rows, int64_t count, int64_t n) {
     std::fill_n(center, n, C(0));
     std::fill_n(sum, n, C(0));
     std::fill_n(squares, n, C(0));
-    int64_t r = 0;
-    for (; r + 8 <= count; r += 8) add_to_center<8>(rows + r, n);
-    for (; r < count; ++r) add_to_center<1>(rows + r, n);
-    for (int64_t i = 0; i < n; ++i) center[i] /= C(count);
-    for (r = 0; r + 8 <= count; r += 8) add_distances<8>(rows + r, n);
-    for (; r < count; ++r) add_distances<1>(rows + r, n);
+    with_lanes([=, this](auto bytes) HS_INLINE {
+      int64_t r = 0;
+      for (; r + 8 <= count; r += 8) add_to_center<8, bytes>(rows + r, n);
+      for (; r < count; ++r) add_to_center<1, bytes>(rows + r, n);
+      for (int64_t i = 0; i < n; ++i) center[i] /= C(count);
+      for (r = 0; r + 8 <= count; r += 8) add_distances<8, bytes>(rows + r, n);
+      for (; r < count; ++r) add_distances<1, bytes>(rows + r, n);
+    });
   }
   // The moments of the values seen.
   HS_CLONES void take(int64_t count, int64_t n, double* means, double* about_mean) const {

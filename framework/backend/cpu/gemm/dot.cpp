@@ -7,32 +7,34 @@
 
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/reduce_kernels.h"
 #include "framework/backend/cpu/rows.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// A fixed number of lanes: the sum does not depend on the instruction set.
 template <class C>
-HS_CLONES C dot_block(const C* a, const C* b, int64_t n) {
-  typedef C Lanes __attribute__((vector_size(64)));
-  constexpr int64_t width = 64 / int64_t(sizeof(C));
-  Lanes sums[4] = {}, x, y;
-  int64_t i = 0;
-  for (; i + 4 * width <= n; i += 4 * width) {
-    for (int k = 0; k < 4; ++k) {
-      std::memcpy(&x, a + i + k * width, 64);
-      std::memcpy(&y, b + i + k * width, 64);
-      sums[k] += x * y;
+C dot_block(const C* a, const C* b, int64_t n) {
+  return with_lanes([=](auto bytes) HS_INLINE {
+    constexpr int64_t width = kLanes / int64_t(sizeof(C));
+    Lanes<C, bytes> sums[4] = {}, x, y;
+    int64_t i = 0;
+    for (; i + 4 * width <= n; i += 4 * width) {
+      for (int k = 0; k < 4; ++k) {
+        load_lanes(a + i + k * width, x);
+        load_lanes(b + i + k * width, y);
+        sums[k] += x * y;
+      }
     }
-  }
-  Lanes sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (; i < n; ++i) sum[i % width] += a[i] * b[i];
-  for (int64_t half = width / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) sum[k] += sum[k + half];
-  }
-  return sum[0];
+    C sum[width];
+    store_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]), sum);
+    for (; i < n; ++i) sum[i % width] += a[i] * b[i];
+    for (int64_t half = width / 2; half > 0; half /= 2) {
+      for (int64_t k = 0; k < half; ++k) sum[k] += sum[k + half];
+    }
+    return sum[0];
+  });
 }
 
 template <class C>
@@ -59,29 +61,33 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
 // sums[r] = a[r step + i] x[i] added up over i < n, for rows of bfloat16. `pairs`: of each whole 32 elements of x, those with even
 // i and then those with odd, as a word of a row holds one of each. A row's sum does not depend on how many are taken at once.
 template <int Rows>
-HS_CLONES void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
-  typedef float Lanes __attribute__((vector_size(64)));
-  typedef uint32_t Words __attribute__((vector_size(64)));
-  Lanes even[Rows] = {}, odd[Rows] = {}, y, z;
-  Words w;
-  int64_t i = 0;
-  for (; i + 32 <= n; i += 32) {
-    std::memcpy(&y, pairs + i, 64);
-    std::memcpy(&z, pairs + i + 16, 64);
+void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
+  with_lanes([=](auto bytes) HS_INLINE {
+    using V = Lanes<float, bytes>;
+    V even[Rows] = {}, odd[Rows] = {}, y, z;
+    typename Lanes<uint32_t, bytes>::Part w;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+      load_lanes(pairs + i, y);
+      load_lanes(pairs + i + 16, z);
+      for (int r = 0; r < Rows; ++r) {
+        for (int k = 0; k < V::kParts; ++k) {
+          std::memcpy(&w, a + r * step + i + 2 * k * V::kEach, sizeof w);
+          even[r].part[k] += typename V::Part(w << 16) * y.part[k];
+          odd[r].part[k] += typename V::Part(w & 0xffff0000u) * z.part[k];
+        }
+      }
+    }
     for (int r = 0; r < Rows; ++r) {
-      std::memcpy(&w, a + r * step + i, 64);
-      even[r] += Lanes(w << 16) * y;
-      odd[r] += Lanes(w & 0xffff0000u) * z;
+      float sum[16];
+      store_lanes(even[r] + odd[r], sum);
+      for (int64_t k = i; k < n; ++k) sum[k % 16] += std::bit_cast<float>(uint32_t(a[r * step + k]) << 16) * x[k];
+      for (int half = 8; half > 0; half /= 2) {
+        for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
+      }
+      sums[r] = sum[0];
     }
-  }
-  for (int r = 0; r < Rows; ++r) {
-    Lanes sum = even[r] + odd[r];
-    for (int64_t k = i; k < n; ++k) sum[k % 16] += std::bit_cast<float>(uint32_t(a[r * step + k]) << 16) * x[k];
-    for (int half = 8; half > 0; half /= 2) {
-      for (int k = 0; k < half; ++k) sum[k] += sum[k + half];
-    }
-    sums[r] = sum[0];
-  }
+  });
 }
 template <int Rows>
 void dot_rows(const bf16* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
