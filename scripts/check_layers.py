@@ -87,6 +87,10 @@ OFF_ROAD = re.compile(r"\bautocast::apply\(")
 # Places of saved tensors have names (framework/ops/core/call.h).
 SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
 
+# Of a vector wider than the instruction set's, GCC makes code that goes through memory. blocks.cpp names the instruction set.
+WIDE_VECTOR = re.compile(r"\bvector_size\((64|128|kLanes)\)")
+WIDE_VECTORS = "framework/backend/cpu/gemm/blocks.cpp"
+
 # Words about the place the code was written in, which mean nothing to its readers.
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
@@ -326,6 +330,9 @@ def violations(root):
                 found += [(path, number, rule) for rule in check_include(root, path, *include.groups())]
             if is_code and path != ROAD and not path.startswith("tests/") and OFF_ROAD.search(line):
                 found.append((path, number, f"autocast::apply is called in {ROAD} only: call apply_policy()"))
+            if is_code and path != WIDE_VECTORS and not path.startswith("tests/") and WIDE_VECTOR.search(line):
+                found.append((path, number,
+                              "a CPU may have no vectors so wide: use Lanes in with_lanes (framework/backend/cpu/lanes.h)"))
             if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
                 found.append((path, number,
                               "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
@@ -362,6 +369,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/side_road.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", "call apply_policy()"),
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
     ("framework/ops/saved.cpp", "Tensor x = ctx.saved(), y = ctx.saved(kY);\n", None),
+    ("framework/backend/cpu/wide.cpp", "typedef float V __attribute__((vector_size(64)));\n", "no vectors so wide"),
     ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
     ("framework/ops/long.cpp", "\n" * 401, "over 400 lines"),
