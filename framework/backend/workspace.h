@@ -21,29 +21,30 @@ class WorkspacePlan {
   // What is taken while it lives is kept until it ends: threads hold it at the same time.
   class AtOnce {
    public:
-    [[nodiscard]] explicit AtOnce(WorkspacePlan& plan) : plan_(plan), outer_(std::exchange(plan.holder_, this)) {}
+    [[nodiscard]] explicit AtOnce(WorkspacePlan& plan)
+        : plan_(plan), outer_(std::exchange(plan.keeps_, true)), first_(plan.kept_.size()) {}
     ~AtOnce() {
-      for (void* p : held_) allocator(Device::meta).release(p);
-      plan_.holder_ = outer_;
+      for (; plan_.kept_.size() > first_; plan_.kept_.pop_back()) allocator(Device::meta).release(plan_.kept_.back());
+      plan_.keeps_ = outer_;
     }
     AtOnce(const AtOnce&) = delete;
 
    private:
-    friend class WorkspacePlan;
     WorkspacePlan& plan_;
-    AtOnce* outer_;
-    std::vector<void*> held_;
+    bool outer_;
+    size_t first_;
   };
   // True: it is kept, and not to be released.
   bool keeps(void* p) {
-    if (holder_) holder_->held_.push_back(p);
-    return holder_ != nullptr;
+    if (keeps_) kept_.push_back(p);
+    return keeps_;
   }
 
  private:
   static inline thread_local constinit WorkspacePlan* open_ = nullptr;
   WorkspacePlan* outer_;
-  AtOnce* holder_ = nullptr;
+  bool keeps_ = false;
+  std::vector<void*> kept_;
 };
 
 // On CUDA the block may be handed out again while kernels that use it are queued: later work runs after them.
