@@ -8,7 +8,7 @@
 //       for (int64_t i = 0; i + 16 <= n; i += 16) load_lanes(x + i, v), sums += v;
 //       ...
 //
-// A vector that is wider than the instruction set's is no way: GCC then takes many times as long, through memory.
+// Vectors must not be wider than those of the instruction set: GCC would keep them in memory, which takes many times as long.
 #pragma once
 
 #include <cstring>
