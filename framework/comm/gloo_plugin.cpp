@@ -199,7 +199,7 @@ int exchange(const F& part) {
 }
 
 void copy(void* to, const void* from, int bytes) {
-  if (bytes > 0) memmove(to, from, size_t(bytes));
+  if (bytes > 0 && to != from) memcpy(to, from, size_t(bytes));
 }
 
 int all_to_all(const void* send, const int* send_counts, const int* send_offsets, void* receive, const int* receive_counts,

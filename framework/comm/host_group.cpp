@@ -134,10 +134,12 @@ Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
     dispatch(dtype, [&](auto zero) {
       using T = decltype(zero);
       const EqualParts parts(each * int64_t(sizeof(T)), ranks);
-      T* const gathered = w.scratch<T>(0, each * ranks);
-      w.transport().all_to_all(send, parts.counts, parts.offsets, gathered, parts.counts, parts.offsets);
+      T* const received = w.scratch<T>(0, each * ranks);
+      w.transport().all_to_all(send, parts.counts, parts.offsets, received, parts.counts, parts.offsets);
       w.complete();
-      reduce_ranks(gathered, static_cast<T*>(receive), size_t(each), ranks, ReduceOp::sum);
+      std::vector<const T*> of_rank;
+      for (int r = 0; r < ranks; ++r) of_rank.push_back(received + r * each);
+      reduce_ranks<T>(of_rank, static_cast<T*>(receive), size_t(each), ReduceOp::sum);
     });
   });
 }

@@ -122,17 +122,24 @@ class HostGroup::Worker {
 
   template <class T>
   void reduce(T* data, int64_t n, ReduceOp op) {
-    const int size = transport_->size();
+    const int rank = transport_->rank(), size = transport_->size();
     const int64_t piece = comm::kPiece / int64_t(sizeof(T));
     for (int64_t from = 0; from < n; from += piece) {
       const int64_t count = std::min(piece, n - from);
-      const comm::Parts parts(count, sizeof(T), transport_->rank(), size);
-      const comm::EqualParts into(parts.mine * int64_t(sizeof(T)), size);
-      T* const gathered = scratch<T>(0, parts.mine * size);
-      transport_->all_to_all(data + from, parts.counts, parts.offsets, gathered, into.counts, into.offsets);
+      // This rank's part stays where it is: it is summed with the others' there, and sent from there.
+      comm::Parts parts(count, sizeof(T), rank, size);
+      comm::EqualParts into(parts.mine * int64_t(sizeof(T)), size);
+      T* const own = data + from + parts.offsets[size_t(rank)] / int64_t(sizeof(T));
+      const int own_bytes = std::exchange(parts.counts[size_t(rank)], 0);
+      into.counts[size_t(rank)] = 0;
+      T* const received = scratch<T>(0, parts.mine * size);
+      transport_->all_to_all(data + from, parts.counts, parts.offsets, received, into.counts, into.offsets);
       complete();
-      reduce_ranks(gathered, gathered, size_t(parts.mine), size, op);
-      transport_->all_gather(gathered, int(parts.mine * int64_t(sizeof(T))), data + from, parts.counts, parts.offsets);
+      std::vector<const T*> of_rank;
+      for (int r = 0; r < size; ++r) of_rank.push_back(r == rank ? own : received + r * parts.mine);
+      reduce_ranks<T>(of_rank, own, size_t(parts.mine), op);
+      parts.counts[size_t(rank)] = own_bytes;
+      transport_->all_gather(own, own_bytes, data + from, parts.counts, parts.offsets);
       complete();
     }
   }

@@ -45,6 +45,7 @@ int all_to_all(const void* send, const int* send_counts, const int* send_offsets
 }
 
 int all_gather(const void* send, int bytes, void* receive, const int* counts, const int* offsets) {
+  if (send == static_cast<char*>(receive) + offsets[g_rank]) send = MPI_IN_PLACE;
   return MPI_Iallgatherv(send, bytes, MPI_BYTE, receive, counts, offsets, MPI_BYTE, g_data, &g_request);
 }
 

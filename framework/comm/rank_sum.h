@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "framework/base/dtype.h"
@@ -10,17 +11,18 @@
 
 namespace halfstep {
 
-// out[i] = in[0][i] op in[1][i] op ..., where in[r] = in + r * n: 16-bit numbers in float32 and rounded once. out may be in[0].
+// out[i] = in[0][i] op in[1][i] op ..., with the numbers of rank r at in[r]: 16-bit numbers in float32 and rounded once. out may be
+// one of them.
 template <class T>
-void reduce_ranks(const T* in, T* out, size_t n, int ranks, ReduceOp op) {
+void reduce_ranks(std::span<const T* const> in, T* out, size_t n, ReduceOp op) {
   using Wide = std::conditional_t<std::is_same_v<T, f16> || std::is_same_v<T, bf16>, float, T>;
   constexpr size_t kBlock = 1024;  // stays in the cache while the ranks come by
   Wide sum[kBlock];
   for (size_t from = 0; from < n; from += kBlock) {
     const size_t count = n - from < kBlock ? n - from : kBlock;
-    for (size_t i = 0; i < count; ++i) sum[i] = Wide(in[from + i]);
-    for (int r = 1; r < ranks; ++r) {
-      const T* next = in + size_t(r) * n + from;
+    for (size_t i = 0; i < count; ++i) sum[i] = Wide(in[0][from + i]);
+    for (size_t r = 1; r < in.size(); ++r) {
+      const T* next = in[r] + from;
       if (op == ReduceOp::sum) {
         for (size_t i = 0; i < count; ++i) sum[i] = Wide(sum[i] + Wide(next[i]));
       } else if (op == ReduceOp::max) {

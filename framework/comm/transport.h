@@ -22,7 +22,8 @@ class Transport {
   virtual int size() const = 0;
   virtual std::string describe() const = 0;
 
-  // Counts and offsets in bytes, by rank. Memory must stay until the end. They throw TransportFault.
+  // Counts and offsets in bytes, by rank. Memory must stay until the end. They throw TransportFault. all_gather: `send` is
+  // elsewhere than `receive`, or on all ranks already in its place there.
   virtual void all_to_all(const void* send, std::span<const int> send_counts, std::span<const int> send_offsets, void* receive,
                           std::span<const int> receive_counts, std::span<const int> receive_offsets) = 0;
   virtual void all_gather(const void* send, int bytes, void* receive, std::span<const int> counts,

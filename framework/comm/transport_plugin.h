@@ -32,8 +32,9 @@ typedef struct HalfstepTransport {
   int (*open)(int* rank, int* size, const HalfstepMeeting* meeting);
   /* With all ranks. */
   int (*close)(void);
-  /* Begin an operation, on bytes; at most one is under way. counts and offsets: of `size` parts. test: done is 1 when it is over;
-   * it may wait for that, but no longer than some milliseconds. */
+  /* Begin an operation, on bytes; at most one is under way. counts and offsets: of `size` parts. all_gather: `send` is
+   * elsewhere than `receive`, or on all ranks already in its place there. test: done is 1 when the operation is over; it may wait
+   * for that, but no longer than some milliseconds. */
   int (*all_to_all)(const void* send, const int* send_counts, const int* send_offsets, void* receive, const int* receive_counts,
                     const int* receive_offsets);
   int (*all_gather)(const void* send, int bytes, void* receive, const int* counts, const int* offsets);

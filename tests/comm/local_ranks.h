@@ -98,9 +98,9 @@ class LocalTransport final : public Transport {
   }
   void copy(void* to, int at, int from, int part) const {
     const int n = room_->counts[size_t(from)][size_t(part)];
-    if (n > 0)
-      std::memcpy(static_cast<char*>(to) + at,
-                  static_cast<const char*>(room_->posted[size_t(from)]) + room_->offsets[size_t(from)][size_t(part)], size_t(n));
+    char* const there = static_cast<char*>(to) + at;
+    const char* const here = static_cast<const char*>(room_->posted[size_t(from)]) + room_->offsets[size_t(from)][size_t(part)];
+    if (n > 0 && there != here) std::memcpy(there, here, size_t(n));
   }
 
   std::shared_ptr<Room> room_;
