@@ -243,8 +243,9 @@ class Backend {
   // ---- independent calls: task(i) for i in [0, n), perhaps in parallel, on threads of the host. A device that queues its
   // work does them one after another.
   virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);
-  // Number of chunks to split `rows` rows into for that; `multiplications` is the cost of a row.
-  virtual int64_t sides(int64_t rows, int64_t multiplications) const;
+  // Number of chunks to split `rows` rows into for that, where each multiplies by a packed matrix and `multiplications` is the cost
+  // of a row. 0: the products are faster with the matrix as it is, shared by all threads.
+  virtual int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const;
 
   // ---- checks of values. The position of the first target outside [0, classes) that is not ignore_index, of the first index
   // outside [0, size), or -1. CUDA: checked on the device without a wait, so -1; the IndexError comes with the next value read by

@@ -116,7 +116,7 @@ void Backend::conv_laid(const ConvArgs& a, InView) { conv(a.x, a.weight, a.bias,
 void Backend::side_by_side(int64_t n, const std::function<void(int64_t)>& task) {
   for (int64_t i = 0; i < n; ++i) task(i);
 }
-int64_t Backend::sides(int64_t, int64_t) const { return 1; }
+int64_t Backend::sides(int64_t, int64_t, DType) const { return 0; }
 
 AuxLayout Backend::activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const {
   if (activation == Activation::gelu) return {{rows, columns}, dtype};

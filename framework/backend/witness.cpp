@@ -156,7 +156,9 @@ class WitnessBackend : public Backend {
     return real_.gains_by_packing(rows, k, n, dtype);
   }
   // In order, in this thread: the same parts, so the same bits.
-  int64_t sides(int64_t rows, int64_t multiplications) const override { return real_.sides(rows, multiplications); }
+  int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
+    return real_.sides(rows, multiplications, dtype);
+  }
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     return real_.check_targets(target, classes, ignore_index);
   }

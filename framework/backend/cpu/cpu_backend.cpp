@@ -61,7 +61,9 @@ class CpuBackend final : public Backend {
   void lay_weight(const ConvArgs& args, InView weight, OutView laid) override { cpu::lay_weight(args, weight, laid); }
   void conv_laid(const ConvArgs& args, InView laid) override { cpu::conv_laid(args, laid); }
   void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }
-  int64_t sides(int64_t rows, int64_t multiplications) const override { return cpu::sides(rows, multiplications); }
+  int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
+    return cpu::sides(rows, multiplications, dtype);
+  }
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     return cpu::check_targets(target, classes, ignore_index);

@@ -65,13 +65,14 @@ struct PackedFactor {
     Backend& backend = backend_for(b.device());
     const bool often = walk.steps() > 2;
     const AuxLayout layout = often ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
-    if (!layout.shape.empty()) parts = backend.sides(walk.batch, walk.steps() * b.size(0) * b.size(1));
-    if (parts > 1) {
+    const int64_t sides = layout.shape.empty() ? 0 : backend.sides(walk.batch, walk.steps() * b.size(0) * b.size(1), b.dtype());
+    if (sides > 0) {
+      parts = sides;
       packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
       backend.pack(b.view(), packed.view());
       matrix = b;
-    } else {  // every step would do it again
-      matrix = often && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
+    } else {  // Each step would transpose it again, but for a single row.
+      matrix = often && walk.batch > 1 && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
     }
   }
   void multiply(Backend& backend, GemmArgs args) const {

@@ -134,10 +134,14 @@ bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   return has_code && packed_bytes(k, n, dtype) > 0 && rows >= kPackedRows * threads_for(work, num_threads());
 }
 
-// Fewer rows for a thread than this, and it is better that all share each product.
-int64_t sides(int64_t rows, int64_t multiplications) {
+// Measured. With fewer rows for a thread than kLeast it is better that all share each product. One thread gains always but with a
+// single row of float32, for which it reads as many bytes either way.
+int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
   constexpr int64_t kLeast = 8;
-  return std::max<int64_t>(1, std::min<int64_t>(threads_for(rows * (multiplications / 16), num_threads()), rows / kLeast));
+  const int threads = threads_for(rows * (multiplications / 16), num_threads());
+  if (threads == 1) return dtype != DType::f32 || rows > 1 ? 1 : 0;
+  const int64_t parts = std::min<int64_t>(threads, rows / kLeast);
+  return parts > 1 ? parts : 0;
 }
 
 namespace {

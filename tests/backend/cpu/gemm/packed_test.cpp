@@ -107,9 +107,13 @@ TEST_CASE("calls side by side are each made once, and an error in one comes out"
   for (const auto& n : calls) CHECK(n == 1);
   CHECK_THROWS_AS(cpu().side_by_side(3, [](int64_t i) { check<ValueError>(i != 1, "task", "fails"); }), ValueError);
   set_num_threads(4);
-  CHECK(cpu().sides(64, 1 << 20) == 4);
-  CHECK(cpu().sides(20, 1 << 20) == 2);  // at least 8 rows each
-  CHECK(cpu().sides(3, 1 << 20) == 1);
-  CHECK(cpu().sides(64, 16) == 1);  // not worth a thread
+  CHECK(cpu().sides(64, 1 << 20, DType::f32) == 4);
+  CHECK(cpu().sides(20, 1 << 20, DType::f32) == 2);  // at least 8 rows each
+  CHECK(cpu().sides(8, 1 << 20, DType::f32) == 0);   // all threads share a product
+  CHECK(cpu().sides(64, 16, DType::f32) == 1);       // not worth a second thread
+  set_num_threads(1);
+  CHECK(cpu().sides(64, 1 << 20, DType::f32) == 1);
+  CHECK(cpu().sides(1, 1 << 20, DType::f32) == 0);
+  CHECK(cpu().sides(1, 1 << 20, DType::bf16) == 1);
   set_num_threads(0);
 }
