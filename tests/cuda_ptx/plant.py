@@ -70,10 +70,11 @@ class Programs:
         rows = [line.rstrip("\n").split("\t") for line in file.read_text().splitlines()] if file.exists() else []
         return {row[4]: set(map(int, row[5].split())) for row in rows}
 
-    def digest(self, test, **variables):
+    def digest(self, test, timeout=None, **variables):
         file = self.scratch / "digest"
         file.unlink(missing_ok=True)
-        ran = self.run("test_cuda_ptx_kernels", f"--source-file=*{test}.cpp", HALFSTEP_EMU_DIGEST=str(file), **variables)
+        ran = self.run("test_cuda_ptx_kernels", f"--source-file=*{test}.cpp", timeout=timeout,
+                       HALFSTEP_EMU_DIGEST=str(file), **variables)
         return ran, file.read_text() if file.exists() else ""
 
 
@@ -121,11 +122,14 @@ def planted(programs, texts, count, seed):
         tried += 1
         edit.write_text(f"{kernel}\n{number}\n{re.sub(pattern, swap, line, count=1)}\n")
         if test not in clean:
-            clean[test] = programs.digest(test)[1]
+            began = time.monotonic()
+            expected = programs.digest(test)[1]
+            clean[test] = expected, 60 + 20 * (time.monotonic() - began)
+        expected, limit = clean[test]
         try:
-            result, bytes_seen = programs.digest(test, HALFSTEP_PTX_EDIT=str(edit))
+            result, bytes_seen = programs.digest(test, timeout=limit, HALFSTEP_PTX_EDIT=str(edit))
             how = ("found by a test" if result.returncode == 1 else "found by the machine" if result.returncode else
-                   "nothing changed" if bytes_seen == clean[test] else "within tolerance")
+                   "nothing changed" if bytes_seen == expected else "within tolerance")
         except subprocess.TimeoutExpired:
             how = "found: it hangs"
         kinds[kind][how] += 1
