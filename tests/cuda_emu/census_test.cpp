@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kProcessors = 132;
 constexpr size_t kMuch = size_t(10) << 20;
+constexpr uint32_t kMostInt = 1 << 20;
 
 const bool configured = [] {
   emu::counts_only = true;
@@ -88,7 +89,8 @@ class Census final : public cuda::LaunchWatcher {
       for (size_t at = 0; at + sizeof(uintptr_t) <= l.sizes[i]; at += sizeof(uintptr_t)) {
         uintptr_t word;
         std::memcpy(&word, static_cast<const char*>(l.arguments[i]) + at, sizeof word);
-        tensors.insert(sized_memory().block_with(word));
+        // An int and the padding behind it, where half of an old pointer may lie, look like an address near a multiple of 4 GiB.
+        if (uint32_t(word) >= kMostInt) tensors.insert(sized_memory().block_with(word));
       }
     }
     size_t bytes = 0;
