@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
+#include "framework/io/sha256_blocks.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -28,6 +29,18 @@ TEST_CASE("sha256: pieces of any size give the digest of the whole") {
       for (size_t at = 0; at < length; at += piece) hash.update(text.data() + at, std::min(piece, length - at));
       CHECK(hash.hex() == sha256(text.substr(0, length)));
     }
+  }
+}
+
+TEST_CASE("sha256: the CPU's instructions compute what the portable code computes") {
+  std::string bytes;
+  for (uint32_t i = 0, x = 1; i < 64 * 9; ++i, x = x * 1664525 + 1013904223) bytes += char(x >> 24);
+  const auto* const p = reinterpret_cast<const uint8_t*>(bytes.data());
+  for (const size_t count : {0u, 1u, 2u, 9u}) {
+    Sha256State fast{1, 20, 300, 4000, 50000, 600000, 7000000, 0xffffffff}, portable = fast;
+    sha256_blocks(fast, p, count);
+    sha256_blocks_portable(portable, p, count);
+    CHECK(fast == portable);
   }
 }
 
