@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
+"""Writes the figures of README.md, docs/performance.md and docs/distributed.md from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "benchmarks/recipes"))
 sys.dont_write_bytecode = True
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/distributed.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]
@@ -102,7 +102,7 @@ def latency_table():
     names = {"mlp": "MLP", "lenet": "LeNet", "char_lstm": "LSTM", "transformer": "transformer"}
     arms = ("halfstep", "torch", "onnxruntime")
     lines = ["", "| | dtype | samples | halfstep | PyTorch | onnxruntime |", "| --- | --- | --- | --- | --- | --- |"]
-    for row in newest("latency-cpu-epyc-zen5")["rows"]:
+    for row in newest("latency-cpu-epyc-zen4")["rows"]:
         times = [row["us"].get(a) for a in arms]
         cells = ["" if t is None else f"{t:,.0f}" if t >= 100 else f"{t:.1f}" for t in times]
         lines.append(f"| {names[row['model']]} | {row['dtype']} | {row['batch']} | " + " | ".join(cells) + " |")
@@ -121,6 +121,44 @@ def nets_table():
         lines.append(f"| {r['row']} | {'step' if r['pass'] == 'train' else 'forward'} | {r['dtype']} | {r['halfstep_ms']:.3g} ms | "
                      f"{100 * r['floor_ms'] / r['halfstep_ms']:.0f} % | " + " | ".join(cells) + " |")
     return "\n".join(lines + [""])
+
+
+def short_nets_table(kind):
+    """A line for each net: in each dtype and pass the median ratios beside PyTorch, torch.compile and onnxruntime, if measured."""
+    cells = {}
+    for r in newest(kind)["rows"]:
+        ratios = [r[f"{side}ratio"] for side in ("", "compile_", "onnxruntime_") if f"{side}ratio" in r]
+        cells.setdefault(r["row"], {})[r["dtype"], r["pass"]] = " / ".join(f"{ratio:.2f}" for ratio in ratios)
+    arms = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "train") if any((d, p) in of for of in cells.values())]
+    heads = [f"{dtype} {'step' if way == 'train' else way}" for dtype, way in arms]
+    lines = ["", "| net | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(arms)]
+    lines += [f"| {net} | " + " | ".join(of.get(arm, "") for arm in arms) + " |" for net, of in cells.items()]
+    return "\n".join(lines + [""])
+
+
+def ranks_sums():
+    """A line for each size of an all_reduce and what halfstep's ranks exchange over: times of both programs and their ratio."""
+    lines = ["", "| all_reduce, 2 ranks | halfstep | PyTorch over Gloo | ratio |", "| --- | --- | --- | --- |"]
+    for over, name in (("gloo", "Gloo"), ("mpi", "MPI")):
+        for r in newest(f"all-reduce-{over}-cpu-epyc-zen4")["rows"]:
+            low, high = r["spread"]
+            lines.append(f"| {r['batch_of_a_rank'] >> 20} MiB, halfstep over {name} | {r['halfstep_ms']:.1f} ms | "
+                         f"{r['torch_ms']:.1f} ms | {r['ratio']:.2f} ({low:.2f} to {high:.2f}) |")
+    return "\n".join(lines + [""])
+
+
+def recurrent_gain(dtype, batch):
+    """The time of the recurrent model's call as a share of that before its weights were packed on one thread."""
+    def us(kind):
+        return next(r["us"]["halfstep"] for r in newest(kind)["rows"]
+                    if (r["model"], r["dtype"], r["batch"]) == ("char_lstm", dtype, batch))
+    return f"{us('latency-cpu-epyc-zen4') / us('latency-cpu-epyc-zen4-before'):.2f}"
+
+
+def opening(kind):
+    """The shortest and the longest time to open one of the models."""
+    times = [r["open_ms"] for r in newest(kind)["rows"]]
+    return f"{min(times):.0f} to {max(times):.0f} ms"
 
 
 def ops_table():
@@ -290,6 +328,12 @@ FIGURES = {
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread,
     "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table,
+    "nets_epyc": lambda: short_nets_table("nets-cpu-epyc-zen4"),
+    "nets_avx2": lambda: short_nets_table("nets-cpu-epyc-zen4-avx2"),
+    "ranks_sums": ranks_sums, "opening": lambda: opening("latency-cpu-epyc-zen4"),
+    "opening_before": lambda: opening("latency-cpu-epyc-zen4-before"),
+    "lstm_one_low": lambda: recurrent_gain("bfloat16", 1), "lstm_many_low": lambda: recurrent_gain("bfloat16", 64),
+    "lstm_one": lambda: recurrent_gain("float32", 1), "lstm_many": lambda: recurrent_gain("float32", 64),
 }
 
 
