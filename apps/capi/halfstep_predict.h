@@ -118,7 +118,8 @@ HS_API int64_t hs_run(hs_model* model, int result, int dtype, const void* inputs
 HS_API const char* hs_error(void);
 
 /* Sets how many threads the library computes with, in all calls together with the calling thread; 0 changes nothing. At first there
- * are as many as the machine has cores, or as OMP_NUM_THREADS says. Results do not depend on it. Returns the number in use. */
+ * are as many as the machine has cores, or as OMP_NUM_THREADS says. Another number may change the last bits of results. Returns the
+ * number in use. */
 HS_API int hs_threads(int count);
 
 #ifdef __cplusplus
