@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
 
-    HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--json FILE]
+    HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--callers N]
+                                                                                        [--json FILE]
 
 Trains an MLP, a LeNet, a recurrent model of characters and a small transformer for a moment. The rivals run what `halfstep export`
 writes of them: model.py and an ONNX file. In bfloat16 PyTorch runs in autocast; onnxruntime's CPU provider has no arithmetic in it.
@@ -17,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import numpy
@@ -128,10 +130,40 @@ def measure(arms, x, rounds, bound):
     return {name: statistics.median(t) for name, t in times.items()}
 
 
+def calls_per_second(arm, x, callers, seconds):
+    counts, stop = [0] * callers, threading.Event()
+
+    def call(caller):
+        while not stop.is_set():
+            arm(x)
+            counts[caller] += 1
+
+    threads = [threading.Thread(target=call, args=(caller,)) for caller in range(callers)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / (time.perf_counter() - begun)
+
+
+def several_callers(arms, x, callers, rounds=5, seconds=0.4):
+    """Of each arm: how many calls `callers` threads make in the time of one call by one thread, the median of the rounds."""
+    gains = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name, arm in arms.items():
+            alone = calls_per_second(arm, x, 1, seconds)
+            gains[name].append(calls_per_second(arm, x, callers, seconds) / alone)
+    return {name: statistics.median(gain) for name, gain in gains.items()}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--callers", type=int, default=0, help="also how many calls this many threads make at once")
     parser.add_argument("--json")
     options = parser.parse_args()
     halfstep.threads(options.threads)
@@ -148,6 +180,11 @@ def main():
                     rows.append(row | opening)
                     print(f"{name} {dtype} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in medians.items()),
                           flush=True)
+                    if options.callers:
+                        gains = several_callers(arms, inputs_of(model, batch), options.callers)
+                        rows[-1] |= {"callers": options.callers, "gain": gains}
+                        print(f"  calls by {options.callers} threads at once, times as many: "
+                              + ", ".join(f"{arm} {gain:.2f}" for arm, gain in gains.items()), flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"halfstep": halfstep.__version__, "torch": torch.__version__, "rows": rows}, file, indent=1)
