@@ -155,6 +155,12 @@ def recurrent_gain(dtype, batch):
     return f"{us('latency-cpu-epyc-zen4') / us('latency-cpu-epyc-zen4-before'):.2f}"
 
 
+def callers(arm):
+    """How many times as many calls several threads make at once, the least and the most of the models."""
+    gains = [r["gain"][arm] for r in newest("callers-cpu-epyc-zen4")["rows"] if arm in r["gain"]]
+    return f"{min(gains):.2f} to {max(gains):.2f}"
+
+
 def opening(kind):
     """The shortest and the longest time to open one of the models."""
     times = [r["open_ms"] for r in newest(kind)["rows"]]
@@ -330,6 +336,8 @@ FIGURES = {
     "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table,
     "nets_epyc": lambda: short_nets_table("nets-cpu-epyc-zen4"),
     "nets_avx2": lambda: short_nets_table("nets-cpu-epyc-zen4-avx2"),
+    "callers": lambda: callers("halfstep"), "callers_torch": lambda: callers("torch"),
+    "callers_onnxruntime": lambda: callers("onnxruntime"),
     "ranks_sums": ranks_sums, "opening": lambda: opening("latency-cpu-epyc-zen4"),
     "opening_before": lambda: opening("latency-cpu-epyc-zen4-before"),
     "lstm_one_low": lambda: recurrent_gain("bfloat16", 1), "lstm_many_low": lambda: recurrent_gain("bfloat16", 64),
