@@ -71,7 +71,7 @@ struct PackedFactor {
       packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
       backend.pack(b.view(), packed.view());
       matrix = b;
-    } else {  // Each step would transpose it again, but for a single row.
+    } else {  // Every step would transpose it again. A product of a single row needs no transposition.
       matrix = often && walk.batch > 1 && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
     }
   }

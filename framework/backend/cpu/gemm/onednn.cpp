@@ -70,7 +70,7 @@ struct Entry {
 // its code for float32 takes b as plain rows. Where these lie a multiple of 4 kB apart, they share few places of the first-level
 // cache and the product takes twice as long, so a gap is put between them.
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
-  constexpr int64_t kSomeRows = 16, kCrowded = 4096, kGap = 32;
+  constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
   static std::mutex guard;
   static std::map<std::array<int64_t, 3>, Memory::desc> known;
   const std::lock_guard<std::mutex> lock(guard);
@@ -80,8 +80,8 @@ Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
     const Memory::desc c({kSomeRows, n}, Memory::data_type::f32, Memory::format_tag::ab);
     const Memory::desc any({k, n}, type_of(in), Memory::format_tag::any);
     found->second = describe<dnnl::matmul>({}, a, any, c).weights_desc();
-    const bool plain = found->second == Memory::desc({k, n}, type_of(in), Memory::format_tag::ab);
-    if (plain && n * int64_t(size_of(in)) % kCrowded == 0) found->second = Memory::desc({k, n}, type_of(in), {n + kGap, 1});
+    const bool plain = in == DType::f32 && found->second == Memory::desc({k, n}, type_of(in), Memory::format_tag::ab);
+    if (plain && n % kCrowded == 0) found->second = Memory::desc({k, n}, type_of(in), {n + kGap, 1});
   }
   return found->second;
 }
