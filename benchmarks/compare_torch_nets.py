@@ -229,12 +229,19 @@ def on_cpu(entry, dtype, train, sides, a):
             "train": train, "seconds": a.seconds}
     if train or dtype != "float32":  # what onnxruntime's CPU provider does not compute
         sides = [side for side in sides if side != "onnxruntime"]
-    theirs = [Before(a.before, a.threads, case) if a.before else
-              Onnx(entry, a.threads) if side == "onnxruntime" else Torch(entry, dtype, train, variant=side) for side in sides]
-    rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs)) for _ in range(a.rounds)]
+    theirs, failed = {}, {}
+    for side in sides:
+        try:
+            theirs[side] = (Before(a.before, a.threads, case) if a.before else
+                            Onnx(entry, a.threads) if side == "onnxruntime" else Torch(entry, dtype, train, variant=side))
+        except RuntimeError as e:  # as of PyTorch's LSTM in bfloat16, where the CPU has no instructions for it
+            failed[side] = str(e).split("\n")[0]
+    rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs.values())) for _ in range(a.rounds)]
     row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
            "halfstep_ms": statistics.median(r[0] for r in rounds)}
-    for i, side in enumerate(sides, 1):
+    if failed:
+        row["failed"] = failed
+    for i, side in enumerate(theirs, 1):
         ratios = sorted(r[0] / r[i] for r in rounds)
         own = "" if side == "eager" else f"{side}_"
         row |= {("torch_ms" if side == "eager" else f"{side}_ms"): statistics.median(r[i] for r in rounds),
@@ -250,6 +257,8 @@ def shown(row, sides):
     text = f"{row['row']:40} {row['pass']:8} {row['dtype']:9} {row['halfstep_ms']:11.3f} {floor:>9}"
     for side in sides:
         own = "" if side == "eager" else f"{side}_"
+        if side in row.get("failed", {}):
+            text += f" {'fails':>11}" + 20 * " "
         if f"{own}spread" not in row:
             continue
         low, high = row[f"{own}spread"]

@@ -124,11 +124,18 @@ def nets_table():
 
 
 def short_nets_table(kind):
-    """A line for each net: in each dtype and pass the median ratios beside PyTorch, torch.compile and onnxruntime, if measured."""
+    """A line for each net: in each dtype and pass the median ratios beside PyTorch, torch.compile and onnxruntime, if measured.
+    "fails" where that program cannot compute it."""
     cells = {}
     for r in newest(kind)["rows"]:
-        ratios = [r[f"{side}ratio"] for side in ("", "compile_", "onnxruntime_") if f"{side}ratio" in r]
-        cells.setdefault(r["row"], {})[r["dtype"], r["pass"]] = " / ".join(f"{ratio:.2f}" for ratio in ratios)
+        ratios = []
+        for side in ("eager", "compile", "onnxruntime"):
+            ratio = r.get("ratio" if side == "eager" else f"{side}_ratio")
+            if ratio is not None:
+                ratios.append(f"{ratio:.2f}")
+            elif side in r.get("failed", {}):
+                ratios.append("fails")
+        cells.setdefault(r["row"], {})[r["dtype"], r["pass"]] = " / ".join(ratios)
     arms = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "train") if any((d, p) in of for of in cells.values())]
     heads = [f"{dtype} {'step' if way == 'train' else way}" for dtype, way in arms]
     lines = ["", "| net | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(arms)]
