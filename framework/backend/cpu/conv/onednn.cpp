@@ -56,8 +56,7 @@ int64_t pieces_of(const ConvProblem& p, int threads) {
                          : sums    ? 32
                                    : 16);  // of a piece
   if (images < threads * least) return 1;
-  const bool changes_layout = p.format != MemoryFormat::channels_last || winograd;
-  if (sums || !changes_layout) return threads;
+  if (sums || !changes_layout(p)) return threads;
   const int64_t each = threads * std::max(kPieceBytes, 2 * least);
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
 }

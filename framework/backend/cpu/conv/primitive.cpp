@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/base/check.h"
@@ -180,13 +181,34 @@ bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode
 
 bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
 
+// Version 2 of the library has it with AVX-512 alone, later ones for few CPUs.
+bool has_winograd() {
+  static const bool there = [] {
+    const Window window{.dims = 2, .size = {3, 3, 1}};
+    const ConvProblem small{ConvPass::forward, 1, kChannelBlock, kChannelBlock, 1, window, {10, 10, 1}, {8, 8, 1}};
+    ChosenCode chosen;
+    return try_choose(small, Algorithm::convolution_winograd, Layouts::free, chosen);
+  }();
+  return there;
+}
+
+// Measured. Without AVX-512, version 2 of the library takes longer for images in channels_last than for its own layout, although
+// that is made and undone in each call. Not so for windows of one tap.
+bool prefers_own_layout(const ConvProblem& p) {
+  return DNNL_VERSION_MAJOR < 3 && !library_has_avx512() && p.groups == 1 && !all_are(p.window.size, 1);
+}
+
 }  // namespace
 
 bool winograd_applies(const ConvProblem& p) {
   const Window& w = p.window;
   if (p.laid ? 4 * taps_of(p) * int64_t(sizeof(float)) > kMostWinogradBytes : image_elements(p) * 2 < taps_of(p)) return false;
   return p.groups == 1 && p.from == DType::f32 && w.dims == 2 && w.size == Spatial{3, 3, 1} && all_are(w.stride, 1) &&
-         all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock;
+         all_are(w.dilation, 1) && p.channels >= kChannelBlock && p.filters >= kChannelBlock && has_winograd();
+}
+
+bool changes_layout(const ConvProblem& p) {
+  return p.format != MemoryFormat::channels_last || winograd_applies(p) || prefers_own_layout(p);
 }
 
 namespace {
@@ -206,7 +228,7 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
     if (data && p.channels <= kFewChannels) return false;
     if (winograd_applies(p) && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
   }
-  if (last && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  if (last && !prefers_own_layout(p) && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
   return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 

@@ -59,6 +59,8 @@ ConvCode* code_of(const ConvProblem& p, int threads);
 // that is not laid out is transformed in each call, which takes longer than direct code for very few images.
 constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
+// Are the images of a window brought into the library's layout, and back?
+bool changes_layout(const ConvProblem& p);
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
 // Of the images on both sides, and of the weight.
 inline int64_t image_elements(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
