@@ -219,10 +219,10 @@ def layer_ratios():
     return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
-def before_ratios(record, which, name="", dtype=""):
-    """The least and the greatest ratio of a pass, "forward" or "train", to the build before: "0.95 to 1.02"."""
+def before_ratios(record, which="", name="", dtype=""):
+    """The least and the greatest ratio of a pass, "forward" or "train" or both, to the build before: "0.95 to 1.02"."""
     ratios = [r["before_ratio"] for r in newest(record)["rows"]
-              if r["pass"] == which and name in r["row"] and dtype in r["dtype"]]
+              if which in r["pass"] and name in r["row"] and dtype in r["dtype"]]
     low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
     return low if low == high else f"{low} to {high}"
 
@@ -342,7 +342,8 @@ FIGURES = {
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread,
     "recipes_table": recipes_table, "latency_table": latency_table, "nets_table": nets_table,
     "nets_epyc": lambda: short_nets_table("nets-cpu-epyc-zen4"),
-    "nets_avx2": lambda: short_nets_table("nets-cpu-epyc-zen4-avx2"),
+    "nets_zen3": lambda: short_nets_table("nets-cpu-epyc-zen3"),
+    "own_layout": lambda: before_ratios("channels-last-before-cpu-epyc-zen3"),
     "callers": lambda: callers("halfstep"), "callers_torch": lambda: callers("torch"),
     "callers_onnxruntime": lambda: callers("onnxruntime"),
     "ranks_sums": ranks_sums, "opening": lambda: opening("latency-cpu-epyc-zen4"),
