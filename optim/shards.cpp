@@ -126,7 +126,7 @@ void Shards::gather(Lane& lane, const std::vector<Tensor>& parameters) {
       copies.to.push_back(run_of(lane.sent, at, r.size()));
     });
     copies.run(lane.device);
-    if (!lane.device.is_meta()) group_.wait(group_.all_gather(lane.sent, lane.received));
+    group_.wait(group_.all_gather(lane.sent, lane.received));
     for (size_t rank = 0; rank < size_t(ranks); ++rank) {
       if (rank == me) continue;
       each(rank, from, [&](const Tensor& p, const Range& r, int64_t at) {

@@ -14,7 +14,7 @@ class DistributedDataParallel::Exchange : public LeafListener {
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
       : reducer_(module.parameters(), group, options), listen_(*this, module.parameters()) {}
   void arm() { reducer_.arm(); }
-  void accumulated(const Tensor&) override {}
+  void accumulated(const Tensor&, const Tensor&) override {}
   void backward_done() override {
     if (!reducer_.armed() || !reducer_.begun()) return;  // a backward of something else
     reducer_.send_rest();

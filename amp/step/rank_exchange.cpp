@@ -47,8 +47,8 @@ Tensor RankExchange::finish(const AccumulationWindow& window) {
                     window.samples(), Help{"give every rank its part of the same batch"});
   default_generator().set_state({random.seed, uint64_t(position)});
   reducer_.take();
-  const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = Device::cpu});
-  *out.data_ptr<float>() = float(loss / samples);
+  const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = planned_ ? Device::meta : Device::cpu});
+  if (!planned_) *out.data_ptr<float>() = float(loss / samples);
   return out;
 }
 

@@ -20,10 +20,11 @@ namespace halfstep {
 
 class RankExchange {
  public:
-  RankExchange(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options)
-      : group_(group), reducer_(parameters, group, options) {}
+  // planned: on Device::meta, where the loss has no value.
+  RankExchange(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options, bool planned)
+      : group_(group), reducer_(parameters, group, options), planned_(planned) {}
 
-  void open() { loss_sum_ = 0; }     // a window begins
+  void open() { loss_sum_ = 0, reducer_.open(); }  // a window begins
   void arm() { reducer_.arm(); }     // before its last backward, whose gradients are summed
   void add_loss(double loss, int64_t rows) { loss_sum_ += loss * double(rows); }  // of a micro-batch: its mean over `rows`
   // Ends a window; its loss on all ranks. Throws ValueError where the ranks do not agree about its samples.
@@ -43,6 +44,7 @@ class RankExchange {
  private:
   ProcessGroup& group_;
   GradientReducer reducer_;
+  bool planned_;
   double loss_sum_ = 0;  // of this rank's samples in the window
   uint32_t notice_ = 0, notices_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "amp/step/run_state.h"
 
 #include <cmath>
+#include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -151,12 +152,17 @@ std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, c
   if (!run.group) return save_checkpoint(dir, step, contents, keep_last);
   // No rank continues before the checkpoint is whole, and all know if it could not be written.
   std::string fault;
+  std::exception_ptr error;
   if (run.group->rank() == 0) {
     try {
       save_checkpoint(dir, step, contents, keep_last);
-    } catch (const IoError& e) { fault = e.what(); }
+    } catch (const std::exception& e) {
+      fault = joined("rank 0: ", e.what());
+      error = std::current_exception();
+    }
   }
   fault = run.group->gather(fault)[0];
+  if (error) std::rethrow_exception(error);
   if (!fault.empty()) throw IoError(fault);
   return dir / checkpoint_name(step);
 }

@@ -40,7 +40,8 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
       window_(options.accumulate_steps, options.group ? options.group->size() : 1),
       states_(module) {
   check_options();
-  if (options.group) ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer);
+  if (options.group)
+    ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer, options.device.is_meta());
   // An optimizer of the user's that reads found_inf back waits for the device anyway.
   if (optimizer.needs_closure() || !options.device.is_cuda() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
@@ -192,7 +193,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     window_loss_ = window_loss_.defined() ? window_loss_ + result.loss : result.loss;
   }
   if (ranks_ && !ring && result.loss.defined()) {
-    ranks_->add_loss(result.loss.item<double>(), part.rows);
+    ranks_->add_loss(result.loss.device().is_meta() ? 0 : result.loss.item<double>(), part.rows);
     result.loss = Tensor();
   }
   window_.count(part);

@@ -17,13 +17,14 @@ struct PlanArguments {
   std::string file, out;
   ConfigOptions config;
   int64_t batch = 0;
+  int ranks = 1;
   bool json = false;
 };
 
 int plan(const PlanArguments& o) {
   const Config config = load_config(o.file, o.config);
   print_warnings(config);
-  const StepPlan plan = plan_step(config, o.batch);
+  const StepPlan plan = plan_step(config, o.batch, o.ranks);
   if (!o.out.empty()) atomic_write(o.out, plan_text(plan));
   if (o.json) {
     std::cout << plan_text(plan);
@@ -44,6 +45,8 @@ void add_plan(CLI::App& program, Action& chosen) {
   add_set(*c, o->config);
   c->add_flag("--no-amp", o->config.no_amp, "the step in float32 even if the config asks for mixed precision");
   c->add_option("--batch", o->batch, "samples, instead of data.loader.batch_size")->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+  c->add_option("--ranks", o->ranks, "the step of rank 0 of so many, which has its part of the samples")
+      ->check(CLI::Range(1, 1 << 20));
   c->add_flag("--json", o->json, "JSON, one call for each line");
   c->add_option("--out", o->out, "write the JSON to this file")->type_name("FILE");
   add_device(*c, o->config.device);

@@ -79,7 +79,7 @@ int train(const TrainArguments& o) {
     return kDone;
   }
   if (o.dry_run) {
-    const StepPlan plan = plan_step(config);
+    const StepPlan plan = plan_step(config, 0, detect_launch().size);
     if (o.json) {
       Json out = plan_json(plan);
       out["config"] = config.json;

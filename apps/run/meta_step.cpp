@@ -9,6 +9,7 @@
 #include "apps/run/ranks.h"
 #include "apps/run/session.h"
 #include "framework/ops/ops.h"
+#include "layers/normalization.h"
 
 namespace halfstep::app {
 namespace {
@@ -20,6 +21,11 @@ const DataFacts& known_facts(const Config& config) {
   return *config.facts;
 }
 
+// As far as the config says. Then ranks can record their steps.
+bool may_use_nccl(const Config& config) {
+  return config.device.is_cuda() && (config.distributed.backend == "auto" || config.distributed.backend == "nccl");
+}
+
 }  // namespace
 
 int64_t planned_batch(const Config& config, int64_t batch) {
@@ -28,18 +34,20 @@ int64_t planned_batch(const Config& config, int64_t batch) {
   return config.facts && config.facts->size ? std::min(size, *config.facts->size) : size;
 }
 
-MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed, ProcessGroup* group)
+MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed, int ranks)
     : facts_(known_facts(config)),
       batch_(planned_batch(config, batch)),
       target_(config.device.type),
       on_(Device::meta),
       others_(allocator(Device::meta).stats()),
+      group_(ranks > 1 ? std::make_unique<MetaGroup>(0, ranks, may_use_nccl(config)) : nullptr),
       scaler_(config.scaler),
-      options_(step_options(config)) {
+      options_(step_options(config, group_.get())) {
   {
     const MemoryScope scope(MemoryTag::parameters);
     model_ = build_model(config.model);
   }
+  if (group_ && config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*model_);
   set_precisions(*model_, config);
   lay_out(*model_, config);
   model_->train();
@@ -50,9 +58,9 @@ MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::s
   check<ConfigError>(!optimizer_->needs_closure(), "plan", optimizer_->describe(),
                      " decides by the values of the loss how often it evaluates it: its steps cannot be planned");
   followers_ = make_followers(config.train, *optimizer_, 1, 1);
+  if (group_) share_states(*optimizer_, config, *group_);
   options_.device = Device::meta;
   step_ = std::make_unique<TrainStep>(*model_, *loss_, *optimizer_, scaler_, nullptr, options_);
-  if (group) share_states(*optimizer_, config, *group);
 }
 
 void MetaStep::run() {

@@ -12,19 +12,22 @@
 #include "amp/step/train_step.h"
 #include "apps/catalog/infer.h"
 #include "apps/config/config.h"
+#include "framework/comm/meta_group.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
 
 // The samples of a planned step: `batch`, or for 0 those of a batch of the config.
 int64_t planned_batch(const Config& config, int64_t batch = 0);
+// Those of rank 0, which no other rank exceeds.
+inline int64_t part_of_rank(int64_t batch, int64_t ranks) { return (batch + ranks - 1) / ranks; }
 
 // Tensors are made on Device::meta while it lives, and its memory is counted as the config's device would.
 class MetaStep {
  public:
   // `recomputed`: modules that compute again in backward besides those that the config names. Throws DataError when data that
-  // shapes depend on is missing. `group`: of ranks, which may share the optimizer's states; nothing is exchanged.
-  MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed = {}, ProcessGroup* group = nullptr);
+  // shapes depend on is missing. ranks: of several, the step is rank 0's, and `batch` are its samples.
+  MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed = {}, int ranks = 1);
   // One optimizer step. Results are kept as a trainer keeps them until it reads the losses.
   void run();
   // The same, but only the results of the first step are kept besides, as if it were the second.
@@ -33,6 +36,7 @@ class MetaStep {
   MemoryStats peak() const { return peak_without(allocator(Device::meta).stats(), others_); }
   const MemoryStats& others() const { return others_; }
   Module& model() { return *model_; }
+  double sent_bytes() const { return group_ ? group_->sent_bytes() : 0; }  // by this rank, in all steps so far
 
  private:
   struct Pending {
@@ -46,6 +50,7 @@ class MetaStep {
   PlanFor target_;
   DefaultDevice on_;
   MemoryStats others_;
+  std::unique_ptr<MetaGroup> group_;  // null: one process
   std::shared_ptr<Module> model_;
   std::unique_ptr<Loss> loss_;
   std::unique_ptr<Optimizer> optimizer_;

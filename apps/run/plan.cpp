@@ -8,6 +8,7 @@
 
 #include "apps/run/meta_step.h"
 #include "apps/run/progress.h"
+#include "apps/run/ranks.h"
 
 namespace halfstep::app {
 namespace {
@@ -81,21 +82,25 @@ double StepPlan::cast_bytes() const {
   return bytes;
 }
 
-StepPlan plan_step(const Config& config, int64_t batch) {
+StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   StepPlan plan;
   plan.name = config.name;
   plan.device = config.device;
   plan.low = config.low;
   plan.layers = config.layers;
-  plan.batch = planned_batch(config, batch);
-  plan.recomputation = choose_recomputation(config, plan.batch);
+  if (ranks > 1) check_for_ranks(config);
+  plan.batch = part_of_rank(planned_batch(config, batch), ranks);
+  plan.ranks = ranks;
+  MetaGroup group(0, ranks);
+  plan.recomputation = choose_recomputation(config, plan.batch, ranks > 1 ? &group : nullptr);
 
-  MetaStep step(config, plan.batch, plan.recomputation ? plan.recomputation->plan.modules : std::vector<std::string>());
+  MetaStep step(config, plan.batch, plan.recomputation ? plan.recomputation->plan.modules : std::vector<std::string>(), ranks);
   plan.parameters = step.model().parameter_count();
   Allocator& memory = allocator(Device::meta);
   memory.reset_peak();
   step.run();
   plan.first = step.peak();
+  plan.sent_bytes = -step.sent_bytes();
   memory.reset_peak();
   {
     const LedgerScope ledger(Device::meta);
@@ -103,6 +108,7 @@ StepPlan plan_step(const Config& config, int64_t batch) {
     plan.calls = ledger.calls();
   }
   plan.middle = step.peak();
+  plan.sent_bytes += step.sent_bytes();
   for (LedgerCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
   const auto reached =
       std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LedgerCall& call) { return call.peak == plan.middle.peak; });
@@ -111,7 +117,8 @@ StepPlan plan_step(const Config& config, int64_t batch) {
 }
 
 void print_summary(std::ostream& out, const StepPlan& plan) {
-  out << plan.name << " on " << plan.device << ", batch " << plan.batch << ", "
+  out << plan.name << " on " << plan.device << ", batch " << plan.batch
+      << (plan.ranks > 1 ? joined(" on rank 0 of ", plan.ranks) : std::string()) << ", "
       << (plan.low ? joined("mixed ", *plan.low) : std::string("float32")) << '\n';
   size_t name_width = 8, what_width = 6, shape_width = 8;
   for (const LayerRow& row : plan.layers) {
@@ -131,6 +138,7 @@ void print_summary(std::ostream& out, const StepPlan& plan) {
       << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
       << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
   if (plan.peak_call < plan.calls.size()) out << "            reached in " << place_of(plan.calls[plan.peak_call]) << '\n';
+  if (plan.ranks > 1) out << "ranks       " << bytes_text(plan.sent_bytes) << " sent by each in a step\n";
   if (plan.recomputation) out << "recomputed  " << text(*plan.recomputation) << '\n';
   out << "operations  " << number_text(plan.total_flops() / 1e9, 4) << " GFLOP a step";
   const auto flops = plan.flops();
@@ -168,6 +176,7 @@ Json plan_json(const StepPlan& plan) {
            {"bytes_read", sum(&LedgerCall::bytes_read)},
            {"bytes_written", sum(&LedgerCall::bytes_written)}};
   if (plan.peak_call < plan.calls.size()) out["memory"]["later_steps"]["reached_in"] = place_of(plan.calls[plan.peak_call]);
+  if (plan.ranks > 1) out["ranks"] = {{"size", plan.ranks}, {"rank", 0}, {"sent_bytes", int64_t(plan.sent_bytes)}};
   if (plan.recomputation) out["recomputation"] = to_json(*plan.recomputation);
   return out;
 }

@@ -19,7 +19,9 @@ struct StepPlan {
   std::string name;
   Device device;             // that the step is for
   std::optional<DType> low;  // of mixed precision
-  int64_t batch = 0;         // samples
+  int64_t batch = 0;         // samples of this process
+  int ranks = 1;             // of several, all is rank 0's
+  double sent_bytes = 0;     // to the other ranks, in a step
   int64_t parameters = 0;
   std::vector<LayerRow> layers;
   std::vector<LedgerCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
@@ -36,9 +38,9 @@ struct StepPlan {
   double cast_bytes() const;  // read and written
 };
 
-// batch 0: the config's. Throws DataError when data that shapes depend on is missing, MemoryError when no step fits into
-// train.memory_budget, and everything that the step throws.
-StepPlan plan_step(const Config& config, int64_t batch = 0);
+// batch: of all ranks; 0: the config's. Throws DataError when data that shapes depend on is missing, MemoryError when no step fits
+// into train.memory_budget, and everything that the step throws.
+StepPlan plan_step(const Config& config, int64_t batch = 0, int ranks = 1);
 
 // Layers, memory by purpose, operations and casts.
 void print_summary(std::ostream& out, const StepPlan& plan);

@@ -60,11 +60,15 @@ std::string host_name() {
   return name;
 }
 
-std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options) {
-  if (detect_launch().size == 1) return nullptr;
+void check_for_ranks(const Config& config) {
   check<ConfigError>(config.data.train["type"] != "Text" || config.json["data"]["loader"]["stateful"] != true,
                      "data.loader.stateful", "trains in one process: each stream continues where its last batch ended",
                      Help{"start it as one process, without a launcher"});
+}
+
+std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options) {
+  if (detect_launch().size == 1) return nullptr;
+  check_for_ranks(config);
   const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s,
                                       .library_sums = config.distributed.sum == "library"};
   auto group = open_process_group(options_of_group);

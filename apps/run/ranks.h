@@ -12,6 +12,8 @@
 
 namespace halfstep::app {
 
+// Throws ConfigError for what trains in one process alone.
+void check_for_ranks(const Config& config);
 // Null where this process is alone; else every rank must call it. Threads are shared among the ranks of a machine unless `threads`
 // or the environment gives a number. Throws ConfigError when the ranks were started with different configs, with the difference.
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options);

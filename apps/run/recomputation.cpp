@@ -36,19 +36,18 @@ int sharers(ProcessGroup& group, Device device) {
 }
 
 // The first step of a run has a peak of its own, which is as a rule lower: its optimizer has no state at first.
-RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given,
-                          ProcessGroup* group) {
+RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given, int ranks) {
   double excess = 0;
   RecomputationPlan plan;
   for (int round = 0; round < kPlanRounds; ++round) {
     {
-      MetaStep step(config, batch, {}, group);
+      MetaStep step(config, batch, {}, ranks);
       RecomputationOptions options = given;
       options.others = step.others();
       plan = plan_recomputation(
           step.model(), [&] { step.run_as_second(); }, size_t(std::max(0.0, budget - excess)), options);
     }
-    MetaStep step(config, batch, plan.modules, group);
+    MetaStep step(config, batch, plan.modules, ranks);
     allocator(Device::meta).reset_peak();
     step.run();
     const double over = double(step.peak().peak) - budget;
@@ -104,7 +103,7 @@ std::optional<Recomputation> choose_recomputation(const Config& config, int64_t 
     if (group) out.budget = from_first(*group, out.budget).get<double>();
     if (out.budget <= 0) return out;
   }
-  out.plan = fitting(config, batch, out.budget, options, group);
+  out.plan = fitting(config, batch, out.budget, options, group ? group->size() : 1);
   if (group) out.plan.modules = from_first(*group, out.plan.modules).get<std::vector<std::string>>();
   return out;
 }

@@ -23,7 +23,8 @@ double device_memory(Device device);
 
 // Nothing where the config leaves no choice. batch: as of planned_batch. Without train.memory_budget the budget is 90 % of
 // device_memory, and where no choice fits, the one with the smallest peak is taken. With a group, all ranks must call it: the ranks
-// of a machine share its memory, and rank 0's choice is that of all. Throws MemoryError when train.memory_budget cannot be met.
+// of a machine share its memory, and rank 0's choice is that of all; `batch` are its samples. Throws MemoryError when
+// train.memory_budget cannot be met.
 std::optional<Recomputation> choose_recomputation(const Config& config, int64_t batch = 0, ProcessGroup* group = nullptr);
 
 // One sentence: budget, modules, peak before and after, repeated operations.

@@ -177,8 +177,8 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
-  const int64_t batch = planned_batch(config), ranks = group ? group->size() : 1;
-  s.recomputation = choose_recomputation(config, (batch + ranks - 1) / ranks, group);  // before the model takes memory
+  const int64_t batch = part_of_rank(planned_batch(config), group ? group->size() : 1);
+  s.recomputation = choose_recomputation(config, batch, group);  // before the model takes memory
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
   // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.

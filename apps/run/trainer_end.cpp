@@ -120,8 +120,7 @@ void Trainer::profile(int64_t steps) {
   MachineRates rates(s_.device);
   PlannedCalls planned;
   try {
-    const int64_t ranks = group_ ? group_->size() : 1, batch = config_.data.loader.batch_size;
-    planned = planned_calls(plan_step(config_, ranks > 1 ? (batch + ranks - 1) / ranks : 0).calls, rates);  // rank 0's rows
+    planned = planned_calls(plan_step(config_, 0, group_ ? group_->size() : 1).calls, rates);
   } catch (const Error& e) { progress_.note("the profile has no operations, bytes and floors: " + one_line(e)); }
   profiler_.emplace(steps, s_.device, std::move(planned));
 }

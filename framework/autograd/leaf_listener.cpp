@@ -51,8 +51,11 @@ void LeafReports::done() {
 }
 
 void tell_accumulated(const Tensor& leaf) {
-  for (LeafListener* l : listeners_of(leaf)) {
-    l->accumulated(leaf);
+  const std::vector<LeafListener*> listeners = listeners_of(leaf);
+  if (listeners.empty()) return;
+  const Tensor gradient = leaf.grad();
+  for (LeafListener* l : listeners) {
+    l->accumulated(leaf, gradient);
     if (t_reports && std::find(t_reports->told_.begin(), t_reports->told_.end(), l) == t_reports->told_.end())
       t_reports->told_.push_back(l);
   }

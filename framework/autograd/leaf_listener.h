@@ -2,7 +2,7 @@
 // Notified when gradients are complete: data-parallel training sends each gradient while backward continues.
 //
 // A hook of a tensor would do, but it sees the gradient before it is added to .grad, and keeps it from staying in a 16-bit dtype
-// (LowGradients). A listener changes nothing about the backward that it listens to.
+// (LowGradients). A listener changes nothing about the backward that it listens to, but may put the gradient into other memory.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -13,8 +13,9 @@ namespace halfstep {
 class LeafListener {
  public:
   virtual ~LeafListener() = default;
-  // All uses of `leaf` in this backward have been through: leaf.grad() has its sum, with what it held before.
-  virtual void accumulated(const Tensor& leaf) = 0;
+  // All uses of `leaf` in this backward have been through: `gradient` is their sum, with what leaf.grad() held before. It is
+  // leaf.grad(), unless another listener has put that elsewhere.
+  virtual void accumulated(const Tensor& leaf, const Tensor& gradient) = 0;
   // A backward that reached one of the leaves is over; not called where it threw. What this throws leaves backward().
   virtual void backward_done() = 0;
 };

@@ -60,29 +60,43 @@ void GradientReducer::arm() {
   for (Bucket& b : buckets_) b.filled = 0;
 }
 
-void GradientReducer::accumulated(const Tensor& leaf) {
-  if (!armed_) return;
-  const auto at = slot_of_.find(leaf.impl());
+void GradientReducer::accumulated(const Tensor& leaf, const Tensor& gradient) {
+  const auto at = open_ || armed_ ? slot_of_.find(leaf.impl()) : slot_of_.end();
   if (at == slot_of_.end()) return;
-  check<AutogradError>(!slots_[at->second].filled, "distributed", leaf.label().empty() ? "a parameter" : leaf.label(),
+  Slot& s = slots_[at->second];
+  if (!armed_) {
+    if (gradient.requires_grad()) return;  // it is part of a graph
+    copy(s, gradient);
+    move_grad(leaf, part(s));
+    return;
+  }
+  check<AutogradError>(!s.filled, "distributed", leaf.label().empty() ? "a parameter" : leaf.label(),
                        " got a second gradient after its first was sent",
                        Help{"run one backward a step, on the sum of the losses, or let no_sync() cover all but the last"});
   ++arrived_;
-  fill(slots_[at->second], leaf.grad());
+  fill(s, gradient);
   send_full();
+}
+
+void GradientReducer::copy(const Slot& s, const Tensor& gradient) {
+  const Tensor to = part(s);
+  if (gradient.data_ptr() == to.data_ptr()) return;
+  backend_for(to.device()).copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
+  to.bump_version();
 }
 
 void GradientReducer::fill(Slot& s, const Tensor& gradient) {
   Bucket& b = buckets_[s.bucket];
   Backend& backend = backend_for(b.buffer.device());
-  const Tensor to = part(s), flag = b.buffer.alias({1}, {1}, s.flag);
-  if (!gradient.defined())
-    backend.fill(to.view(), -0.0);
-  else if (gradient.data_ptr() != to.data_ptr())
-    backend.copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
-  backend.fill(flag.view(), gradient.defined() ? 1 : 0);
+  const Tensor flag = b.buffer.alias({1}, {1}, s.flag);
   s.filled = true;
   s.given = gradient.defined();
+  if (s.given)
+    copy(s, gradient);
+  else
+    backend.fill(part(s).view(), -0.0);
+  backend.fill(flag.view(), s.given ? 1 : 0);
+  move_grad(s.parameter, Tensor());
   ++b.filled;
 }
 
@@ -102,13 +116,15 @@ void GradientReducer::send_rest() {
     if (!s.filled) fill(s, s.parameter.grad());  // of an earlier micro-batch, or none
   }
   send_full();
-  armed_ = false;
+  open_ = armed_ = false;
 }
 
 void GradientReducer::take() {
   if (buckets_.empty()) return;
   group_.wait(buckets_.back().ticket);
+  for (Slot& s : slots_) s.shared = s.given;
   for (const Bucket& b : buckets_) {
+    if (b.buffer.device().is_meta()) continue;  // in a plan all ranks are like this one
     const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
     for (size_t i = 0; i < users.size(); ++i) slots_[b.slots[i]].shared = users[i] > 0;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums gradients over ranks while backward still computes the others.
 //
-// Gradients are copied into buckets, the last parameter's first since backward reaches it first. A bucket is sent when it is full
-// and all buckets before it are sent, so that every rank sends the same buckets in the same order. The first is small, to begin
-// early.
+// Gradients are copied into buckets, the last parameter's first since backward reaches it first, and their own memory is freed. A
+// bucket is sent when it is full and all buckets before it are sent, so that every rank sends the same buckets in the same order.
+// The first is small, to begin early. While a bucket may be on its way its parameters have no gradient, so nothing touches it.
 //
 // The gradient of a parameter counts as zero on ranks that did not use the parameter (as -0, which changes no sum); if no rank used
 // it, it gets no gradient, as in one process.
@@ -28,23 +28,26 @@ class GradientReducer final : public LeafListener {
   // Parameters that require no grad are left out. Throws ValueError for a bucket that is not positive.
   GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options = {});
 
+  // From now on gradients may lie in the buckets, where several backwards add them up before they are sent.
+  void open() { open_ = true; }
   // The next backward makes the gradients to sum. Every rank must arm and finish equally often.
   void arm();
   bool armed() const { return armed_; }
   // Has a gradient arrived since?
   bool begun() const { return arrived_ > 0; }
-  // Sends the remaining buckets. Gradients must not be read before take().
+  // Sends the remaining buckets.
   void send_rest();
-  // Waits, and puts the sums in the gradients' place: parts of the buckets, valid until the next arm(). Throws PeerLostError.
+  // Waits, and gives the parameters the sums as gradients: parts of the buckets, valid until the next open() or arm(). Throws
+  // PeerLostError.
   void take();
   // The same in a recording (Backend::begin_recording), for a group that can record: the parameters that have a gradient on any
   // rank are those of the last take(). Throws RecordingError if this rank uses other parameters than then.
   void take_recorded();
-  void forget() { armed_ = false; }  // after a backward that threw
+  void forget() { open_ = armed_ = false; }  // after a backward that threw
 
   std::vector<int64_t> bucket_bytes() const;
 
-  void accumulated(const Tensor& leaf) override;
+  void accumulated(const Tensor& leaf, const Tensor& gradient) override;
   void backward_done() override {}
 
  private:
@@ -63,6 +66,7 @@ class GradientReducer final : public LeafListener {
     Ticket ticket = 0;
   };
   Tensor part(const Slot& s) const;
+  void copy(const Slot& s, const Tensor& gradient);
   void fill(Slot& s, const Tensor& gradient);
   void send_full();
 
@@ -72,7 +76,7 @@ class GradientReducer final : public LeafListener {
   std::vector<Bucket> buckets_;
   std::unordered_map<const TensorImpl*, size_t> slot_of_;
   size_t sent_ = 0, arrived_ = 0;
-  bool armed_ = false;
+  bool open_ = false, armed_ = false;
   ListenToLeaves listen_;
 };
 

@@ -143,6 +143,7 @@ TEST_CASE("run state: ranks that share the optimizer's states save together, and
     wrong += !std::filesystem::exists(dir / "run" / "step-00000001" / "manifest.json");
     std::ofstream(dir / "file").put('x');
     CHECK_THROWS_AS(save_run(dir / "file", 1, parts), IoError);  // on every rank
+    CHECK_THROWS(save_run(dir / "run", 2, parts, {{"name", "\xff"}}));  // not UTF-8, which rank 0 alone notices
   });
   CHECK(wrong == 0);
   Sequential alone{std::make_shared<Linear>(4, 6), std::make_shared<Linear>(6, 2)};

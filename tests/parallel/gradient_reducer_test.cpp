@@ -75,7 +75,36 @@ TEST_CASE("gradient reducer: a second gradient after the first was sent is an er
     CHECK_THROWS_WITH_AS(a.sum().backward(), doctest::Contains("a second gradient after its first was sent"), AutogradError);
     reducer.send_rest();
     reducer.take();
+    CHECK(numbers(a.grad()) == std::vector<double>(3, 2));  // of the first
   });
+}
+
+TEST_CASE("gradient reducer: two that share a parameter sum the same gradient; one that is not used changes nothing") {
+  std::atomic<int> wrong{0};
+  on_ranks(2, [&](ProcessGroup& group) {
+    const Tensor a = ones({3}, {.requires_grad = true}), b = ones({3}, {.requires_grad = true});
+    GradientReducer first({a, b}, group, {.scale = 0.5}), second({a}, group, {.scale = 0.5}), idle({a, b}, group);
+    for (int step = 0; step < 2; ++step) {
+      for (const Tensor* t : {&a, &b}) t->zero_grad();
+      for (GradientReducer* r : {&first, &second}) r->arm();
+      ((a * 2.0).sum() + b.sum()).backward();
+      for (GradientReducer* r : {&first, &second}) r->send_rest();
+      for (GradientReducer* r : {&first, &second}) r->take();
+      wrong += numbers(a.grad()) != std::vector<double>(3, 2) || numbers(b.grad()) != std::vector<double>(3, 1);
+    }
+    // Of several backwards in an open reducer, each adds to what lies in the bucket.
+    for (const Tensor* t : {&a, &b}) t->zero_grad();
+    idle.open();
+    (a * 3.0).sum().backward();
+    (a * 4.0).sum().backward();
+    wrong += numbers(a.grad()) != std::vector<double>(3, 7);
+    idle.arm();
+    (a + b).sum().backward();
+    idle.send_rest();
+    idle.take();
+    wrong += numbers(a.grad()) != std::vector<double>(3, 16) || numbers(b.grad()) != std::vector<double>(3, 2);
+  });
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("sum over ranks: forward and gradient, once and twice") {

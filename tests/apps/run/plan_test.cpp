@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "amp/step/train_step.h"
@@ -35,14 +36,14 @@ struct Peaks {
 };
 
 // The first two steps of a run on the cpu, kept and freed as the trainer does. Without the data set.
-Peaks measured(const Config& config) {
+Peaks measured(const Config& config, ProcessGroup* group = nullptr) {
   Allocator& memory = allocator(Device::cpu);
   const size_t others = memory.stats().live;
   const auto by_tag = memory.stats().live_by_tag;
-  Session s = make_session(config);
+  Session s = make_session(config, group);
   const MemoryStats made = memory.stats();
   const size_t resident = made.live_by_tag[size_t(MemoryTag::data)] - by_tag[size_t(MemoryTag::data)];
-  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config));
+  TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config, group));
   s.model->train();
   std::vector<StepResult> pending;
   Peaks out;
@@ -51,7 +52,7 @@ Peaks measured(const Config& config) {
     for (bool stepped = false; !stepped;) {
       const std::optional<Batch> batch = s.train->next();
       REQUIRE(batch.has_value());
-      StepResult r = step(batch->input, batch->target);
+      StepResult r = step(batch->input, batch->target, s.train->part());
       pending.push_back({.loss = r.loss, .outcome = r.outcome});
       stepped = r.stepped;
     }
@@ -227,6 +228,82 @@ TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, an
   }
 }
 
+namespace {
+
+// One rank of a job whose others compute the same and take no time: its memory is that of one process.
+class Alone final : public ProcessGroup {
+ public:
+  using ProcessGroup::ProcessGroup;
+  std::string describe() const override { return "a test's"; }
+  void set_timeout(double) override {}
+  Ticket all_reduce(const Tensors&, ReduceOp, Wire) override { return 0; }
+  Ticket broadcast(const Tensors&, int) override { return 0; }
+  Ticket reduce_scatter(const Tensor&, const Tensor&) override { return 0; }
+  Ticket all_gather(const Tensor& from, const Tensor& to) override {
+    for (int r = 0; r < size(); ++r)
+      std::memcpy(static_cast<char*>(to.data_ptr()) + size_t(r) * from.nbytes(), from.data_ptr(), from.nbytes());
+    return 0;
+  }
+  Ticket barrier() override { return 0; }
+  void wait(Ticket) override {}
+  void close() override {}
+};
+
+}  // namespace
+
+TEST_CASE("plan: the predicted peak of a rank is the measured one") {
+  const OneThread one;
+  const app::testing::TempDir dir;
+  const auto file = blocks(dir);
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{},
+                                             {"amp={\"dtype\":\"bfloat16\"}"},
+                                             {"amp={\"dtype\":\"float16\"}", "train.clip_grad_norm=1"},
+                                             {"distributed.shard_optimizer=true", "distributed.bucket_mb=0.05"},
+                                             {"distributed.shard_optimizer=true", "amp={\"dtype\":\"float16\"}"},
+                                             {"train.accumulate_steps=2", "train.ema.enabled=true"}}) {
+    std::vector<std::string> sets = more;
+    sets.push_back("data.loader.shuffle=true");  // no batch is a view of the data set
+    CAPTURE(more.empty() ? "" : more.front());
+    const Config config = load_config(file, {.sets = sets});
+    Alone group(0, 4);
+    const StepPlan plan = plan_step(config, 0, 4);
+    CHECK(plan.batch == 64);
+    const Peaks real = measured(config, &group);
+    check_equal(plan.first, real.first);
+    check_equal(plan.middle, real.middle);
+    const double gradients = double(plan.parameters) * 4;
+    const bool shares = config.distributed.shard_optimizer;
+    CHECK(plan.sent_bytes == doctest::Approx(gradients * (shares ? 3 : 2) * 3 / 4).epsilon(0.03));
+    CHECK(plan_json(plan)["ranks"]["size"] == 4);
+    // One bucket holds each gradient, and nothing holds it besides.
+    const auto held = [](const MemoryStats& m) { return double(m.peak_by_tag[size_t(MemoryTag::gradients)]); };
+    CHECK(held(plan.middle) < 1.4 * gradients);
+  }
+}
+
+TEST_CASE("plan: ranks that normalise batches together, or record their steps over NCCL") {
+  const OneThread one;
+  const app::testing::TempDir dir;
+  const auto file = blocks(dir);
+  const std::string layers = R"(model.layers=[{"type": "Linear", "out_features": 64}, {"type": "BatchNorm1d", "num_features": 64},
+                                              {"type": "Linear", "out_features": 10}])";
+  const Config config = load_config(file, {.sets = {layers, "distributed.sync_batch_norm=true", "data.loader.shuffle=true"}});
+  Alone group(0, 4);
+  const StepPlan plan = plan_step(config, 0, 4);
+  const Peaks real = measured(config, &group);
+  check_equal(plan.first, real.first);
+  check_equal(plan.middle, real.middle);
+  CHECK(plan.sent_bytes > plan_step(load_config(file, {.sets = {layers}}), 0, 4).sent_bytes);
+
+  const std::vector<std::string> recorded{"device=cuda", "performance.cuda_graph=true"};
+  CHECK(plan_step(load_config(file, {.sets = recorded}), 0, 4).ranks == 4);
+  std::vector<std::string> over_host = recorded;
+  over_host.push_back("distributed.backend=host");
+  CHECK_THROWS_WITH_AS(plan_step(load_config(file, {.sets = over_host}), 0, 4), doctest::Contains("exchange over the host"),
+                       ValueError);
+}
+
 TEST_CASE("plan: the step of ranks that share the optimizer's states holds one part of them, to the byte") {
   const Config config = resolve_config(Json::parse(R"({
     "name": "shared", "output_dir": "r", "device": "cpu",
@@ -244,7 +321,7 @@ TEST_CASE("plan: the step of ranks that share the optimizer's states holds one p
     const auto barrier = [&] { group.wait(group.barrier()); };
     if (group.rank() == 0) {
       for (const bool shared : {false, true}) {
-        MetaStep step(config, 16, {}, shared ? &group : nullptr);
+        MetaStep step(config, 16, {}, shared ? 3 : 1);
         step.run();
         allocator(Device::meta).reset_peak();
         step.run_as_second();

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a job that does not run, for steps on Device::meta: they make the tensors of a real rank, and nothing is exchanged.
+#pragma once
+
+#include <string>
+
+#include "framework/comm/process_group.h"
+
+namespace halfstep {
+
+class MetaGroup final : public ProcessGroup {
+ public:
+  // can_record: of the group that is planned.
+  MetaGroup(int rank, int size, bool can_record = false) : ProcessGroup(rank, size), can_record_(can_record) {}
+
+  std::string describe() const override { return "planned"; }
+  void set_timeout(double) override {}
+  bool can_record() const override { return can_record_; }
+  // Tensors on Device::meta. Throw ValueError for others, and for what other groups refuse.
+  Ticket all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) override;
+  Ticket broadcast(const Tensors& tensors, int root) override;
+  Ticket reduce_scatter(const Tensor& from, const Tensor& to) override;
+  // Also on the host, where every rank's part is this one's.
+  Ticket all_gather(const Tensor& from, const Tensor& to) override;
+  Ticket barrier() override { return ++begun_; }
+  void wait(Ticket) override {}
+  void close() override {}
+
+  // Bytes of meta tensors that this rank would have sent so far, as HostGroup and the group over NCCL send them.
+  double sent_bytes() const { return sent_bytes_; }
+
+ private:
+  Ticket sent(double bytes);
+  const bool can_record_;
+  Ticket begun_ = 0;
+  double sent_bytes_ = 0;
+};
+
+}  // namespace halfstep
