@@ -53,7 +53,7 @@ void LeafReports::done() {
 void tell_accumulated(const Tensor& leaf) {
   const std::vector<LeafListener*> listeners = listeners_of(leaf);
   if (listeners.empty()) return;
-  const Tensor gradient = leaf.grad();
+  const Tensor gradient = leaf.raw_grad();
   for (LeafListener* l : listeners) {
     l->accumulated(leaf, gradient);
     if (t_reports && std::find(t_reports->told_.begin(), t_reports->told_.end(), l) == t_reports->told_.end())

@@ -14,7 +14,7 @@ class LeafListener {
  public:
   virtual ~LeafListener() = default;
   // All uses of `leaf` in this backward have been through: `gradient` is their sum, with what leaf.grad() held before. It is
-  // leaf.grad(), unless another listener has put that elsewhere.
+  // leaf.raw_grad(), unless another listener has put that elsewhere.
   virtual void accumulated(const Tensor& leaf, const Tensor& gradient) = 0;
   // A backward that reached one of the leaves is over; not called where it threw. What this throws leaves backward().
   virtual void backward_done() = 0;

@@ -19,9 +19,10 @@ namespace {
 struct Notes : LeafListener {
   std::string text;
   std::vector<DType> dtypes;
-  void accumulated(const Tensor& leaf) override {
+  void accumulated(const Tensor& leaf, const Tensor& gradient) override {
     text += leaf.label() + " ";
-    dtypes.push_back(leaf.raw_grad().dtype());
+    dtypes.push_back(gradient.dtype());
+    CHECK(gradient.data_ptr() == leaf.raw_grad().data_ptr());
   }
   void backward_done() override { text += "|"; }
 };

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cmath>
 
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "framework/parallel/sum_over_ranks.h"
 #include "tests/comm/local_ranks.h"
@@ -103,6 +105,26 @@ TEST_CASE("gradient reducer: two that share a parameter sum the same gradient; o
     idle.send_rest();
     idle.take();
     wrong += numbers(a.grad()) != std::vector<double>(3, 16) || numbers(b.grad()) != std::vector<double>(3, 2);
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("gradient reducer: a gradient in 16 bits is summed in float32") {
+  std::atomic<int> wrong{0};
+  on_ranks(2, [&](ProcessGroup& group) {
+    const Tensor w = ones({8, 8}, {.requires_grad = true}), x = ones({4, 8});
+    GradientReducer reducer({w}, group);
+    reducer.arm();
+    Tensor loss;
+    {
+      const Autocast region(Device::cpu, DType::bf16);
+      loss = mm(x, w).sum();
+    }
+    const LowGradients low(true);
+    loss.backward();
+    reducer.send_rest();
+    reducer.take();
+    wrong += w.raw_grad().dtype() != DType::f32 || numbers(w.grad()) != std::vector<double>(64, 8);
   });
   CHECK(wrong == 0);
 }
