@@ -119,8 +119,10 @@ dnnl::primitive_attr attributes() {
 
 dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
   using dnnl::convolution_forward;
-  // Only the code for inference lets Winograd's transformed weight be kept.
-  const auto kind = s.laid ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  // Only the code for inference lets Winograd's transformed weight be kept. Other code is asked for as without a laid weight:
+  // version 3 may choose another one for inference, which computes other bits.
+  const bool infers = s.laid && how == Algorithm::convolution_winograd;
+  const auto kind = infers ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   if (s.has_bias)
     return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
                                          s.after);
