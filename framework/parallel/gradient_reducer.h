@@ -43,7 +43,6 @@ class GradientReducer final : public LeafListener {
   // The same in a recording (Backend::begin_recording), for a group that can record: the parameters that have a gradient on any
   // rank are those of the last take(). Throws RecordingError if this rank uses other parameters than then.
   void take_recorded();
-  void forget() { open_ = armed_ = false; }  // after a backward that threw
 
   std::vector<int64_t> bucket_bytes() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's convolutions, on dense memory: layouts that its code prefers are made and undone around it. Images in
-// channels_last are mostly taken as they are.
+// oneDNN's convolutions, on dense memory: layouts that its code prefers are made and undone around it. It takes images in
+// channels_last as they are, unless its code for those is slower.
 #pragma once
 
 #include <optional>

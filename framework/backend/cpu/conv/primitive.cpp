@@ -183,7 +183,7 @@ bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode
 
 bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
 
-// Version 2 of the library has it with AVX-512 alone, later ones for few CPUs.
+// Asked of the library, since versions have it for different CPUs: version 2 with AVX-512 alone.
 bool has_winograd() {
   static const bool there = [] {
     const Window window{.dims = 2, .size = {3, 3, 1}};

@@ -59,7 +59,7 @@ ConvCode* code_of(const ConvProblem& p, int threads);
 // that is not laid out is transformed in each call, which takes longer than direct code for very few images.
 constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
-// Are the images of a window brought into the library's layout, and back?
+// Does its code have the images in a layout of its own, so that they are copied there and back? Not asked for windows of one tap.
 bool changes_layout(const ConvProblem& p);
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
 // Of the images on both sides, and of the weight.
