@@ -70,8 +70,8 @@ int main(int argc, char** argv) {
   const double linear = linear_error(images, held_out, o.code);
 
   const int64_t pixels = images.size(1), hidden = 256;
-  Sequential net(Linear(pixels, hidden), ReLU(), Linear(hidden, o.code),  //
-                                    Linear(o.code, hidden), ReLU(), Linear(hidden, pixels), Sigmoid());
+  Sequential net{Linear(pixels, hidden), ReLU(), Linear(hidden, o.code),  //
+                 Linear(o.code, hidden), ReLU(), Linear(hidden, pixels), Sigmoid()};
   const MSELoss loss_fn;
   AdamW optimizer(net.parameters(), {.lr = 0.004});
   CosineAnnealingLR schedule(optimizer, o.epochs * (o.size / o.batch), 0, 20);

@@ -13,7 +13,7 @@ namespace {
 std::vector<float> train(bool amp, int parts) {
   manual_seed(3);
   const Tensor x = randn({64, 4}), y = tanh(x.sum({1}, true));
-  Sequential net(Linear(4, 16), Tanh(), Linear(16, 1));
+  Sequential net{Linear(4, 16), Tanh(), Linear(16, 1)};
   SGD opt(net.parameters(), {.lr = 0.2});
   GradScaler scaler({.init_scale = 4096, .enabled = amp});
   for (int step = 0; step < 10; ++step) {

@@ -21,7 +21,7 @@ struct Result {
 Result train(bool amp, int steps) {
   manual_seed(3);
   const Tensor x = randn({64, 4}), y = x.square().sum({1}, true);
-  Sequential net(Linear(4, 16), Tanh(), Linear(16, 1));
+  Sequential net{Linear(4, 16), Tanh(), Linear(16, 1)};
   const MSELoss loss_fn;
   SGD opt(net.parameters(), {.lr = 1e-2});
   GradScaler scaler({.init_scale = 1024, .enabled = amp});

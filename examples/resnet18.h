@@ -24,7 +24,7 @@ struct BasicBlock : Module {
     bn1 = add("bn1", BatchNorm2d(out));
     conv2 = add("conv2", conv(out, out, 3, 1));
     bn2 = add("bn2", BatchNorm2d(out));
-    if (stride != 1 || in != out) downsample = add("downsample", Sequential(conv(in, out, 1, stride), BatchNorm2d(out)));
+    if (stride != 1 || in != out) downsample = add("downsample", Sequential{conv(in, out, 1, stride), BatchNorm2d(out)});
   }
   Tensor forward(const Tensor& x) override {
     const Tensor y = bn2(conv2(bn1->relu(conv1(x))));
@@ -43,7 +43,7 @@ struct ResNet18 : Module {
     bn1 = add("bn1", BatchNorm2d(width));
     for (int64_t i = 0, in = width; i < 4; ++i) {
       const int64_t out = width << i;
-      layers[i] = add("layer" + std::to_string(i + 1), Sequential(BasicBlock(in, out, i ? 2 : 1), BasicBlock(out, out, 1)));
+      layers[i] = add("layer" + std::to_string(i + 1), Sequential{BasicBlock(in, out, i ? 2 : 1), BasicBlock(out, out, 1)});
       in = out;
     }
     fc = add("fc", Linear(8 * width, classes));

@@ -20,12 +20,12 @@ struct Result {
 Result train(bool amp, double init_scale) {
   manual_seed(1);
   const Tensor x = randn({256, 8}), y = sin(x.sum({1}, true));
-  Sequential net(Linear(8, 32), Tanh(), Linear(32, 1));
+  Sequential net{Linear(8, 32), Tanh(), Linear(32, 1)};
   SGD opt(net.parameters(), {.lr = 0.1});
   const MSELoss loss_fn;
   GradScaler scaler({.init_scale = init_scale, .enabled = amp});
   Result r;
-  for (int step = 0; step < 200; ++step) {
+  for (int step = 0; step < 500; ++step) {
     opt.zero_grad();
     Tensor loss;
     {

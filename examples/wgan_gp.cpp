@@ -47,10 +47,8 @@ int main(int argc, char** argv) {
   manual_seed(0);
   const Tensor images = images_of(Split::train, 4000), held_out = images_of(Split::test, 500);
   const int64_t pixels = images.size(1);
-  Sequential generator(Linear(kNoise, kHidden), ReLU(), Linear(kHidden, kHidden), ReLU(),
-                                          Linear(kHidden, pixels), Sigmoid());
-  Sequential critic(Linear(pixels, kHidden), LeakyReLU(0.2), Linear(kHidden, kHidden),
-                                       LeakyReLU(0.2), Linear(kHidden, 1));
+  Sequential generator{Linear(kNoise, kHidden), ReLU(), Linear(kHidden, kHidden), ReLU(), Linear(kHidden, pixels), Sigmoid()};
+  Sequential critic{Linear(pixels, kHidden), LeakyReLU(0.2), Linear(kHidden, kHidden), LeakyReLU(0.2), Linear(kHidden, 1)};
   Adam generator_steps(generator.parameters(), {.lr = 1e-3, .betas = {0, 0.9}});
   Adam critic_steps(critic.parameters(), {.lr = 1e-3, .betas = {0, 0.9}});
   const bool scaled = dtype == DType::f16;

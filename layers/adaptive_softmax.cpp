@@ -32,7 +32,7 @@ AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Whole in, Whole classes, 
     check<ValueError>(between >= 1, kAdaptiveSoftmax, "cluster ", i, " would have no width: in_features ", in_features,
                       " / div_value ", o.div_value, "^", i + 1);
     tail->push_back(
-        Sequential(Linear(in_features, between, false), Linear(between, ends_[size_t(i) + 1] - ends_[size_t(i)], false)));
+        Sequential{Linear(in_features, between, false), Linear(between, ends_[size_t(i) + 1] - ends_[size_t(i)], false)});
   }
 }
 

@@ -25,10 +25,10 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <ModulePart... Ps>
-  explicit Sequential(Ps&&... layers) {
+  explicit Sequential(Ps&&... layers) {  // made in an order that the compiler chooses, as any arguments
     (append(std::forward<Ps>(layers)), ...);
   }
-  Sequential(std::initializer_list<AnyModule> layers) { extend(layers); }
+  Sequential(std::initializer_list<AnyModule> layers) { extend(layers); }  // made, and so drawn, in the order written
   // With names: Sequential{{"fc", Linear(2, 3)}, {"act", ReLU()}}.
   Sequential(std::initializer_list<std::pair<std::string, AnyModule>> layers) {
     for (const auto& [name, layer] : layers) push_back(name, layer);

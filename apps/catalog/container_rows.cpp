@@ -128,8 +128,8 @@ ModuleRow residual_row(const Family& layers) {
            {layers_field(layers, "body", "layers whose output is added to the input").required(),
             layers_field(layers, "shortcut", "layers applied to the input; left out: none")}},
           [=](const Json& self) {
-            return std::make_shared<Residual>(make_layers(self["body"]),
-                                              has_shortcut(self) ? make_layers(self["shortcut"]) : nullptr);
+            auto shortcut = has_shortcut(self) ? make_layers(self["shortcut"]) : nullptr;  // drawn first with every compiler
+            return std::make_shared<Residual>(make_layers(self["body"]), std::move(shortcut));
           },
           [=](Json& self, const Tensor& x, Inference& at) -> Tensor {
             const Tensor body = follow_layers(self["body"], "body", "body", x, at);

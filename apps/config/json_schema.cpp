@@ -43,11 +43,11 @@ class SchemaWriter {
     Json out = Json::object();
     if (!f.doc.empty()) out["description"] = f.doc;
     switch (f.kind) {
-      case Kind::boolean: out["type"] = {"boolean"}; break;
+      case Kind::boolean: out["type"] = Json::array({"boolean"}); break;
       case Kind::integer: bounded(out, "integer", f); break;
       case Kind::number: bounded(out, "number", f); break;
       case Kind::text:
-        out["type"] = {"string"};
+        out["type"] = Json::array({"string"});
         if (f.also_integer) out["type"].push_back("integer");
         break;
       case Kind::interval:
@@ -62,12 +62,12 @@ class SchemaWriter {
         break;
       case Kind::list: list_of(out, f); break;
       case Kind::map:
-        out["type"] = {"object"};
+        out["type"] = Json::array({"object"});
         out["additionalProperties"] = value_of(*f.item);
         out["maxProperties"] = f.max_items;
         break;
       case Kind::section:
-        out["type"] = {"object"};
+        out["type"] = Json::array({"object"});
         if (f.switchable) out["type"].push_back("boolean");
         if (!f.short_for.empty()) out["type"].push_back("string");
         out["properties"] = properties_of({&f.section->fields});
@@ -76,11 +76,11 @@ class SchemaWriter {
       case Kind::component: out["allOf"] = Json::array({shape_of(*f.family)}); break;
       case Kind::not_yet:
         out["description"] = f.doc + " is not supported yet";
-        out["enum"] = {f.fallback};
+        out["enum"] = Json::array({f.fallback});
         break;
     }
     if (!f.words.empty() && f.kind != Kind::list) {
-      if (out.contains("type") && out["type"] == Json{"string"}) {
+      if (out.contains("type") && out["type"] == Json::array({"string"})) {
         out["enum"] = f.words;
       } else {
         if (out.contains("type") && !contains(out["type"], "string")) out["type"].push_back("string");
@@ -118,7 +118,7 @@ class SchemaWriter {
   }
 
   static void bounded(Json& out, const char* type, const Field& f) {
-    out["type"] = {type};
+    out["type"] = Json::array({type});
     if (std::isfinite(f.low)) out[f.low_open ? "exclusiveMinimum" : "minimum"] = f.low;
     if (std::isfinite(f.high)) out[f.high_open ? "exclusiveMaximum" : "maximum"] = f.high;
   }

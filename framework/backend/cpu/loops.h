@@ -70,6 +70,8 @@ struct SingleChunk {
 void map(const TensorView& out, std::span<const TensorView> in, const SingleChunk& chunk, const void* context = nullptr,
          bool heavy = false);
 
-inline char* at(const TensorView& v, int64_t elements) { return static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)); }
+inline char* at(const TensorView& v, int64_t elements) {
+  return v.data ? static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)) : nullptr;  // an empty tensor may have none
+}
 
 }  // namespace halfstep::cpu

@@ -21,7 +21,7 @@ constexpr OpInfo kInfo[4] = {
     {.name = "rnn_relu", .policy = CastPolicy::low, .doc = "x h, parameters -> y h': layers of rnn_relu_cell over a sequence"}};
 TensorView rows(const Tensor& t, int64_t from, int64_t n) {
   TensorView v = t.view();
-  v.data = static_cast<char*>(v.data) + from * v.strides[0] * int64_t(size_of(v.dtype));
+  if (v.data) v.data = static_cast<char*>(v.data) + from * v.strides[0] * int64_t(size_of(v.dtype));
   v.shape[0] = n;
   return v;
 }

@@ -201,9 +201,10 @@ TEST_CASE("a file that may not grow is an error, and what was there stays") {
   REQUIRE(dir.train().code == 0);
   const auto before = snapshot(dir / "r");
   const std::string command =
-      "cd '" + dir.path().string() + "' && ulimit -f 1 && '" + program().string() + "' train tiny.json --overwrite --quiet 2>err";
+      "cd '" + dir.path().string() + "' && ulimit -f 2 && '" + program().string() + "' train tiny.json --overwrite --quiet 2>err";
   const int status = std::system(command.c_str());
   CHECK(WEXITSTATUS(status) == 1);
+  CAPTURE(read(dir / "err"));
   CHECK(contains(read(dir / "err"), "[file] cannot write r/config.resolved.json: File too large"));
   CHECK(snapshot(dir / "r") == before);
 }

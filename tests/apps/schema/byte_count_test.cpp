@@ -18,10 +18,10 @@ TEST_CASE("sizes in bytes, thousands and 1024s") {
                                            {"100", 100},
                                            {"100 bytes", 100},
                                            {"100 B", 100}};
-  for (const auto& [value, bytes] : good) {
-    CAPTURE(value.dump());
-    REQUIRE(parse_byte_count(value).has_value());
-    CHECK(parse_byte_count(value)->bytes == bytes);
+  for (const auto& row : good) {
+    CAPTURE(row.first.dump());
+    REQUIRE(parse_byte_count(row.first).has_value());
+    CHECK(parse_byte_count(row.first)->bytes == row.second);
   }
   const Json bad[] = {0,         -1,       0.5,       1e30,       true, "lots", "6 EB", "6 gib", "GiB", "6 GiB or so",
                       "6 7 GiB", "-6 GiB", "1e9 GiB", "6.5.2 GB", ""};

@@ -156,7 +156,7 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
   const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
   const int64_t taps = taps_of(p), biases = p.with_bias ? p.filters : 0;
   const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
-  float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = weights + plan.pieces * taps;
+  float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = sums ? weights + plan.pieces * taps : nullptr;
   Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
               std::max(smallest.bytes(lays || p.laid), largest.bytes(lays || p.laid)));
   if (WorkspacePlan::open()) return;
