@@ -3,9 +3,9 @@
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
 # Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
 #
-#   scripts/setup.sh [--with mpi] [--with gloo]
-#       training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else than MPI
-#       starts
+#   scripts/setup.sh [--with mpi] [--with gloo] [--with clang]
+#       mpi, gloo: training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else
+#       than MPI starts; clang: what the preset `asan` is built with
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
@@ -15,7 +15,8 @@ while [[ $# -gt 0 ]]; do
   case "$1 ${2-}" in
     "--with mpi") packages+=(libopenmpi-dev openmpi-bin); shift 2 ;;
     "--with gloo") packages+=(libgloo-dev); shift 2 ;;
-    *) echo "setup.sh: takes --with mpi and --with gloo, got $*" >&2; exit 2 ;;
+    "--with clang") packages+=(clang libclang-rt-dev libomp-dev); shift 2 ;;
+    *) echo "setup.sh: takes --with mpi, --with gloo and --with clang, got $*" >&2; exit 2 ;;
   esac
 done
 

@@ -16,7 +16,9 @@ if [[ $# -gt 0 && $1 != -* ]]; then
   shift
 fi
 
-scripts/setup.sh
+needs=()
+[[ $preset == asan ]] && needs=(--with clang)
+scripts/setup.sh "${needs[@]}"
 scripts/build.sh "$preset"
 
 if [[ -z ${HALFSTEP_DATA:-} ]]; then

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 
 // Marks memory that the address sanitizer shall not let anybody touch; nothing without the sanitizer.
@@ -57,7 +58,7 @@ class HostAllocator final : public Allocator {
       if (!p) out_of_memory(bytes);
     }
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // and no more than was asked for
-#ifdef __SANITIZE_ADDRESS__
+#ifdef HALFSTEP_ADDRESS_SANITIZER
     std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // who reads what nobody has written gets NaN, -1 or no truth value
 #endif
     stats_.live += size;

@@ -25,10 +25,11 @@ inline Backend& cpu() { return backend_for(Device::cpu); }
 
 // Offset of the element with row-major index i.
 inline int64_t offset_of(const TensorView& v, int64_t i) {
+  const int64_t *const shape = v.shape.begin(), *const strides = v.strides.begin();
   int64_t offset = 0;
   for (int d = v.shape.size() - 1; d >= 0; --d) {
-    offset += i % v.shape[d] * v.strides[d];
-    i /= v.shape[d];
+    offset += i % shape[d] * strides[d];
+    i /= shape[d];
   }
   return offset;
 }
@@ -42,10 +43,31 @@ inline void set(const TensorView& v, int64_t i, double x) {
       v.as<T>()[offset_of(v, i)] = x != 0;
     else if constexpr (std::is_class_v<T>)
       v.as<T>()[offset_of(v, i)] = T(float(x));
+    else if constexpr (std::is_integral_v<T>)
+      v.as<T>()[offset_of(v, i)] = T(int64_t(x));  // wraps, as casts of integers do
     else
       v.as<T>()[offset_of(v, i)] = T(x);
   });
 }
+inline std::vector<double> values_of(const TensorView& v) {
+  std::vector<double> values(size_t(v.numel()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = get(v, int64_t(i));
+  return values;
+}
+
+// The numbers of std::uniform_real_distribution, which takes a logarithm for each where the compiler does not optimise.
+class Draws {
+ public:
+  Draws(unsigned seed, double lo, double hi) : engine_(seed), lo_(lo), hi_(hi) {}
+  double operator()() {
+    const double low = double(engine_()), high = double(engine_());
+    return (low + high * 0x1p32) * 0x1p-64 * (hi_ - lo_) + lo_;
+  }
+
+ private:
+  std::mt19937 engine_;
+  double lo_, hi_;
+};
 
 struct Buffer {
   std::shared_ptr<std::vector<char>> bytes;
@@ -58,11 +80,7 @@ struct Buffer {
   }
   int64_t numel() const { return view.numel(); }
   double operator[](int64_t i) const { return get(view, i); }
-  std::vector<double> values() const {
-    std::vector<double> v;
-    for (int64_t i = 0; i < numel(); ++i) v.push_back((*this)[i]);
-    return v;
-  }
+  std::vector<double> values() const { return values_of(view); }
   std::string raw() const { return {bytes->begin(), bytes->end()}; }
 };
 
@@ -121,9 +139,8 @@ inline Buffer make_layout(DType t, const Shape& shape, Layout layout) {
 // Values drawn evenly from [lo, hi], rounded to the dtype.
 inline Buffer uniform(DType t, const Shape& shape, unsigned seed, double lo = -2, double hi = 2, Layout layout = Layout::dense) {
   Buffer b = make_layout(t, shape, layout);
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<double> draw(lo, hi);
-  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(draw(engine)));
+  Draws draw(seed, lo, hi);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw() : std::floor(draw()));
   return b;
 }
 
@@ -160,9 +177,8 @@ inline Buffer operand(DType t, const Shape& shape, bool transposed, unsigned see
   b.view.shape = shape;
   b.view.strides[r - 2] = transposed ? 1 : inner;
   b.view.strides[r - 1] = transposed ? inner : 1;
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<double> draw(-1, 1);
-  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw(engine) : std::floor(4 * draw(engine)));
+  Draws draw(seed, -1, 1);
+  for (int64_t i = 0; i < b.numel(); ++i) set(b.view, i, is_floating(t) ? draw() : std::floor(4 * draw()));
   return b;
 }
 

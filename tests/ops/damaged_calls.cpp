@@ -11,6 +11,7 @@
 #include <random>
 #include <sstream>
 
+#include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::testing {
@@ -304,7 +305,7 @@ MemoryLimit::MemoryLimit() {
   allocator(Device::cpu).empty_cache();
   limit_host_memory(allocator(Device::cpu).stats().reserved + kMore);
   getrlimit(RLIMIT_AS, &saved_);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(HALFSTEP_ADDRESS_SANITIZER) && !defined(HALFSTEP_THREAD_SANITIZER)
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   rlimit limit = saved_;

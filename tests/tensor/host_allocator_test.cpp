@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HALFSTEP_ADDRESS_SANITIZER)
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -168,7 +169,7 @@ TEST_CASE("memory scopes nest, and an absent device has no allocator") {
   CHECK(std::string(name(MemoryTag::shadows)) == "shadows");
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(HALFSTEP_ADDRESS_SANITIZER)
 TEST_CASE("the address sanitizer sees who leaves a block, and who uses one that was released") {
   for (size_t bytes : {1, 100, 1100, 70000}) {
     CAPTURE(bytes);

@@ -19,6 +19,7 @@
 #endif
 
 #include "framework/backend/cpu/held_signals.h"
+#include "framework/base/sanitizers.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -42,7 +43,7 @@ constexpr Clock::duration kNoOpenMp = std::chrono::milliseconds(250);
 
 // GCC's OpenMP, which oneDNN uses. Another one would bring threads of its own. The thread sanitizer does not see how its threads
 // wait for each other.
-#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
+#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__) && !defined(HALFSTEP_THREAD_SANITIZER)
 constexpr bool kHasOpenMp = true;
 #else
 constexpr bool kHasOpenMp = false;

@@ -11,6 +11,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/backend/ledger.h"
+#include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 #include "tests/apps/small_models.h"
 
@@ -19,7 +20,7 @@ using namespace halfstep::app;
 using namespace halfstep::app::testing;
 
 // The largest block that this thread took by `new`; sanitizers bring operators of their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(HALFSTEP_ADDRESS_SANITIZER) && !defined(HALFSTEP_THREAD_SANITIZER)
 #define HALFSTEP_COUNTS_NEW 1
 static thread_local size_t largest_new = 0;
 [[gnu::noinline]] void* operator new(size_t bytes) {

@@ -13,6 +13,7 @@
 
 #include "framework/backend/cpu/simd.h"
 #include "framework/base/check.h"
+#include "framework/base/sanitizers.h"
 #include "tests/backend/buffers.h"
 
 using namespace halfstep;
@@ -171,7 +172,7 @@ TEST_CASE("OpenMP's threads take the tasks while they look out for work") {
     tasks();
     CHECK(done == 50);
   }
-#if !defined(__SANITIZE_THREAD__) && !defined(__clang__)
+#if !defined(HALFSTEP_THREAD_SANITIZER) && !defined(__clang__)
   CHECK((in_openmp == 50) == wanted);
 #endif
   cpu::openmp_was_used();
@@ -188,7 +189,7 @@ TEST_CASE("OpenMP's threads take the tasks while they look out for work") {
   set_num_threads(0);
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which ends a child that starts threads
+#if !defined(HALFSTEP_THREAD_SANITIZER)  // which ends a child that starts threads
 TEST_CASE("the child of a fork has its threads, too") {
   set_num_threads(2);
   const auto sum = [] {

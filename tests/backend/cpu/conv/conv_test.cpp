@@ -60,28 +60,30 @@ const Problem kProblems[] = {
 
 // f(x, weight, y: row-major indices) for every product of the convolution.
 void for_each_product(const Problem& p, const std::function<void(int64_t, int64_t, int64_t)>& f) {
-  const Spatial out = p.out();
-  const auto& w = p.window;
+  const Spatial extents = p.out();
   const int64_t each = p.channels / p.groups, filters_each = p.filters / p.groups;
-  std::array<int64_t, 3> o, k, i;
+  const int64_t *const out = extents.data(), *const in = p.in.data(), *const size = p.window.size.data(),
+                       *const stride = p.window.stride.data(), *const padding = p.window.padding.data(),
+                       *const dilation = p.window.dilation.data();
+  int64_t o[3], k[3], i[3];
   for (int64_t n = 0; n < p.images; ++n)
     for (int64_t filter = 0; filter < p.filters; ++filter)
       for (o[0] = 0; o[0] < out[0]; ++o[0])
         for (o[1] = 0; o[1] < out[1]; ++o[1])
           for (o[2] = 0; o[2] < out[2]; ++o[2])
             for (int64_t c = 0; c < each; ++c)
-              for (k[0] = 0; k[0] < w.size[0]; ++k[0])
-                for (k[1] = 0; k[1] < w.size[1]; ++k[1])
-                  for (k[2] = 0; k[2] < w.size[2]; ++k[2]) {
+              for (k[0] = 0; k[0] < size[0]; ++k[0])
+                for (k[1] = 0; k[1] < size[1]; ++k[1])
+                  for (k[2] = 0; k[2] < size[2]; ++k[2]) {
                     bool inside = true;
-                    for (size_t d = 0; d < 3; ++d) {
-                      i[d] = o[d] * w.stride[d] - w.padding[d] + k[d] * w.dilation[d];
-                      inside = inside && i[d] >= 0 && i[d] < p.in[d];
+                    for (int d = 0; d < 3; ++d) {
+                      i[d] = o[d] * stride[d] - padding[d] + k[d] * dilation[d];
+                      inside = inside && i[d] >= 0 && i[d] < in[d];
                     }
                     if (!inside) continue;
                     const int64_t channel = filter / filters_each * each + c;
-                    f((((n * p.channels + channel) * p.in[0] + i[0]) * p.in[1] + i[1]) * p.in[2] + i[2],
-                      (((filter * each + c) * w.size[0] + k[0]) * w.size[1] + k[1]) * w.size[2] + k[2],
+                    f((((n * p.channels + channel) * in[0] + i[0]) * in[1] + i[1]) * in[2] + i[2],
+                      (((filter * each + c) * size[0] + k[0]) * size[1] + k[1]) * size[2] + k[2],
                       (((n * p.filters + filter) * out[0] + o[0]) * out[1] + o[1]) * out[2] + o[2]);
                   }
 }

@@ -15,12 +15,14 @@ struct Reference {
 Reference naive(const GemmArgs& g, const std::vector<double>& before) {
   const int r = g.a.shape.size();
   const int64_t batch = r == 3 ? g.a.shape[0] : 1, m = g.a.shape[r - 2], k = g.a.shape[r - 1], n = g.c.shape[r - 1];
+  const std::vector<double> as = values_of(g.a), bs = values_of(g.b);
   Reference out;
   for (int64_t i = 0; i < batch * m; ++i) {
     for (int64_t j = 0; j < n; ++j) {
       double sum = g.bias ? get(g.bias, j) : 0, size = std::abs(sum);
+      const double *const a = as.data() + i * k, *const b = bs.data() + i / m * k * n + j;
       for (int64_t l = 0; l < k; ++l) {
-        const double term = get(g.a, i * k + l) * get(g.b, (i / m * k + l) * n + j);
+        const double term = a[l] * b[l * n];
         sum += term;
         size += std::abs(term);
       }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sanitizers a file is compiled with. GCC and Clang say so in different ways.
+#pragma once
+
+#ifdef __has_feature  // Clang
+#if __has_feature(address_sanitizer)
+#define HALFSTEP_ADDRESS_SANITIZER 1
+#endif
+#if __has_feature(thread_sanitizer)
+#define HALFSTEP_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define HALFSTEP_ADDRESS_SANITIZER 1
+#endif
+#ifdef __SANITIZE_THREAD__
+#define HALFSTEP_THREAD_SANITIZER 1
+#endif
+
+namespace halfstep {
+#if defined(HALFSTEP_ADDRESS_SANITIZER) || defined(HALFSTEP_THREAD_SANITIZER)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+}  // namespace halfstep
