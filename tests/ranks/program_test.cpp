@@ -27,7 +27,7 @@ struct Place : TempDir {
   }
   Ran shell(const std::string& command) const {
     const int status = std::system(
-        ("cd '" + path().string() + "' && { timeout -s KILL 40 " + command + "; } >out.txt 2>err.txt </dev/null").c_str());
+        ("cd '" + path().string() + "' && { timeout -s KILL 90 " + command + "; } >out.txt 2>err.txt </dev/null").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(*this / "out.txt"), read(*this / "err.txt")};
   }
   Ran train(int ranks, const std::string& options) const {
@@ -308,13 +308,14 @@ TEST_CASE("program: a signal to one rank stops all at one step, after saving") {
 
 TEST_CASE("program: an interval in seconds is rank 0's, on all of them") {
   const Place dir;
+  // On a busy machine each step takes longer than an interval and is saved, so there are few.
   const Ran r = dir.train(
       3,
-      R"(--json --set train.epochs=null --set train.max_steps=1000 --set checkpoint.every="0.05 s" )"
-      R"(--set train.eval_every="0.07 s" --set logging.every="0.03 s")");
+      R"(--json --set train.epochs=null --set train.max_steps=200 --set checkpoint.every="0.02 s" )"
+      R"(--set train.eval_every="0.03 s" --set logging.every="0.01 s")");
   REQUIRE_MESSAGE(r.code == 0, r.err);
   CHECK(list_checkpoints(dir / "r").size() > 1);
-  CHECK(r.json()["steps_applied"] == 1000);
+  CHECK(r.json()["steps_applied"] == 200);
 }
 
 TEST_CASE("program: running statistics are averaged before they are saved and used") {
