@@ -90,7 +90,7 @@ void Progress::update(const ProgressView& v) {
 }
 
 std::string duration_text(double seconds) {
-  if (!std::isfinite(seconds)) return "?";
+  if (!(std::abs(seconds) < 1e15)) return "?";  // no number, infinity, or what no long holds
   if (seconds < 60) return formatted(seconds < 10 ? "%.1f s" : "%.0f s", seconds);
   const long s = long(seconds + 0.5);
   if (s < 3600) return formatted("%ld:%02ld", s / 60, s % 60);
