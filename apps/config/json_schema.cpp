@@ -42,7 +42,7 @@ class SchemaWriter {
   Json value_of(const Field& f) {
     Json out = Json::object();
     if (!f.doc.empty()) out["description"] = f.doc;
-    switch (f.kind) {
+    switch (f.kind) {  // lists by name: compilers differ in whether one value in braces is a list
       case Kind::boolean: out["type"] = Json::array({"boolean"}); break;
       case Kind::integer: bounded(out, "integer", f); break;
       case Kind::number: bounded(out, "number", f); break;

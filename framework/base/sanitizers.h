@@ -16,11 +16,3 @@
 #ifdef __SANITIZE_THREAD__
 #define HALFSTEP_THREAD_SANITIZER 1
 #endif
-
-namespace halfstep {
-#if defined(HALFSTEP_ADDRESS_SANITIZER) || defined(HALFSTEP_THREAD_SANITIZER)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
-}  // namespace halfstep

@@ -35,7 +35,7 @@ TEST_CASE("a trace has each call with its layer, attributes, tensors and whether
     y = conv2d(x, w, Tensor(), {.stride = 2, .padding = 1});
   }
   const Tensor last = y.permute({0, 2, 3, 1});
-  last*(w + 1).sum();
+  mul(last, (w + 1).sum());
   CHECK(ops(trace) == std::vector<std::string>{"conv2d", "permute", "add", "sum", "mul"});
   const TraceCall& conv = trace.calls()[0];
   CHECK(conv.layer == layer);

@@ -80,7 +80,7 @@ void fill_free_memory(int byte) {
   Allocator& memory = allocator(Device::cpu);
   std::vector<void*> held;
   for (size_t size = 64; size <= 4096; size += 64)
-    for (int k = 0; k < (size <= 512 ? 12 : 4); ++k) {
+    for (int k = 0; k < 12; ++k) {
       held.push_back(memory.allocate(size, MemoryTag::activations));
       std::memset(held.back(), byte, size);
     }

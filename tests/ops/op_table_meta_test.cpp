@@ -6,7 +6,6 @@
 #include <set>
 
 #include "framework/base/log.h"
-#include "framework/base/sanitizers.h"
 #include "tests/ops/damaged_calls.h"
 #include "tests/ops/op_cases.h"
 
@@ -149,9 +148,7 @@ TEST_CASE("the whole op table has the CPU's shapes, dtypes and strides on meta, 
   CHECK_EQ(joined(refused), joined(kNeedValues));
 }
 
-// Sanitizers see the CPU's calls in damaged_calls_test.cpp already.
-TEST_CASE("damaged calls end on meta as on the CPU: with the same shapes or the same error, but for what values decide" *
-          doctest::skip(kSanitized)) {
+TEST_CASE("damaged calls end on meta as on the CPU: with the same shapes or the same error, but for what values decide") {
   std::map<std::string, std::string> differ;
   std::set<std::string> refused, blind;
   const MemoryLimit limit;
