@@ -58,12 +58,12 @@ HS_CLONES void take_larger_lanes(const C* x, I here, C* best, I* where, int64_t 
   }
 }
 template <class C, class I, bool Indices>
-void max_row_lanes(const Pooling& p, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
+void max_row_lanes(const Pooling& p, Rows<C>& rows, const I* starts, int64_t plane, int64_t oz, int64_t oy, C* best, I* where) {
   const Axis &z = p.z, &y = p.y, &x = p.x;
   const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
   std::fill_n(best, x.out * p.lanes, -std::numeric_limits<C>::infinity());
   if constexpr (Indices)
-    for (int64_t o = 0; o < x.out; ++o) std::fill_n(where + o * p.lanes, p.lanes, I(corner + std::min(x.begin(o), x.in - 1)));
+    for (int64_t o = 0; o < x.out; ++o) std::fill_n(where + o * p.lanes, p.lanes, starts[o] + I(corner));
   for (int64_t iz = z.begin(oz); iz < z.end(oz); iz += z.dilation) {
     for (int64_t iy = y.begin(oy); iy < y.end(oy); iy += y.dilation) {
       const C* const row = rows.row(plane, iz, iy);
@@ -93,15 +93,15 @@ std::vector<Tap> taps_of(const Axis& x) {
 }
 
 template <class C, class I, bool Indices>
-void max_row(const Pooling& p, const std::vector<Tap>& taps, Rows<C>& rows, int64_t plane, int64_t oz, int64_t oy, C* best,
-             I* where) {
-  if (p.lanes > 1) return max_row_lanes<C, I, Indices>(p, rows, plane, oz, oy, best, where);
+void max_row(const Pooling& p, const std::vector<Tap>& taps, Rows<C>& rows, const I* starts, int64_t plane, int64_t oz, int64_t oy,
+             C* best, I* where) {
+  if (p.lanes > 1) return max_row_lanes<C, I, Indices>(p, rows, starts, plane, oz, oy, best, where);
   const Axis &z = p.z, &y = p.y, &x = p.x;
   // Where nothing is larger than -inf: the first tap.
   const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
   std::fill_n(best, x.out, -std::numeric_limits<C>::infinity());
   if (Indices || x.adaptive)
-    for (int64_t o = 0; o < x.out; ++o) where[o] = I(corner + std::min(x.begin(o), x.in - 1));
+    for (int64_t o = 0; o < x.out; ++o) where[o] = starts[o] + I(corner);
   for (int64_t iz = z.begin(oz); iz < z.end(oz); iz += z.dilation) {
     for (int64_t iy = y.begin(oy); iy < y.end(oy); iy += y.dilation) {
       const C* const row = rows.row(plane, iz, iy);
@@ -122,6 +122,7 @@ void max_pool_in(const TensorView& x, const Pooling& p, const TensorView& out, c
   const int64_t width = p.x.out * p.lanes;
   const bool direct = out.dtype == dtype_of<C>;
   const std::vector<Tap> taps = taps_of(p.x);
+  const std::vector<I> starts = starts_of<I>(p.x);
   parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> rows(x, p);
     std::vector<C> values(direct ? 0 : size_t(width));
@@ -131,13 +132,10 @@ void max_pool_in(const TensorView& x, const Pooling& p, const TensorView& out, c
       C* const best = direct ? out.as<C>() + r * width : values.data();
       const auto take = [&](auto with) {
         constexpr bool kIndices = decltype(with)::value;
-        max_row<C, I, kIndices>(p, taps, rows, plane, oz, oy, best, where.data());
+        max_row<C, I, kIndices>(p, taps, rows, starts.data(), plane, oz, oy, best, where.data());
       };
       indices ? take(std::true_type{}) : take(std::false_type{});
-      if (indices)
-        positions(indices, [&]<class P>(P) {
-          std::transform(where.begin(), where.end(), indices.as<P>() + r * width, [](I i) { return P(i); });
-        });
+      if (indices) put_positions(where.data(), width, indices, r * width);
       if (!direct) store<C>(out.dtype, best, at(out, r * width), 1, width);
     }
   });
@@ -148,7 +146,7 @@ void max_pool_in(const TensorView& x, const Pooling& p, const TensorView& out, c
 void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, const TensorView& indices) {
   if (out.numel() == 0) return;
   const Pooling p(x.shape, out.shape, args, x.format());
-  if (max_pool_squares(x, p, out, indices)) return;
+  if (max_pool_squares(x, p, out, indices) || max_pool_overlapping(x, p, out, indices)) return;
   const int64_t plane = x.numel() / (x.shape[0] * x.shape[1]);
   // Indices of large planes need 64 bits, which the wide kernel has.
   if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max())

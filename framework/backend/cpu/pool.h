@@ -137,6 +137,22 @@ void for_planes(const TensorView& out, int64_t planes, const F& f) {
   });
 }
 
+// The first column that lies inside, for each window along a row.
+template <class I>
+std::vector<I> starts_of(const Axis& x) {
+  std::vector<I> out(static_cast<size_t>(x.out));
+  for (int64_t o = 0; o < x.out; ++o) out[size_t(o)] = I(std::min(x.begin(o), x.in - 1));
+  return out;
+}
+
+// Puts n indices of maxima at `to` of the tensor of indices.
+template <class I>
+void put_positions(const I* where, int64_t n, const TensorView& indices, int64_t to) {
+  positions(indices, [&]<class P>(P) { std::transform(where, where + n, indices.as<P>() + to, [](I i) { return P(i); }); });
+}
+
+// Maxima of windows that overlap along a row, of several rows each. False, and nothing is done, for others.
+bool max_pool_overlapping(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices);
 // Maxima of windows of two by two. False, and nothing is done, for others.
 bool max_pool_squares(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices);
 
