@@ -116,6 +116,16 @@ TEST_CASE("convolutions on meta count the memory that those on the CPU take for 
   }
 }
 
+TEST_CASE("a convolution widens few of its images in float16 at a time") {
+  if (backend_for(Device::cpu).describe().find("products: oneDNN") == std::string::npos) return;
+  const ConvCase c{32, 16, 16, 64, 3, 1};
+  const size_t widened = size_t(c.images * (c.channels + c.filters) * c.pixels * c.pixels) * sizeof(float);
+  set_num_threads(2);
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last})
+    for (const size_t taken : workspace(Device::cpu, c, DType::f16, format)) CHECK(4 * taken < widened);
+  set_num_threads(0);
+}
+
 TEST_CASE("a training step on meta counts memory as the CPU does") {
   for (const Arm& arm : {Arm{{}, false}, Arm{DType::bf16, false}, Arm{DType::f16, true}}) {
     for (const bool adam : {false, true}) {

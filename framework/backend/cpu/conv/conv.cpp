@@ -50,12 +50,6 @@ const ConvKernels& kernels() {
   return kKernels;
 }
 
-// One tensor of a convolution for oneDNN: itself, or a float32 image of it.
-struct Side {
-  TensorView mine, theirs;
-  bool differs() const { return mine.dtype != theirs.dtype; }
-};
-
 bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
   return x.numel() == 0 || weight.numel() == 0 || y.numel() == 0;
 }
@@ -68,6 +62,7 @@ DType code_dtype(DType from, int64_t channels, int64_t groups) {
 
 ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const Window& window,
                        int64_t groups, DType from, DType to, bool with_bias, bool laid) {
+  const DType of_x = pass == ConvPass::data ? to : from, of_y = pass == ConvPass::forward ? to : from;
   return {.pass = pass,
           .images = x.shape[0],
           .channels = x.shape[1],
@@ -80,52 +75,50 @@ ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& wei
           .to = to,
           .format = conv_format({x, weight, y}),
           .with_bias = with_bias,
-          .laid = laid};
+          .laid = laid,
+          .converts = x.dtype != of_x || y.dtype != of_y};
 }
 
 // One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done. laid: a forward's weight.
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
                  const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
   if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
-  const int written = pass == ConvPass::data ? 0 : pass == ConvPass::weight ? 1 : 2;
-  Side sides[3] = {{x, x}, {weight, weight}, {y, y}};
-  const DType code = code_dtype((written == 0 ? y : x).dtype, x.shape[1], groups);
+  const bool data = pass == ConvPass::data, of_weight = pass == ConvPass::weight;
+  const TensorView& result = data ? x : of_weight ? weight : y;
+  const DType code = code_dtype((data ? y : x).dtype, x.shape[1], groups);
   // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
-  const bool bias_after = pass == ConvPass::data && bias;
-  for (int i = 0; i < 3; ++i) sides[i].theirs.dtype = code;
-  TensorView& result = sides[written].theirs;
-  if (sides[written].mine.dtype == DType::f32 || bias_after) result.dtype = DType::f32;
+  const bool bias_after = data && bias;
+  const DType made = result.dtype == DType::f32 || bias_after ? DType::f32 : code;
+  TensorView x_side = x;
+  if (bias_after) x_side.dtype = made;
 
-  const ConvProblem problem = problem_of(pass, x, weight, y, window, groups, code, result.dtype, bias && !bias_after, bool(laid));
+  const ConvProblem problem = problem_of(pass, x_side, weight, y, window, groups, code, made, bias && !bias_after, bool(laid));
   const MemoryFormat format = problem.format;
   const std::optional<ConvPlan> plan = conv_plan(problem);
   if (!plan) return false;
 
+  // Floats for what differs: the bias, the weight, and a result to which a bias is added.
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
-  const int64_t channels = bias ? bias.shape[0] : 0;
-  int64_t floats = bias_differs ? (channels + 15) / 16 * 16 : 0, starts[3];
-  for (int i = 0; i < 3; ++i) {
-    starts[i] = floats;
-    if (sides[i].differs()) floats += (sides[i].mine.numel() + 15) / 16 * 16;
-  }
-  const Workspace work(Device::cpu, size_t(floats) * sizeof(float));
+  TensorView own_weight = weight;
+  own_weight.dtype = of_weight ? made : code;
+  const bool weight_differs = own_weight.dtype != weight.dtype, sum_differs = bias_after && x.dtype != made;
+  const auto whole = [](int64_t n) { return (n + 15) / 16 * 16; };
+  const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? whole(channels) : 0,
+                weights = weight_differs ? whole(weight.numel()) : 0, sums = sum_differs ? whole(x.numel()) : 0;
+  const Workspace work(Device::cpu, size_t(biases + weights + sums) * sizeof(float));
   float* const memory = reinterpret_cast<float*>(work.data());
-  for (int i = 0; i < 3; ++i) {
-    if (!sides[i].differs()) continue;
-    sides[i].theirs.data = memory + starts[i];
-    if (i != written) kernels().copy(in_memory_order(sides[i].mine, format), in_memory_order(sides[i].theirs, format));
-  }
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
+  if (weight_differs) own_weight.data = memory + biases;
+  if (sum_differs) x_side.data = memory + biases + weights;
+  if (weight_differs && !of_weight) kernels().copy(in_memory_order(weight, format), in_memory_order(own_weight, format));
   if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
-  run(*plan, sides[0].theirs.data, laid ? laid.data : sides[1].theirs.data, sides[2].theirs.data,
+  run(*plan, {x_side.data, x_side.dtype}, laid ? laid.data : own_weight.data, {y.data, y.dtype},
       static_cast<const float*>(bias_data));
-  if (relu) kernels().relu(in_memory_order(result, format));  // oneDNN's own makes 0 of NaN
-  if (bias_differs && pass == ConvPass::weight) kernels().copy(own_bias, bias);
-  if (bias_after)
-    add_channel_bias(kernels(), result, bias, sides[written].mine);
-  else if (sides[written].differs())
-    kernels().copy(in_memory_order(result, format), in_memory_order(sides[written].mine, format));
+  if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own makes 0 of NaN
+  if (bias_differs && of_weight) kernels().copy(own_bias, bias);
+  if (bias_after) add_channel_bias(kernels(), x_side, bias, x);
+  if (weight_differs && of_weight) kernels().copy(in_memory_order(own_weight, format), in_memory_order(weight, format));
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/conv/primitive.h"
 #include "framework/backend/cpu/convert/convert.h"
+#include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/simd.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
@@ -56,7 +57,7 @@ int64_t pieces_of(const ConvProblem& p, int threads) {
                          : sums    ? 32
                                    : 16);  // of a piece
   if (images < threads * least) return 1;
-  if (sums || !changes_layout(p)) return threads;
+  if (!p.converts && (sums || !changes_layout(p))) return threads;
   const int64_t each = threads * std::max(kPieceBytes, 2 * least);
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
 }
@@ -92,6 +93,32 @@ class Slots {
   const Workspace work_;
   std::mutex mutex_;
   std::vector<size_t> free_;
+};
+
+// The images on one side, and a piece of them in the dtype that is computed in.
+struct ImageSide {
+  const ConvImages& images;
+  DType dtype;   // computed in
+  int64_t size;  // elements of an image
+  bool written;
+
+  bool converts() const { return images.dtype != dtype; }
+  size_t bytes(const Images& piece) const { return converts() ? size_t(piece.count * size) * size_of(dtype) / 64 * 64 + 64 : 0; }
+  TensorView stored(const Images& piece) const {
+    const int64_t n = piece.count * size;
+    return {static_cast<char*>(images.data) + piece.first * size * int64_t(size_of(images.dtype)), images.dtype, {n}, {1}};
+  }
+  // What the code is given: the images themselves, or `memory` with their values.
+  char* begin(const Images& piece, char* memory) const {
+    const TensorView own = stored(piece);
+    if (!converts()) return static_cast<char*>(own.data);
+    if (!written) copy(own, TensorView{memory, dtype, own.shape, own.strides});
+    return memory;
+  }
+  void end(const Images& piece, char* memory) const {
+    const TensorView own = stored(piece);
+    if (converts() && written) copy(TensorView{memory, dtype, own.shape, own.strides}, own);
+  }
 };
 
 // sum[i] = parts[i] + parts[n + i] + ...
@@ -142,15 +169,32 @@ void lay_weight(const ConvPlan& plan, const void* weight, void* laid) {
   code_of(problem_of(plan, 0), threads_of(plan))->lay_weight(weight, static_cast<char*>(laid));
 }
 
-void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias) {
+void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const ConvImages& y, const float* bias) {
   const ConvProblem& p = plan.problem;
+  const ImageSide sides[2] = {
+      {x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
+      {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
+  const auto call = [&](ConvCode& code, const Images& images, void* to_weight, const float* to_bias, const void* laid,
+                        char* memory) {
+    char* inside[2] = {memory + code.bytes(laid), nullptr};
+    inside[1] = inside[0] + sides[0].bytes(images);
+    for (int k : {0, 1}) inside[k] = sides[k].begin(images, inside[k]);
+    code.run(inside[0], to_weight, inside[1], to_bias, laid, memory);
+    for (int k : {0, 1}) sides[k].end(images, inside[k]);
+  };
+  const auto bytes = [&](const ConvCode& code, const Images& images, bool laid) {
+    return code.bytes(laid) + sides[0].bytes(images) + sides[1].bytes(images);
+  };
+  void* const own_weight = const_cast<void*>(weight);
   if (plan.pieces == 1) {
     ConvCode& code = *code_of(p, threads_of(plan));
-    const Workspace work(Device::cpu, code.bytes(p.laid));
-    if (!WorkspacePlan::open()) code.run(x, weight, y, bias, p.laid ? weight : nullptr, work.data());
+    const Images all{0, p.images};
+    const Workspace work(Device::cpu, bytes(code, all, p.laid));
+    if (!WorkspacePlan::open()) call(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data());
     return;
   }
 
+  const Images first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // the fewest, and the most
   ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
   const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
   const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
@@ -158,25 +202,20 @@ void run(const ConvPlan& plan, const void* x, const void* weight, const void* y,
   const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
   float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = sums ? weights + plan.pieces * taps : nullptr;
   Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
-              std::max(smallest.bytes(lays || p.laid), largest.bytes(lays || p.laid)));
+              std::max(bytes(smallest, first, lays || p.laid), bytes(largest, last, lays || p.laid)));
   if (WorkspacePlan::open()) return;
 
   if (lays) smallest.lay_weight(weight, laid.data());
-  const auto from_image = [&](const void* base, int64_t image, int64_t channels, const Spatial& size, bool written) {
-    return static_cast<const char*>(base) + image * channels * product(size) * int64_t(size_of(written ? p.to : p.from));
-  };
   const auto piece = [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
     check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
-    const int64_t at = images_in(plan, i).first;
     const Slots::Lease slot(slots);
-    own->run(from_image(x, at, p.channels, p.in, p.pass == ConvPass::data), sums ? weights + i * taps : weight,
-             from_image(y, at, p.filters, p.out, p.pass == ConvPass::forward), biases && sums ? bias_parts + i * biases : bias,
-             p.laid ? weight : laid.data(), slot.memory());
+    call(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias,
+         p.laid ? weight : laid.data(), slot.memory());
   };
   parallel_tasks(plan.pieces, plan.work, piece);
   if (!sums) return;
-  add_up(weights, plan.pieces, taps, p.to, const_cast<void*>(weight));
+  add_up(weights, plan.pieces, taps, p.to, own_weight);
   if (biases) add_up(bias_parts, plan.pieces, biases, DType::f32, const_cast<float*>(bias));
 }
 
@@ -187,6 +226,6 @@ std::optional<ConvPlan> conv_plan(const ConvProblem&) { return {}; }
 std::optional<ConvPlan> laid_plan(const ConvProblem&) { return {}; }
 ConvWeightLayout laid_weight_layout(const ConvPlan&) { return {}; }
 void lay_weight(const ConvPlan&, const void*, void*) {}
-void run(const ConvPlan&, const void*, const void*, const void*, const float*) {}
+void run(const ConvPlan&, const ConvImages&, const void*, const ConvImages&, const float*) {}
 }  // namespace halfstep::cpu
 #endif

@@ -24,6 +24,8 @@ struct ConvProblem {
   bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none
   // `forward` for many calls with one weight, which is given as lay_weight has made it.
   bool laid = false;
+  // Images lie in another dtype than the one that is computed in.
+  bool converts = false;
 };
 
 // A pass in pieces of the images, which the team's threads share, each in one thread; or in one piece, of which the library gives
@@ -40,7 +42,13 @@ std::optional<ConvPlan> laid_plan(const ConvProblem& problem);
 // Of such a plan: how its weight lies, which is made from a contiguous one of the type `from`.
 ConvWeightLayout laid_weight_layout(const ConvPlan& plan);
 void lay_weight(const ConvPlan& plan, const void* weight, void* laid);
-// Which of the tensors is written depends on the pass. `weight` is the laid one in a plan for one.
-void run(const ConvPlan& plan, const void* x, const void* weight, const void* y, const float* bias);
+// All images on one side, as they lie in memory.
+struct ConvImages {
+  void* data;
+  DType dtype;
+};
+// Which of the tensors is written depends on the pass. `weight` is the laid one in a plan for one. Images in another dtype are
+// converted piece by piece.
+void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const ConvImages& y, const float* bias);
 
 }  // namespace halfstep::cpu

@@ -201,11 +201,15 @@ TEST_CASE("threads share the images of a convolution") {
       check_problem(uneven, DType::f32, false, format);
       check_problem(uneven, DType::bf16, false, format);
       check_problem(uneven, DType::bf16, true, format);
+      check_problem(uneven, DType::f16, false, format);
+      check_problem(uneven, DType::f16, true, format);
     }
   }
   set_num_threads(2);
-  check_problem({"winograd", 7, 16, 16, 1, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, {20, 20, 1}}, DType::f32, false);
-  check_problem({"more pieces than threads", 5, 8, 8, 8, {.dims = 2, .size = {3, 3, 1}}, {96, 96, 1}}, DType::f32, false);
+  for (DType t : {DType::f32, DType::f16}) {  // images in float16 are widened a piece at a time
+    check_problem({"winograd", 7, 16, 16, 1, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, {20, 20, 1}}, t, false);
+    check_problem({"more pieces than threads", 5, 8, 8, 8, {.dims = 2, .size = {3, 3, 1}}, {96, 96, 1}}, t, false);
+  }
   set_num_threads(0);
 }
 
