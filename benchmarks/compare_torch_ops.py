@@ -9,7 +9,7 @@
 Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as
 fit into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are
 being timed. The ratio of a round is halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest:
-below 1 halfstep is faster. The rows are in ROWS. A file that exists keeps its other rows: a long table can be measured in pieces.
+below 1 halfstep is faster. The rows are in ROWS; in float16 those that are there in bfloat16. A file that exists keeps its other rows: a long table can be measured in pieces.
 """
 import argparse
 import datetime
@@ -225,7 +225,7 @@ def main():
     for r in ROWS[slice(*(int(i) if i else None for i in a.rows.split(":")))]:
         if a.match not in r["op"]:
             continue
-        for dtype in [d for d in r["dtypes"] if d in a.dtypes.split(",")]:
+        for dtype in [d for d in a.dtypes.split(",") if d in r["dtypes"] or (d == "float16" and "bfloat16" in r["dtypes"])]:
             for backward in ([False, True] if r["backward"] else [False]):
                 case = {"op": r["op"], "in": r["in"], "attrs": r["attrs"], "dtype": dtype, "backward": backward, "repeat": a.repeat,
                         "seconds": LEAST}

@@ -174,23 +174,20 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   const ImageSide sides[2] = {
       {x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
       {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
-  const auto call = [&](ConvCode& code, const Images& images, void* to_weight, const float* to_bias, const void* laid,
-                        char* memory) {
-    char* inside[2] = {memory + code.bytes(laid), nullptr};
-    inside[1] = inside[0] + sides[0].bytes(images);
-    for (int k : {0, 1}) inside[k] = sides[k].begin(images, inside[k]);
+  const auto converted = [&](const Images& images) { return sides[0].bytes(images) + sides[1].bytes(images); };
+  // memory: what the code needs; copies: what converted() says.
+  const auto call = [&](ConvCode& code, const Images& images, void* to_weight, const float* to_bias, const void* laid, char* memory,
+                        char* copies) {
+    char* const inside[2] = {sides[0].begin(images, copies), sides[1].begin(images, copies + sides[0].bytes(images))};
     code.run(inside[0], to_weight, inside[1], to_bias, laid, memory);
     for (int k : {0, 1}) sides[k].end(images, inside[k]);
-  };
-  const auto bytes = [&](const ConvCode& code, const Images& images, bool laid) {
-    return code.bytes(laid) + sides[0].bytes(images) + sides[1].bytes(images);
   };
   void* const own_weight = const_cast<void*>(weight);
   if (plan.pieces == 1) {
     ConvCode& code = *code_of(p, threads_of(plan));
     const Images all{0, p.images};
-    const Workspace work(Device::cpu, bytes(code, all, p.laid));
-    if (!WorkspacePlan::open()) call(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data());
+    const Workspace work(Device::cpu, code.bytes(p.laid)), copies(Device::cpu, converted(all));
+    if (!WorkspacePlan::open()) call(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data(), copies.data());
     return;
   }
 
@@ -202,7 +199,7 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
   float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = sums ? weights + plan.pieces * taps : nullptr;
   Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
-              std::max(bytes(smallest, first, lays || p.laid), bytes(largest, last, lays || p.laid)));
+              std::max(smallest.bytes(lays || p.laid) + converted(first), largest.bytes(lays || p.laid) + converted(last)));
   if (WorkspacePlan::open()) return;
 
   if (lays) smallest.lay_weight(weight, laid.data());
@@ -210,8 +207,9 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
     ConvCode* const own = code_of(problem_of(plan, i), 1);
     check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
     const Slots::Lease slot(slots);
-    call(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias,
-         p.laid ? weight : laid.data(), slot.memory());
+    const void* const kept = p.laid ? weight : laid.data();
+    call(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias, kept,
+         slot.memory(), slot.memory() + own->bytes(kept != nullptr));
   };
   parallel_tasks(plan.pieces, plan.work, piece);
   if (!sums) return;
