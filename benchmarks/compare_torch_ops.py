@@ -9,7 +9,8 @@
 Each round times both sides one after the other on the same number of threads, each the fastest of --repeat runs or of as many as
 fit into LEAST, after a pause in which the other side's waiting threads go to sleep: until then they spin on the cores that are
 being timed. The ratio of a round is halfstep / PyTorch, and the median over the rounds is printed with the least and the greatest:
-below 1 halfstep is faster. The rows are in ROWS; in float16 those that are there in bfloat16. A file that exists keeps its other rows: a long table can be measured in pieces.
+below 1 halfstep is faster. The rows are in ROWS; in float16 those that are there in bfloat16. A file that exists keeps its other
+rows: a long table can be measured in pieces.
 """
 import argparse
 import datetime

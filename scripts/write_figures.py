@@ -191,6 +191,37 @@ def ops_table():
     return "\n".join(lines + [""])
 
 
+def float16_table():
+    """A line for each row of attention and convolution that was measured in float16, with the times beside float32's."""
+    now, before = ({(r["row"], r["pass"], r["dtype"]): r for r in newest(f"ops-float16-cpu-epyc-zen4{end}")["rows"]}
+                   for end in ("", "-before"))
+    lines = ["", "| op and shapes | pass | float32 | float16, before | float16 | PyTorch, float16 |", "| --- |" + " --- |" * 5]
+    for (row, which, dtype), r in now.items():
+        if dtype != "float16" or row.startswith("max_pool"):
+            continue
+        times = [now[row, which, "float32"]["halfstep_ms"], before[row, which, dtype]["halfstep_ms"], r["halfstep_ms"],
+                 r["torch_ms"]]
+        lines.append(f"| `{row.replace(' -', '')}` | {'with backward' if which == 'fwd+bwd' else 'forward'} | "
+                     + " | ".join(f"{ms:.3g}" if ms < 1000 else f"{ms:,.0f}" for ms in times) + " |")
+    return "\n".join(lines + [""])
+
+
+def first_weight(when):
+    """The memory of the gradient of ResNet-18's first weight: "109 MB in float32, 59 MB in bfloat16"."""
+    rows = [r for r in newest("conv-workspace-cpu-epyc-zen4")["rows"] if "64x3x7x7" in r["row"]]
+    return ", ".join(f"{r['weight'][when] / 1e6:.2g} MB in {r['dtype']}" if r["weight"][when] < 1e8
+                     else f"{r['weight'][when] / 1e6:.0f} MB in {r['dtype']}" for r in rows)
+
+
+def pooled_gain(which):
+    """The least and the greatest ratio to the build before of maxima of 3 by 3, in three dtypes."""
+    now, before = ([r["halfstep_ms"] for r in newest(f"ops-float16-cpu-epyc-zen4{end}")["rows"]
+                    if r["row"].startswith("max_pool2d") and "kernel_size=3" in r["row"] and r["pass"] == which]
+                   for end in ("", "-before"))
+    ratios = [n / b for n, b in zip(now, before)]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
 def lanes_gain(op):
     """An op's forward pass without AVX-512, with lanes in vectors of 64 bytes and of the instruction set: "4.2 to 0.14 ms"."""
     before, after = (next(r for r in newest(f"ops-cpu-epyc-zen4-avx2{end}")["rows"]
@@ -336,7 +367,9 @@ FIGURES = {
     "team_conv_busy_step": lambda: before_ratios("team-convolutions-busy-cpu-xeon-amx", "train"),
     "relu_peak": lambda: relu_plan("peak_bytes"), "relu_read": lambda: relu_plan("bytes_read"),
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen4"), "ops_avx2": lambda: at_most_one("ops-cpu-epyc-zen4-avx2"),
-    "ops_table": ops_table, "ops_slower": ops_slower,
+    "ops_table": ops_table, "ops_slower": ops_slower, "float16_table": float16_table,
+    "first_weight_bytes": lambda: first_weight("bytes"), "first_weight_before": lambda: first_weight("before"),
+    "pooled_forward": lambda: pooled_gain("forward"), "pooled_step": lambda: pooled_gain("fwd+bwd"),
     **{f"lanes_{op}": lambda op=op: lanes_gain(op) for op in ("sum", "amax", "softmax", "layer_norm", "group_norm")},
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),
     "mlp_4096": mlp_4096, "mlp_table": mlp_table, "torch_1024": torch_1024, "torch_spread": torch_spread,
