@@ -213,6 +213,11 @@ def first_weight(when):
                      else f"{r['weight'][when] / 1e6:.0f} MB in {r['dtype']}" for r in rows)
 
 
+def busy_training(cores):
+    """The ratio of whole trainings to the build before, in float32 and float16: "0.95 and 0.90"."""
+    return " and ".join(f"{r['ratio']:.2f}" for r in newest("busy-training-cpu-epyc-zen4")["rows"] if r["cores"].startswith(cores))
+
+
 def pooled_gain(which):
     """The least and the greatest ratio to the build before of maxima of 3 by 3, in three dtypes."""
     now, before = ([r["halfstep_ms"] for r in newest(f"ops-float16-cpu-epyc-zen4{end}")["rows"]
@@ -369,6 +374,7 @@ FIGURES = {
     "ops_epyc": lambda: at_most_one("ops-cpu-epyc-zen4"), "ops_avx2": lambda: at_most_one("ops-cpu-epyc-zen4-avx2"),
     "ops_table": ops_table, "ops_slower": ops_slower, "float16_table": float16_table,
     "first_weight_bytes": lambda: first_weight("bytes"), "first_weight_before": lambda: first_weight("before"),
+    "busy_training": lambda: busy_training("one"), "free_training": lambda: busy_training("both"),
     "pooled_forward": lambda: pooled_gain("forward"), "pooled_step": lambda: pooled_gain("fwd+bwd"),
     **{f"lanes_{op}": lambda op=op: lanes_gain(op) for op in ("sum", "amax", "softmax", "layer_norm", "group_norm")},
     "ops_xeon": lambda: at_most_one("ops-cpu-xeon-emerald-rapids"),

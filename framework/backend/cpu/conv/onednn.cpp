@@ -47,19 +47,16 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
 }
 
 // Measured. A piece whose images stay in the second-level cache while their layout or dtype is changed takes 0.6 to 0.9 of the
-// time, and copies of few images need little memory. But each piece reads the whole weight, or adds to its gradient, and Winograd's
-// code transforms it as well: where that would cost more, one piece is faster.
+// time, and copies of few images need little memory. But each piece reads the whole weight, which Winograd's code transforms, or
+// adds to its gradient: pieces are larger the more that costs. One piece, which OpenMP's threads share, is for few images beside a
+// large weight alone: where another program keeps a core busy, these threads take several times as long.
 int64_t pieces_of(const ConvProblem& p, int threads) {
   if (p.images < threads) return 1;
-  const bool winograd = winograd_applies(p), sums = p.pass == ConvPass::weight;
-  const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element,
-                least = taps_of(p) * element *
-                        (!winograd ? 4
-                         : sums    ? 32
-                                   : 16);  // of a piece
+  const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element, least = 4 * taps_of(p) * element;
   if (images < threads * least) return 1;
   if (!p.converts && !changes_layout(p)) return threads;
-  const int64_t each = threads * std::max(kPieceBytes, 2 * least);
+  const bool transforms = p.pass != ConvPass::weight && winograd_applies(p);
+  const int64_t each = threads * std::max(kPieceBytes, (transforms ? 8 : 2) * least);
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
 }
 
