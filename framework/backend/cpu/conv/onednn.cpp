@@ -101,7 +101,7 @@ struct ImageSide {
   bool written;
 
   bool converts() const { return images.dtype != dtype; }
-  size_t bytes(const Images& piece) const { return converts() ? size_t(piece.count * size) * size_of(dtype) / 64 * 64 + 64 : 0; }
+  size_t bytes(const Images& piece) const { return converts() ? whole_lines(size_t(piece.count * size) * size_of(dtype)) : 0; }
   TensorView stored(const Images& piece) const {
     const int64_t n = piece.count * size;
     return {static_cast<char*>(images.data) + piece.first * size * int64_t(size_of(images.dtype)), images.dtype, {n}, {1}};

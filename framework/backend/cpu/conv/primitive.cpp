@@ -234,7 +234,6 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
   return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 
-size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 void set(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
 void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
   thread_local const dnnl::stream stream(engine());

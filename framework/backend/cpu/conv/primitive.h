@@ -61,6 +61,7 @@ constexpr int64_t kMostWinogradBytes = 16 << 20;
 bool winograd_applies(const ConvProblem& p);
 // Does its code have the images in a layout of its own, so that they are copied there and back? Not asked for windows of one tap.
 bool changes_layout(const ConvProblem& p);
+inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }  // of the cache
 inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
 // Of the images on both sides, and of the weight.
 inline int64_t image_elements(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
