@@ -65,8 +65,9 @@ SKIPPED_AT_THE_TOP = {"build"}
 CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
-# Written by CMake.
-GENERATED = {"generated/halfstep_version.h", "generated/halfstep_release.h", "generated/report_page.h",
+# Written by CMake. The first changes with each commit, so that only one file may include it.
+OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/run/build_info.cpp"
+GENERATED = {OF_COMMIT, "generated/halfstep_release.h", "generated/report_page.h",
              "generated/elementwise_names.def", "generated/pointwise_names.def"}
 
 MAX_LINES = 400  # without the line of the license
@@ -169,6 +170,8 @@ def check_include(root, path, quote, target):
     if not path.startswith(("cuda/", "tests/cuda_emu/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
         yield f"{target} is a CUDA header: only cuda/ and its emulator include those"
         return
+    if target == OF_COMMIT and path != ITS_READER:
+        yield f"{target}: each commit would compile this file again; call the functions of {ITS_READER[:-4]}.h"
     if quote == "<" or target in GENERATED:
         return
     own = level_of(path)
@@ -386,7 +389,9 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/a.h", '#include "framework/tensor/a.h"\n', None),
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is of level 8, above this file's level 6"),
-    ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_version.h"\n', None),
+    ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_release.h"\n', None),
+    ("apps/run/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
+    ("apps/version.cpp", '#include "generated/halfstep_version.h"\n', "each commit would compile this file again"),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),
     ("apps/schema/up.cpp", '#include "apps/catalog/a.h"\n', "apps/schema comes before apps/catalog"),

@@ -18,10 +18,10 @@
 #include "apps/exit_codes.h"
 #include "apps/run/bench_baseline.h"
 #include "apps/run/bench_mlp.h"
+#include "apps/run/build_info.h"
 #include "apps/run/progress.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/backend.h"
-#include "generated/halfstep_version.h"
 
 namespace halfstep::app {
 namespace {
@@ -238,11 +238,12 @@ void print_json(const BenchArguments& o, const std::vector<BenchArm>& arms, cons
                 const std::string& where, const std::optional<Json>& baseline) {
   const BenchOptions& b = o.bench;
   const bool gpu = b.device.is_cuda();
+  const Json build = build_info();
   Json list = Json::array();
   for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
   Json out{{"bench", "mlp"},
-           {"version", HALFSTEP_VERSION},
-           {"commit", HALFSTEP_COMMIT},
+           {"version", build["halfstep"]},
+           {"commit", build["commit"]},
            {"date", now()},
            {"device", std::string(name(b.device.type))},
            {"description", where},

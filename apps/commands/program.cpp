@@ -16,6 +16,7 @@
 #include "apps/commands/help.h"
 #include "apps/config/explain.h"
 #include "apps/exit_codes.h"
+#include "apps/run/build_info.h"
 #include "apps/run/signals.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
@@ -23,7 +24,6 @@
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
 #include "framework/io/checkpoint.h"
-#include "generated/halfstep_version.h"
 
 namespace halfstep::app {
 namespace {
@@ -90,13 +90,6 @@ int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, con
 }
 
 }  // namespace
-
-std::string version_text() {
-  std::string out = std::string("halfstep ") + HALFSTEP_VERSION + " (commit " + HALFSTEP_COMMIT + ", " + HALFSTEP_COMPILER + ", " +
-                    HALFSTEP_BUILD_TYPE + ", CUDA ";
-  const std::string cuda = HALFSTEP_CUDA_VERSION;
-  return out + (cuda.empty() ? "not built in" : cuda) + ")";
-}
 
 namespace {
 

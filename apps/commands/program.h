@@ -4,13 +4,9 @@
 //   int main(int argc, char** argv) { return halfstep::app::run_program(argc, argv); }
 #pragma once
 
-#include <string>
-
 namespace halfstep::app {
 
 // The whole program: parses, runs, reports errors on stderr. Never throws.
 int run_program(int argc, const char* const* argv);
-
-std::string version_text();
 
 }  // namespace halfstep::app

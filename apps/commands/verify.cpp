@@ -9,6 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/run/build_info.h"
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
 #include "framework/backend/backend.h"

@@ -7,4 +7,10 @@ namespace halfstep::app {
 
 Json build_info() { return {{"halfstep", HALFSTEP_VERSION}, {"commit", HALFSTEP_COMMIT}, {"compiler", HALFSTEP_COMPILER}}; }
 
+std::string version_text() {
+  const std::string cuda = HALFSTEP_CUDA_VERSION;
+  return std::string("halfstep ") + HALFSTEP_VERSION + " (commit " + HALFSTEP_COMMIT + ", " + HALFSTEP_COMPILER + ", " +
+         HALFSTEP_BUILD_TYPE + ", CUDA " + (cuda.empty() ? "not built in" : cuda) + ")";
+}
+
 }  // namespace halfstep::app

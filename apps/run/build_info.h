@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which build of halfstep this is. In a file of its own, as it is compiled again after each commit.
+// Which build of halfstep this is. Only build_info.cpp includes the header that each commit changes, so that a commit compiles
+// nothing else again; scripts/check_layers.py checks that.
 #pragma once
+
+#include <string>
 
 #include "apps/schema/json.h"
 
 namespace halfstep::app {
 
-Json build_info();  // "halfstep": the version, "commit", "compiler"
+// Returns "halfstep": the version, "commit", "compiler".
+Json build_info();
+
+// Returns "halfstep 0.2.0 (commit 1234567, GNU 12.2.0, Release, CUDA not built in)".
+std::string version_text();
 
 }  // namespace halfstep::app

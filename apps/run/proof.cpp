@@ -4,13 +4,13 @@
 #include <cmath>
 #include <set>
 
+#include "apps/run/build_info.h"
 #include "apps/run/predictor.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/ledger.h"
 #include "framework/io/base64.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/printable.h"
-#include "generated/halfstep_version.h"
 
 namespace halfstep::app {
 namespace {
@@ -19,11 +19,10 @@ constexpr int64_t kSamples = 3, kMostOutputs = 4096;
 constexpr double kFloatBound = 1e-4, kHalfBound = 3e-2;
 
 Json identity(const Predictor& model) {
-  return {{"halfstep", HALFSTEP_VERSION},
-          {"commit", HALFSTEP_COMMIT},
-          {"compiler", HALFSTEP_COMPILER},
-          {"device", backend_for(model.parts().device).describe()},
-          {"threads", num_threads()}};
+  Json out = build_info();
+  out["device"] = backend_for(model.parts().device).describe();
+  out["threads"] = num_threads();
+  return out;
 }
 
 }  // namespace
