@@ -3,7 +3,8 @@
 """Checks that each .cpp compiles by itself: in a build that joins the files of a folder, one may use what only another includes.
 
     scripts/check_alone.py [PATTERN]    files whose path contains a match of this regular expression; without one, all
-    scripts/check_alone.py --last 40    of those, the files that the last 40 commits changed, and the .cpp of each changed header
+    scripts/check_alone.py --new        of those, the files that have not passed on this machine with the same text, header, set of
+                                        headers reached by includes, options and compiler
     CXX=clang++ CXXFLAGS=-stdlib=libc++ scripts/check_alone.py    another compiler
 
 Compilers write no objects, so this takes a third of a build's time. Prints what they say; exits 1 when they say anything.
@@ -12,10 +13,14 @@ import argparse
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import shlex
 import subprocess
 import sys
+
+sys.dont_write_bytecode = True
+import passed
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
@@ -42,42 +47,55 @@ def commands_of(folder, preset, environment, options=()):
 
 
 def check_all(entries):
-    """Compiles them on all cores, without objects; prints what compilers say, and returns how many files they said it of."""
-    bad = 0
+    """Compiles them on all cores, without objects; prints what compilers say, and returns the paths of which they said it."""
+    bad = []
     jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for path, said in zip(entries, pool.map(check, entries.values())):
             if said:
-                bad += 1
+                bad.append(path)
                 print(f"{path}:\n{said}", file=sys.stderr)
     return bad
 
 
-def changed(commits):
-    """The paths, without extensions, that the last commits changed."""
-    log = subprocess.run(["git", "log", f"-{commits}", "--name-only", "--format="], capture_output=True, text=True, check=True)
-    return {os.path.splitext(path)[0] for path in log.stdout.splitlines()}
+def digests(entries):
+    """Returns {path: digest} of what decides whether a file compiles by itself: its text, that of its header, which headers it
+    reaches, the options and the compiler. What leaves a header that is still included is missed by every build."""
+    root = pathlib.Path.cwd()
+    compilers = {}
+    out = {}
+    for path, entry in entries.items():
+        words = shlex.split(entry["command"].replace(entry["directory"], "").replace(str(root), ""))
+        if words[0] not in compilers:
+            compilers[words[0]] = passed.output(words[0], "--version")
+        own = [p for p in (root / path, (root / path).with_suffix(".h")) if p.is_file()]
+        files, system = passed.closure(own, root)
+        reached = sorted(str(file.relative_to(root)) for file in files)
+        out[path] = passed.digest(own, [words, compilers[words[0]], reached, sorted(system)], root)
+    return out
 
 
 def main():
     parser = argparse.ArgumentParser(description="Checks that each .cpp compiles by itself.")
     parser.add_argument("pattern", nargs="?", default="")
-    parser.add_argument("--last", type=int, metavar="COMMITS")
+    parser.add_argument("--new", action="store_true")
     arguments = parser.parse_args()
     os.chdir(ROOT)
-    recent = changed(arguments.last) if arguments.last else None
     folder = "build/alone-" + re.sub(r"\W+", "_", os.environ.get("CXX", "g++") + os.environ.get("CXXFLAGS", ""))
     entries = {}  # one of each file: some are part of several programs
     commands = commands_of(folder, "dev", os.environ)
     for entry in commands:
         path = os.path.relpath(entry["file"])
-        if (path.endswith(".cpp") and not path.startswith("build/") and re.search(arguments.pattern, path)
-                and (recent is None or os.path.splitext(path)[0] in recent)):
+        if path.endswith(".cpp") and not path.startswith("build/") and re.search(arguments.pattern, path):
             entries.setdefault(path, entry)
-    bad = check_all(entries)
-    print(f"check_alone: {bad} of {len(entries)} files do not compile by themselves without a word" if bad else
-          f"check_alone: all {len(entries)} files compile by themselves")
-    return 1 if bad or not commands or (recent is None and not entries) else 0
+    known, found = passed.passed("alone"), digests(entries)
+    fresh = {path: entry for path, entry in entries.items() if not arguments.new or found[path] not in known}
+    bad = check_all(fresh)
+    passed.keep("alone", {found[path] for path in entries} - {found[path] for path in bad})
+    before = f"; the other {len(entries) - len(fresh)} have before" if len(fresh) < len(entries) else ""
+    print(f"check_alone: {len(bad)} of {len(fresh)} files do not compile by themselves without a word" if bad else
+          f"check_alone: all {len(fresh)} files compile by themselves{before}")
+    return 1 if bad or not entries else 0
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def check_compiler(compiler):
     if not entries:
         print(f"check_compilers: {compiler}: the build could not be configured", flush=True)
         return 1
-    bad = check_alone.check_all(entries)
+    bad = len(check_alone.check_all(entries))
     print(f"check_compilers: {compiler}: " + (f"{bad} of {len(entries)} files have errors or warnings" if bad else
                                               f"{len(entries)} files, no warning"), flush=True)
     return bad
