@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cpack` in the build folder writes a Debian package for each component of the installation, and a tarball of them all.
-# The target `packages` builds what is in them, and calls it: scripts/build.sh default packages
+# The target `installation` builds what is in them, and `packages` calls cpack besides: scripts/build.sh default packages
 set(CPACK_GENERATOR DEB TXZ)
 set(CPACK_PACKAGE_CONTACT "The halfstep authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has one of its own
@@ -71,5 +71,6 @@ if(HALFSTEP_WITH_CUDA)
     set(say_gpus COMMAND ${CMAKE_COMMAND} -E echo ${note})
   endif()
 endif()
-add_custom_target(packages DEPENDS ${packaged} VERBATIM COMMAND ${CMAKE_COMMAND} -E rm -rf ${CPACK_OUTPUT_FILE_PREFIX}
+add_custom_target(installation DEPENDS ${packaged})
+add_custom_target(packages DEPENDS installation VERBATIM COMMAND ${CMAKE_COMMAND} -E rm -rf ${CPACK_OUTPUT_FILE_PREFIX}
                   COMMAND ${CMAKE_CPACK_COMMAND} ${say_gpus})
