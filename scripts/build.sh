@@ -12,6 +12,10 @@ shift
 dir=build/$preset
 jobs=${HALFSTEP_JOBS:-$(nproc)}
 
+# With ccache (which CMake takes where it is installed), an object of one clone serves another: paths below the clone count as
+# relative, and debug information may name the clone that compiled it. The log lists the files, and what the cache had of each.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1 CCACHE_STATSLOG=$PWD/$dir/ccache.log
+
 choices=()
 # A preset sets the variable anew in every configuration, also where the cache has the choice of an earlier one.
 if [[ -n ${HALFSTEP_CUDA:-} ]] &&
@@ -28,7 +32,7 @@ fi
 # One line says how far the build is: rewritten in place on a terminal, printed every half minute elsewhere. What compilers say is
 # printed as it comes.
 what=${*:-the program, the tests and the examples}
-[[ $what == halfstep_program ]] && what="the program"
+[[ $what == installation ]] && what="the program"
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 progress() {
   local line finished total spent text last=$SECONDS began=$SECONDS place=""
@@ -55,4 +59,9 @@ progress() {
   done
   printf '%s' "$place"
 }
+rm -f "$CCACHE_STATSLOG"
 NINJA_STATUS='@%f/%t ' ninja -C "$dir" -j "$jobs" "$@" 2>&1 | progress >&2
+if [[ -s $CCACHE_STATSLOG ]]; then
+  hits=$(grep -cE '^(direct|preprocessed)_cache_hit$' "$CCACHE_STATSLOG" || true)
+  echo "$hits of $((hits + $(grep -cx cache_miss "$CCACHE_STATSLOG" || true))) objects came from the compiler's cache" >&2
+fi

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
-# Not installed, but used when present: ccache, mold, the CUDA toolkit (nvcc on PATH).
+# Not installed, but used when present: mold, the CUDA toolkit (nvcc on PATH).
 #
-#   scripts/setup.sh [--with mpi] [--with gloo] [--with clang]
+#   scripts/setup.sh [--with mpi] [--with gloo] [--with clang] [--with ccache]
 #       mpi, gloo: training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else
-#       than MPI starts; clang: what the preset `asan` is built with
+#       than MPI starts; clang: what the preset `asan` is built with; ccache: a compiler cache, so that what a clone has compiled is
+#       not compiled again, in this clone or in another one
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
@@ -16,7 +17,8 @@ while [[ $# -gt 0 ]]; do
     "--with mpi") packages+=(libopenmpi-dev openmpi-bin); shift 2 ;;
     "--with gloo") packages+=(libgloo-dev); shift 2 ;;
     "--with clang") packages+=(clang libclang-rt-dev libomp-dev); shift 2 ;;
-    *) echo "setup.sh: takes --with mpi, --with gloo and --with clang, got $*" >&2; exit 2 ;;
+    "--with ccache") packages+=(ccache); shift 2 ;;
+    *) echo "setup.sh: takes --with mpi, gloo, clang or ccache, got $*" >&2; exit 2 ;;
   esac
 done
 

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "apps/schema/json.h"
+#include "tests/support/source_dir.h"
 
 namespace halfstep::app::testing {
 
@@ -47,7 +48,7 @@ inline fs::path write(const fs::path& p, const std::string& text) {
 }
 
 inline fs::path program() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "halfstep"; }
-inline fs::path configs() { return fs::path(HALFSTEP_SOURCE_DIR) / "configs"; }
+inline fs::path configs() { return fs::path(halfstep_source_dir()) / "configs"; }
 
 struct Ran {
   int code;

@@ -19,6 +19,7 @@
 #include "framework/data/bpe_split.h"
 #include "framework/data/unicode.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -27,7 +28,7 @@ namespace {
 
 using Ids = std::vector<int64_t>;
 
-std::filesystem::path tokenizer_folder() { return std::filesystem::path(HALFSTEP_SOURCE_DIR) / "tests/data/tokenizers"; }
+std::filesystem::path tokenizer_folder() { return std::filesystem::path(halfstep_source_dir()) / "tests/data/tokenizers"; }
 
 // How many of the cases of one file differ; the first one is reported.
 int wrong_cases(const std::filesystem::path& goldens) {
@@ -236,7 +237,7 @@ TEST_CASE("Unicode: what is no UTF-8 becomes U+FFFD, one for each longest beginn
 }
 
 TEST_CASE("BpeTokenizer: as the text of one file, and back") {
-  const std::string folder = std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/";
+  const std::string folder = halfstep_source_dir() + "/tests/data/tokenizers/";
   for (const BpeTokenizer& tokenizer : {BpeTokenizer::load(folder + "gpt2-vocab.json", folder + "gpt2-merges.txt"),
                                         BpeTokenizer::load(folder + "llama3.json")}) {
     const BpeTokenizer again = BpeTokenizer::from_json(tokenizer.json());

@@ -16,6 +16,7 @@
 #include "framework/io/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -54,7 +55,7 @@ TEST_CASE("a form is the same after it was written and read") {
   const TimeSeriesDataset series(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"),
                                  {.window = 2, .horizon = 1, .standardize = true});
   const TextDataset text(files.file("words.txt", "the cat the dog\nthe end\n"), {.tokenizer = Tokenizer::word, .seq_len = 2});
-  const std::string tokenizer = std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/gpt2.json";
+  const std::string tokenizer = halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json";
   const TextDataset pieces(files.file("pieces.txt", "the cat the dog\nthe end\n"),
                            {.tokenizer = Tokenizer::bpe,
                             .seq_len = 2,

@@ -9,6 +9,7 @@
 #include "framework/data/bpe.h"
 #include "framework/data/loader.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -116,7 +117,7 @@ TEST_CASE("Text: the tokens of a published tokenizer") {
   const TempDir dir;
   write_bytes(dir / "t", "Before we proceed<|endoftext|>Before we proceed");
   const auto bpe = std::make_shared<const BpeTokenizer>(
-      BpeTokenizer::load(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/gpt2.json"));
+      BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json"));
   const TextDataset data(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = bpe});
   CHECK(data.vocabulary() == bpe->size());
   CHECK(data.classes() == bpe->size());
@@ -135,7 +136,7 @@ TEST_CASE("Text: the tokens of a published tokenizer") {
                  "\"bpe\" needs a tokenizer"));
   // What the file of a tokenizer puts around a text is not put around a part of one.
   const auto roberta = std::make_shared<const BpeTokenizer>(
-      BpeTokenizer::load(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/roberta.json"));
+      BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/roberta.json"));
   const TextDataset other(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = roberta});
   CHECK(other.encode("we") == roberta->encode("we", false));
   CHECK(roberta->encode("we").size() == roberta->encode("we", false).size() + 2);

@@ -15,6 +15,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -22,7 +23,7 @@ using namespace halfstep::testing;
 namespace {
 
 const TensorMap& goldens() {
-  static const TensorMap all = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/data_goldens.safetensors").tensors;
+  static const TensorMap all = load_safetensors(halfstep_source_dir() + "/tests/data/data_goldens.safetensors").tensors;
   return all;
 }
 

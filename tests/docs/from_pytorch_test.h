@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "halfstep.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::indexing;
@@ -46,6 +47,6 @@ class InTempDir {
   [[maybe_unused]] const Device device = Device::cpu;                                                                              \
   Sequential model(std::make_shared<Linear>(5, 5));                                                                                \
   save(model, "m.safetensors");                                                                                                    \
-  std::filesystem::copy_file(HALFSTEP_SOURCE_DIR "/tests/io/torch/linear.pt", "m.pt");                                             \
+  std::filesystem::copy_file(halfstep_source_dir() + "/tests/io/torch/linear.pt", "m.pt");                                         \
   SGD optimizer(model.parameters(), {.lr = 0.1});                                                                                  \
   GradScaler scaler;

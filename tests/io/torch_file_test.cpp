@@ -16,6 +16,7 @@
 #include "framework/base/check.h"
 #include "framework/io/safetensors.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -23,7 +24,7 @@ using namespace halfstep::testing;
 namespace {
 
 std::filesystem::path torch_fixture(const std::string& name) {
-  return std::filesystem::path(HALFSTEP_SOURCE_DIR) / "tests/io/torch" / name;
+  return std::filesystem::path(halfstep_source_dir()) / "tests/io/torch" / name;
 }
 
 // Reads a file in both ways, which must give the same.

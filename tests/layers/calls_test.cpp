@@ -12,6 +12,7 @@
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"
 #include "layers/layers.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 
@@ -234,7 +235,7 @@ bool needs_values(const Golden& g) {
 
 const std::vector<Golden>& goldens() {
   static const std::vector<Golden> all = [] {
-    const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/layers/call_goldens.safetensors");
+    const TensorFile file = load_safetensors(halfstep_source_dir() + "/tests/layers/call_goldens.safetensors");
     std::vector<Golden> out;
     for (const auto& [key, text] : file.metadata) {
       if (key == "torch") continue;

@@ -16,12 +16,13 @@
 #include "optim/optimizers.h"
 #include "tests/layers/support.h"
 #include "tests/support/errors.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
 
 TEST_CASE("orthogonal: an assigned value becomes PyTorch's") {
-  const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/layers/parametrize_goldens.safetensors");
+  const TensorFile file = load_safetensors(halfstep_source_dir() + "/tests/layers/parametrize_goldens.safetensors");
   const std::map<std::string, std::pair<std::string, bool>> cases{
       {"square", {"matrix_exp", true}},       {"orthogonal", {"cayley", true}},       {"tall", {"householder", true}},
       {"plain tall", {"householder", false}}, {"plain wide", {"householder", false}}, {"triangular", {"householder", false}}};

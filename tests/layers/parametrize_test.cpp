@@ -22,6 +22,7 @@
 #include "tests/io/files.h"
 #include "tests/layers/support.h"
 #include "tests/support/errors.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -93,7 +94,7 @@ struct Normed : Module {
 }  // namespace
 
 TEST_CASE("weight_norm, spectral_norm and orthogonal: values, gradients, buffers, names and text are PyTorch's") {
-  const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/layers/parametrize_goldens.safetensors");
+  const TensorFile file = load_safetensors(halfstep_source_dir() + "/tests/layers/parametrize_goldens.safetensors");
   int cases = 0;
   for (const auto& row : file.metadata) {
     const std::string &key = row.first, &text = row.second;

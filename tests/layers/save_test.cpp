@@ -13,6 +13,7 @@
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 
@@ -86,7 +87,7 @@ TEST_CASE("a shared weight is saved once, under its first name, as safetensors.t
 
 TEST_CASE("a module is filled from a file of torch.save, which its content and not its name decides") {
   const testing::TempDir folder;
-  const std::filesystem::path files = std::filesystem::path(HALFSTEP_SOURCE_DIR) / "tests/io/torch";
+  const std::filesystem::path files = std::filesystem::path(halfstep_source_dir()) / "tests/io/torch";
   for (const char* name : {"layer.pt", "layer.old.pt", "checkpoint.pt"}) {
     std::filesystem::copy_file(files / name, folder / name);
     std::filesystem::rename(folder / name, folder / "net.safetensors");

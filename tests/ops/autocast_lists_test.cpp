@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/ops/core/op_policy.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;
@@ -16,7 +17,7 @@ namespace {
 
 // name -> policy, of one group of the file.
 std::map<std::string, std::string> names(const char* group) {
-  std::ifstream file(std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/autocast_lists.json");
+  std::ifstream file(halfstep_source_dir() + "/tests/ops/autocast_lists.json");
   const Json lists = Json::parse(file).at(group);
   std::map<std::string, std::string> out;
   for (const auto& [policy, list] : lists.items())

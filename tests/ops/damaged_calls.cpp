@@ -13,6 +13,7 @@
 
 #include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
+#include "tests/support/source_dir.h"
 
 namespace halfstep::testing {
 namespace {
@@ -60,7 +61,7 @@ std::map<std::string, std::vector<Call>> calls() {
 #define HS_BINARY(name, ...) add({#name, {{.one = x}, {.one = y}}});
 #define HS_TEST HS_BINARY
 #include "framework/math/elementwise.def"
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/cases")) {
+  for (const auto& entry : std::filesystem::directory_iterator(halfstep_source_dir() + "/tests/ops/cases")) {
     if (entry.path().extension() != ".json" || entry.path().stem() == "elementwise") continue;
     std::ifstream file(entry.path());
     for (const Json& j : Json::parse(file)) {

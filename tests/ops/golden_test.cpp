@@ -13,13 +13,14 @@
 #include "framework/io/safetensors.h"
 #include "framework/ops/core/registry.h"
 #include "halfstep.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;
 
 namespace {
 
-const std::string kOps = std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/";
+const std::string kOps = halfstep_source_dir() + "/tests/ops/";
 
 bool chosen(const std::string& op) {
   const char* wanted = std::getenv("HALFSTEP_OP");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/registry.h"
+#include "tests/support/source_dir.h"
 
 namespace halfstep::testing {
 namespace {
@@ -161,7 +162,7 @@ std::vector<OpCase> op_cases(Device at) {
   Cases c;
   elementwise(c);
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(HALFSTEP_SOURCE_DIR) + "/tests/ops/cases"))
+  for (const auto& entry : std::filesystem::directory_iterator(halfstep_source_dir() + "/tests/ops/cases"))
     if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& path : files) {

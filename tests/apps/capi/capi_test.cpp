@@ -11,6 +11,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -48,7 +49,7 @@ void train(const TempDir& dir, const std::string& config) {
 
 // The run of tests/compat with its data, trained anew.
 void train_trees(const TempDir& dir) {
-  const fs::path from = fs::path(HALFSTEP_SOURCE_DIR) / "tests/compat/0.1.0";
+  const fs::path from = fs::path(halfstep_source_dir()) / "tests/compat/0.1.0";
   for (const char* file : {"train.csv", "val.csv", "trees.json"}) fs::copy(from / file, dir / file);
   train(dir, "trees.json");
 }

@@ -15,6 +15,7 @@
 #include "layers/layers.h"
 #include "layers/save.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -229,7 +230,7 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
     {"type": "Linear", "out_features": "auto"}])";
   CHECK(loaded(renamed).at("0.first.weight").to_vector<float>() == first);
   // A file of torch.save, whatever its name.
-  const std::string torch = std::string(HALFSTEP_SOURCE_DIR) + "/tests/io/torch/";
+  const std::string torch = halfstep_source_dir() + "/tests/io/torch/";
   const auto last = [&](const std::string& name) {
     return R"(["Flatten", {"type": "Linear", "out_features": 3}, {"type": "Linear", "out_features": 2,
       "weights": {"path": ")" +

@@ -14,6 +14,7 @@
 
 #include "apps/catalog/layer_rows.h"
 #include "framework/io/safetensors.h"
+#include "tests/support/source_dir.h"
 
 namespace halfstep::app::testing {
 
@@ -37,7 +38,7 @@ struct Golden {
 inline const TensorFile& file() {
   static const char* const other = std::getenv("HALFSTEP_LAYER_GOLDENS");
   static const TensorFile all =
-      load_safetensors(other ? other : std::string(HALFSTEP_SOURCE_DIR) + "/tests/apps/catalog/layer_goldens.safetensors");
+      load_safetensors(other ? other : halfstep_source_dir() + "/tests/apps/catalog/layer_goldens.safetensors");
   return all;
 }
 

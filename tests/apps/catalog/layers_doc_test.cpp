@@ -9,6 +9,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/modules.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
@@ -46,7 +47,7 @@ TEST_CASE("docs/layers.md lists every layer and loss of the catalogues") {
   text << "\n## Losses\n\n| type | arguments | |\n| --- | --- | --- |\n";
   for (const LossRow& r : loss_catalog().rows()) row(text, r.component);
 
-  const std::string path = std::string(HALFSTEP_SOURCE_DIR) + "/docs/layers.md", have = read(path);
+  const std::string path = halfstep_source_dir() + "/docs/layers.md", have = read(path);
   const size_t from = have.find("<!-- From here on");
   REQUIRE_MESSAGE(from != std::string::npos, "docs/layers.md has lost its mark");
   if (std::getenv("HALFSTEP_UPDATE_DOCS")) {

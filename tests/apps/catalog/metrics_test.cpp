@@ -11,6 +11,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -43,7 +44,7 @@ Json config_of(const std::string& name) {
 }  // namespace
 
 TEST_CASE("metrics: the values of the formulas") {
-  const TensorMap all = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/data_goldens.safetensors").tensors;
+  const TensorMap all = load_safetensors(halfstep_source_dir() + "/tests/data/data_goldens.safetensors").tensors;
   int compared = 0;
   for (const auto& golden : all) {
     const std::string& key = golden.first;

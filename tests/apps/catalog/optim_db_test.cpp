@@ -11,6 +11,7 @@
 #include "apps/catalog/optimizers.h"
 #include "framework/io/safetensors.h"
 #include "tests/optim/problem.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -36,7 +37,7 @@ std::unique_ptr<Optimizer> optimizer_of(const std::string& type, Json args, cons
 }  // namespace
 
 TEST_CASE("a config's optimizers do what PyTorch's do under the settings of its own tests") {
-  const TensorFile file = load_safetensors(std::string(HALFSTEP_SOURCE_DIR) + "/tests/apps/catalog/optim_db.safetensors");
+  const TensorFile file = load_safetensors(halfstep_source_dir() + "/tests/apps/catalog/optim_db.safetensors");
   const Json steps = Json::parse(file.metadata.at("steps"));
   REQUIRE(file.tensors.size() >= 84);
   for (const auto& [key, want] : file.tensors) {

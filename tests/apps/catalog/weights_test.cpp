@@ -12,6 +12,7 @@
 #include "framework/ops/ops.h"
 #include "layers/save.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -188,7 +189,7 @@ TEST_CASE("weights: damaged files, other kinds of numbers and absent files end w
   refused("[model.weights] [safetensors] " + path);
   fs::resize_file(path, 4);
   refused("[model.weights] [safetensors] " + path);
-  fs::copy_file(fs::path(HALFSTEP_SOURCE_DIR) / "tests/apps/fine_tune/resnet18.pt", path, fs::copy_options::overwrite_existing);
+  fs::copy_file(fs::path(halfstep_source_dir()) / "tests/apps/fine_tune/resnet18.pt", path, fs::copy_options::overwrite_existing);
   fs::resize_file(path, 5000);
   refused("[model.weights] [zip] " + path + ": the file is no zip archive, or is cut off");
   write(path, "{}");

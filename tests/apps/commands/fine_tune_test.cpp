@@ -15,6 +15,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -22,7 +23,7 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-std::string golden(const std::string& name) { return std::string(HALFSTEP_SOURCE_DIR) + "/tests/apps/fine_tune/" + name; }
+std::string golden(const std::string& name) { return halfstep_source_dir() + "/tests/apps/fine_tune/" + name; }
 
 Json published(const std::string& name) {
   return Json::parse(read(configs() / "fine_tune" / name), nullptr, true, /*ignore_comments=*/true);
@@ -64,7 +65,7 @@ Json narrow_gpt2(const TempDir& dir, const std::string& file) {
   out["amp"] = false;
   out["scheduler"] = nullptr;
   Json& data = out["data"];
-  data["tokenizer_file"] = std::string(HALFSTEP_SOURCE_DIR) + "/tests/data/tokenizers/gpt2.json";
+  data["tokenizer_file"] = halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json";
   data["seq_len"] = 32;
   for (const char* split : {"train", "val"}) data[split]["path"] = (dir / "text.txt").string();
   return out;
@@ -197,7 +198,7 @@ TEST_CASE("files of the published sizes: all names and shapes are matched") {
   const auto write_hole = [&](const std::string& list, const std::string& cut, const std::string& more,
                               const std::string& without) {
     Json header;
-    std::istringstream lines(read(fs::path(HALFSTEP_SOURCE_DIR) / "examples" / list) + more);
+    std::istringstream lines(read(fs::path(halfstep_source_dir()) / "examples" / list) + more);
     std::string line;
     uint64_t end = 0;
     while (std::getline(lines, line)) {
@@ -241,7 +242,7 @@ TEST_CASE("files of the published sizes: all names and shapes are matched") {
 }
 
 TEST_CASE("docs/fine_tuning.md has the lines of configs/fine_tune") {
-  const std::string page = read(fs::path(HALFSTEP_SOURCE_DIR) / "docs/fine_tuning.md"), begin = "```json";
+  const std::string page = read(fs::path(halfstep_source_dir()) / "docs/fine_tuning.md"), begin = "```json";
   // Is all that the page has in the config? A list of "..." is any.
   const std::function<void(const Json&, const Json&)> within = [&](const Json& part, const Json& whole) {
     CAPTURE(part.dump());

@@ -9,6 +9,7 @@
 
 #include "apps/run/generator.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -74,7 +75,7 @@ TEST_CASE("probabilities of tokens: temperature, top_k, top_p") {
 
 TEST_CASE("generate: the same text for the same seed, token by token and from the whole window") {
   const std::string bpe =
-      R"(, "tokenizer_file": ")" + (fs::path(HALFSTEP_SOURCE_DIR) / "tests/data/tokenizers/gpt2.json").string() + "\"";
+      R"(, "tokenizer_file": ")" + (fs::path(halfstep_source_dir()) / "tests/data/tokenizers/gpt2.json").string() + "\"";
   struct Case {
     const char *tokenizer, *layers;
     std::string more;
@@ -130,7 +131,7 @@ TEST_CASE("generate: what does not fit") {
   const Ran refused = run(dir, "predict out text.txt");
   CHECK(refused.code != 0);
   CHECK(refused.err.find("halfstep generate") != std::string::npos);
-  fs::copy(fs::path(HALFSTEP_SOURCE_DIR) / "tests/compat/0.1.0", dir / "old", fs::copy_options::recursive);
+  fs::copy(fs::path(halfstep_source_dir()) / "tests/compat/0.1.0", dir / "old", fs::copy_options::recursive);
   const Ran table = run(dir, "generate old/trees");
   CHECK(table.code != 0);
 }

@@ -9,6 +9,7 @@
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/picture_files.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -16,7 +17,7 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-fs::path old_files() { return fs::path(HALFSTEP_SOURCE_DIR) / "tests/compat/0.1.0"; }
+fs::path old_files() { return fs::path(halfstep_source_dir()) / "tests/compat/0.1.0"; }
 
 // A run of version 0.1.0 with its data, in a folder of its own.
 struct OldRun {

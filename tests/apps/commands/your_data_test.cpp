@@ -7,6 +7,7 @@
 #include <map>
 
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
@@ -31,7 +32,7 @@ std::map<std::string, std::string> configs_of(const std::string& page) {
 TEST_CASE("docs/your_data.md: every config trains, and its model is used") {
   const TempDir dir;
   write_data(dir);
-  const auto configs = configs_of(read(fs::path(HALFSTEP_SOURCE_DIR) / "docs/your_data.md"));
+  const auto configs = configs_of(read(fs::path(halfstep_source_dir()) / "docs/your_data.md"));
   const std::map<std::string, std::string> inputs = {{"houses", "data/houses.csv"},
                                                      {"pets", "data/pets/val"},
                                                      {"novel", ""},

@@ -16,6 +16,7 @@
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/config/sections.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep::app;
 
@@ -127,7 +128,7 @@ TEST_CASE("docs/configs.md lists every key of the schema") {
   family(text, "Schedules (`scheduler`)", scheduler_family());
   family(text, "Data sets (`data.train`, `data.val`, `data.test`)", dataset_family());
 
-  const std::string path = std::string(HALFSTEP_SOURCE_DIR) + "/docs/configs.md";
+  const std::string path = halfstep_source_dir() + "/docs/configs.md";
   std::stringstream have;
   have << std::ifstream(path).rdbuf();
   const size_t from = have.str().find("<!-- From here on");

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/apps/config/load.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -149,7 +150,7 @@ void gather_keys(const Json& value, const std::string& path, std::set<std::strin
 }
 
 TEST_CASE("a resolved config has no key that docs/configs.md lacks") {
-  const std::string docs = read(fs::path(HALFSTEP_SOURCE_DIR) / "docs/configs.md");
+  const std::string docs = read(fs::path(halfstep_source_dir()) / "docs/configs.md");
   TempDir dir;
   std::set<std::string> keys;
   gather_keys(load_config(write(dir / "c.json", kGood)).json, "", keys);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/config/json_schema.h"
+#include "tests/support/source_dir.h"
 
 #include <doctest/doctest.h>
 
@@ -79,7 +80,7 @@ TEST_CASE("the JSON Schema accepts the shipped configs and finds mistakes") {
   const Json schema = config_schema();
   const Validator validator(schema);
   int configs = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(HALFSTEP_SOURCE_DIR) + "/configs")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(halfstep_source_dir() + "/configs")) {
     if (entry.path().extension() != ".json") continue;
     CAPTURE(entry.path());
     std::ifstream file(entry.path());

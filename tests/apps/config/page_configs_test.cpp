@@ -9,6 +9,7 @@
 #include "apps/config/config.h"
 #include "apps/config/sections.h"
 #include "tests/apps/support.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
@@ -61,7 +62,7 @@ std::string fault_of(const TempDir& dir, const JsonBlock& block) {
 
 TEST_CASE("every config in README.md and docs is valid") {
   const TempDir dir;
-  const fs::path root = HALFSTEP_SOURCE_DIR;
+  const fs::path root = halfstep_source_dir();
   const std::string data = "${env:HALFSTEP_DATA}";  // which need not be set
   for (const char* folder : {"", "fine_tune"}) {
     for (const auto& file : fs::directory_iterator(configs() / folder)) {

@@ -7,6 +7,7 @@
 
 #include "framework/io/safetensors.h"
 #include "tests/apps/tiny_run.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -14,8 +15,8 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-fs::path compat(const char* version) { return fs::path(HALFSTEP_SOURCE_DIR) / "tests/compat" / version; }
-std::string docs(const char* page) { return read(fs::path(HALFSTEP_SOURCE_DIR) / "docs" / page); }
+fs::path compat(const char* version) { return fs::path(halfstep_source_dir()) / "tests/compat" / version; }
+std::string docs(const char* page) { return read(fs::path(halfstep_source_dir()) / "docs" / page); }
 
 // Of the page's table of files: what is written and what is read, by the beginning of the row.
 std::string row(const std::string& begin) {

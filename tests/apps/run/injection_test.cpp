@@ -13,6 +13,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "layers/recurrent.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -37,7 +38,7 @@ struct Recipe {
   StepUnderTest step;
 
   explicit Recipe(const std::string& name)
-      : Recipe(load_config(std::string(HALFSTEP_SOURCE_DIR) + "/configs/recipes/" + name + ".json",
+      : Recipe(load_config(halfstep_source_dir() + "/configs/recipes/" + name + ".json",
                            {.sets = {kFloat16, "data.loader.batch_size=4", "device=cpu"}})) {}
 
  private:

@@ -18,6 +18,7 @@
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/comm/local_ranks.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -94,7 +95,7 @@ std::vector<std::string> small_enough(const std::string& name) {
 template <class Check>
 void for_every_config(const std::string& folder, const Check& check) {
   const char* const data = std::getenv("HALFSTEP_DATA");
-  for (const auto& file : std::filesystem::directory_iterator(HALFSTEP_SOURCE_DIR + folder)) {
+  for (const auto& file : std::filesystem::directory_iterator(halfstep_source_dir() + folder)) {
     if (file.path().extension() != ".json") continue;
     const std::string name = file.path().filename();
     CAPTURE(name);

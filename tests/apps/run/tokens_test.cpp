@@ -8,6 +8,7 @@
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/apps/tiny_run.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep::app;
 using namespace halfstep::app::testing;
@@ -106,7 +107,7 @@ TEST_CASE("a run holds the tokens of its training data, so that what is evaluate
 
 TEST_CASE("a run over the tokens of a published tokenizer") {
   const TextFolder dir;
-  const fs::path tokenizers = fs::path(HALFSTEP_SOURCE_DIR) / "tests/data/tokenizers";
+  const fs::path tokenizers = fs::path(halfstep_source_dir()) / "tests/data/tokenizers";
   fs::copy_file(tokenizers / "gpt2.json", dir / "tokenizer.json");
   const std::string bpe = "--set data.train.tokenizer=bpe --set data.val.tokenizer=bpe ";
   const std::string options = bpe + "--set data.train.tokenizer_file=tokenizer.json ";
