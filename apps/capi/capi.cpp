@@ -203,13 +203,12 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
 
 // Writes the results of a batch, as `halfstep predict` would say them or as they are.
 void write_results(const OpenModel& m, bool answers, const Tensor& outputs, float* to) {
-  const DataForm& form = m.predictor.form();
-  const Tensor values = (answers ? app::last_step(m.predictor.config().loss, outputs) : outputs).contiguous();
+  const app::Predictor& model = m.predictor;
+  Tensor values = outputs;
+  if (answers) values = app::answers_of(outputs.to(DType::f64), model.config().loss, model.form()).to(DType::f32);
+  values = values.contiguous();
   const auto* from = values.data_ptr<float>();
-  if (answers && form.classes == 0)
-    std::transform(from, from + values.numel(), to, [&](float v) { return float(v * form.scale.std + form.scale.mean); });
-  else
-    std::copy(from, from + values.numel(), to);
+  std::copy(from, from + values.numel(), to);
 }
 
 int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,

@@ -232,20 +232,17 @@ Compared by_position(const Tensor& output, const Tensor& target) {
   return {output.reshape({-1, output.size(-1)}), target.reshape({-1})};
 }
 
-Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& data) {
-  const TargetScale scale = data.target_scale();
-  if (data.label_sequences()) return {output, target};
-  if (scale == TargetScale()) return by_position(output, target);
-  return {output.to(DType::f32) * scale.std + scale.mean, target * scale.std + scale.mean};
+Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
+  if (form.label_sequences) return {output, target};
+  if (form.classes > 0) return by_position(output, target);
+  return {answers_of(output, loss, form), form.scale.in_units(target)};
 }
 
-Tensor last_step(const Json& loss, const Tensor& outputs) {
+Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form) {
   const std::string type = loss["type"];
-  if (type == "CrossEntropyLoss") return softmax(outputs, -1);
-  if (type == "NLLLoss") return exp(outputs);
-  if (type == "BCEWithLogitsLoss") return sigmoid(outputs);
-  if (type == "PoissonNLLLoss" && loss.value("log_input", true)) return exp(outputs);
-  return outputs;
+  const bool is_log = type == "NLLLoss" || (type == "PoissonNLLLoss" && loss.value("log_input", true));
+  if (form.classes > 0) return type == "CrossEntropyLoss" ? softmax(outputs, -1) : is_log ? exp(outputs) : outputs;
+  return form.scale.in_units(type == "BCEWithLogitsLoss" ? sigmoid(outputs) : is_log ? exp(outputs) : outputs);
 }
 
 bool gives_probabilities(const Json& loss) { return loss["type"] == "CrossEntropyLoss" || loss["type"] == "NLLLoss"; }

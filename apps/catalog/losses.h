@@ -9,7 +9,7 @@
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/modules.h"
-#include "framework/data/dataset.h"
+#include "framework/data/form.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
@@ -35,14 +35,16 @@ struct Compared {
   Tensor output, target;
 };
 Compared by_position(const Tensor& output, const Tensor& target);
-// What metrics compare: the same, with numbers in the units of the file that `data` has them from. Rows of labels stay as they are.
-Compared as_measured(const Tensor& output, const Tensor& target, const Dataset& data);
+// Returns what metrics compare: the same for classes; of numbers, the answers and the values of the file. Rows of labels stay as
+// they are.
+Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
 
 // A loss of classes gets the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
-// What a model's outputs mean to one that is trained with this loss: probabilities of classes by softmax (CrossEntropyLoss) or exp
-// (NLLLoss), of independent ones by sigmoid (BCEWithLogitsLoss), counts by exp (PoissonNLLLoss). Others stay as they are.
-Tensor last_step(const Json& loss, const Tensor& outputs);
+// Returns the answers that a model's outputs [N, ...] mean; all that shows, measures or exports answers calls it. The loss says what
+// outputs are: of classes by softmax (CrossEntropyLoss) or exp (NLLLoss) their probabilities; of numbers shares by sigmoid
+// (BCEWithLogitsLoss) or counts by exp (PoissonNLLLoss). Numbers are in the units of the file that the training data is from.
+Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form);
 // Are those of classes probabilities?
 bool gives_probabilities(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".

@@ -78,7 +78,7 @@ int eval(const EvalArguments& o) {
   const auto loader = make_loader(config, split, nullptr, options.known);
   if (data) check_alike(loader->dataset(), data->form, config, split);
   const auto metrics = make_metrics(config, loader->dataset());
-  const EvalResult r = evaluate(*parts.model, *parts.loss, metrics, *loader, parts.device, parts.region);
+  const EvalResult r = evaluate(*parts.model, *parts.loss, config.loss, metrics, *loader, parts.device, parts.region);
 
   if (o.json) {
     Json out = metrics_json(split, r.metrics);

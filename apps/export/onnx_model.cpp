@@ -26,9 +26,7 @@ Tensor output_of(const ExportSource& source, const ExportOptions& o, const Prepa
     const Autocast region(Device::cpu, options);
     y = (*parts.model)(y).to(DType::f32);
   }
-  if (o.probabilities || (form.classes == 0 && !o.raw)) y = last_step(source.model.config().loss, y);
-  if (!o.raw && has_scale(form)) y = y * form.scale.std + form.scale.mean;
-  return y;
+  return o.probabilities || (form.classes == 0 && !o.raw) ? answers_of(y, source.model.config().loss, form) : y;
 }
 
 void write_test_data(const fs::path& folder, const OnnxFunction& f, const Proof& proof, int64_t sets, bool replace) {

@@ -89,10 +89,8 @@ bool has_scale(const DataForm& form) { return form.classes == 0 && (form.scale.s
 
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x) {
   const FreshStates begin(*model.parts().model);
-  Tensor y = (*model.parts().model)(prepare(x)).to(DType::f32);
-  if (model.form().classes == 0) y = last_step(model.config().loss, y);
-  const TargetScale& scale = model.form().scale;
-  return has_scale(model.form()) ? y * scale.std + scale.mean : y;
+  const Tensor y = (*model.parts().model)(prepare(x)).to(DType::f32);
+  return model.form().classes == 0 ? answers_of(y, model.config().loss, model.form()) : y;
 }
 
 }  // namespace halfstep::app

@@ -189,7 +189,7 @@ class Search {
       return found_.push_back({index, p.top[0].probability, form().class_name(int64_t(truth)), p.top[0].name});
     }
     check<DataError>(p.numbers.size() == 1, "report", "the model answers with ", p.numbers.size(), " numbers for one");
-    const double wanted = truth * form().scale.std + form().scale.mean;
+    const double wanted = form().scale.in_units(truth);
     found_.push_back({index, std::abs(p.numbers[0] - wanted), number_text(wanted, 5), number_text(p.numbers[0], 5)});
   }
   void keep_worst() {

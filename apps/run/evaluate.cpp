@@ -11,8 +11,8 @@
 
 namespace halfstep::app {
 
-EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader<>& loader, Device device,
-                    const AutocastOptions& region, ProcessGroup* group) {
+EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const std::vector<NamedMetric>& metrics,
+                    DataLoader<>& loader, Device device, const AutocastOptions& region, ProcessGroup* group) {
   const auto start = std::chrono::steady_clock::now();
   const NoGrad no_grad;
   const FreshStates begin(module);
@@ -20,6 +20,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
   module.eval();
   EvalResult out;
   for (const NamedMetric& m : metrics) m.metric->reset();
+  const DataForm form = loader.dataset().form();
   loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
@@ -33,7 +34,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMet
         value = loss(output, target);
       }
       sum = value.item<double>() * double(input.size(0));
-      const auto [given, wanted] = as_measured(output, target, loader.dataset());
+      const auto [given, wanted] = as_measured(output, target, config, form);
       answer = given, truth = wanted;
     }
     if (group) {

@@ -31,9 +31,9 @@ struct EvalResult {
 
 // One pass over `loader` without gradients, in eval mode, under the same autocast as training, `region`. Stateful layers
 // begin at zero. With a group every rank computes its part of each batch, and all have the whole result. The module is left in the
-// mode and with the states that it was in. Metrics get the results of as_measured().
-EvalResult evaluate(Module& module, const Loss& loss, const std::vector<NamedMetric>& metrics, DataLoader<>& loader, Device device,
-                    const AutocastOptions& region, ProcessGroup* group = nullptr);
+// mode and with the states that it was in. Metrics get the results of as_measured() for `config`, the loss of the config.
+EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const std::vector<NamedMetric>& metrics,
+                    DataLoader<>& loader, Device device, const AutocastOptions& region, ProcessGroup* group = nullptr);
 
 // Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for
 // other data are null.

@@ -201,15 +201,16 @@ std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptio
 std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& o) const {
   const int64_t n = outputs.size(0);
   std::vector<Prediction> out{size_t(n)};
-  const Tensor values = last_step(config_.loss, outputs);
   if (form_.classes == 0) {
+    const Tensor values = answers_of(outputs.to(DType::f64), config_.loss, form_);
     const std::vector<double> numbers = values.to_vector<double>();
     const size_t each = n > 0 ? numbers.size() / size_t(n) : 0;
     for (size_t i = 0; i < out.size(); ++i) {
-      for (size_t k = 0; k < each; ++k) out[i].numbers.push_back(numbers[i * each + k] * form_.scale.std + form_.scale.mean);
+      for (size_t k = 0; k < each; ++k) out[i].numbers.push_back(numbers[i * each + k]);
     }
     return out;
   }
+  const Tensor values = answers_of(outputs, config_.loss, form_);
   if (form_.label_sequences || values.dim() > 2) {  // a class for each position
     const Tensor best = values.argmax(-1).reshape({n, -1});
     for (int64_t i = 0; i < n; ++i) {
@@ -248,7 +249,8 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
   }
   if (rows.empty() || outputs.dim() != 2) return;
   known_ += int64_t(rows.size());
-  const Tensor of = outputs.index_select(0, tensor(rows));
+  const Tensor chosen = outputs.index_select(0, tensor(rows));
+  const Tensor of = form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
   const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
   for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
 }

@@ -326,7 +326,7 @@ void Trainer::evaluate_now() {
   if (group_) average_buffers(*s_.model, *group_);
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
-  const EvalResult r = evaluate(*s_.model, *s_.loss, s_.metrics, *s_.val, s_.device, s_.region, group_);
+  const EvalResult r = evaluate(*s_.model, *s_.loss, config_.loss, s_.metrics, *s_.val, s_.device, s_.region, group_);
   averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;

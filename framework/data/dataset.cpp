@@ -7,6 +7,7 @@
 #include "framework/base/check.h"
 #include "framework/data/form.h"
 #include "framework/data/image_transforms.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
@@ -141,6 +142,11 @@ class Transformed : public Dataset {
 };
 
 }  // namespace
+
+Tensor TargetScale::in_units(const Tensor& scaled) const {
+  if (*this == TargetScale()) return scaled;
+  return (scaled.dtype() == DType::f64 ? scaled : scaled.to(DType::f32)) * std + mean;
+}
 
 std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {
   const Batch one = batch(std::span<const int64_t>(&i, 1));

@@ -28,6 +28,9 @@ struct Batch {
 struct TargetScale {
   double mean = 0, std = 1;
   bool operator==(const TargetScale&) const = default;
+  // Return a number, or numbers, in the units of the file; a tensor of float64 stays one, others become float32.
+  double in_units(double scaled) const { return scaled * std + mean; }
+  Tensor in_units(const Tensor& scaled) const;
 };
 
 // Samples as they are stored: the first byte of each, and the function that makes x of a byte.

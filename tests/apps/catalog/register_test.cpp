@@ -174,7 +174,8 @@ TEST_CASE("a program's own data set, transform and metric train from JSON, and a
   REQUIRE(counters.val_metrics.size() == 2);
   CHECK(counters.val_metrics[1].name == "ten_times");
   CHECK(counters.val_metrics[1].value == evaluations[1]["val/ten_times"].get<double>());
-  const EvalResult r = evaluate(*resumed.model, *resumed.loss, resumed.metrics, *resumed.val, resumed.device, resumed.region);
+  const Json loss = load_config(file).loss;
+  const EvalResult r = evaluate(*resumed.model, *resumed.loss, loss, resumed.metrics, *resumed.val, resumed.device, resumed.region);
   CHECK(r.metrics[1].value == counters.val_metrics[1].value);
 }
 
