@@ -3,14 +3,14 @@
 """Runs the commands of the pages, and compares what they print: commands_test.py PROGRAM SOURCE_DIR [--slow] [--page NAME] [-v]
 
 Each page has a temporary folder with configs/ and python/ of the source, the files of page_files.py, and PROGRAM as `halfstep` on
-PATH. Everything is run in the order of the page:
+PATH, with two threads. Everything is run in the order of the page:
 
 - A ``` block without a language. If lines begin with "$ ", these are commands, and the lines below a command are the output that
   the page promises. Otherwise, if a line begins with a known command, every line is a command. Other blocks are output only, and
   are not run. Each command has a shell of its own.
 - A command must end with code 0, or with N if it ends with the comment "# exit N".
 - A ```json block that is a whole config (it has "version") is written to NAME.json, NAME being its "name". It must be valid, and
-  must train for an epoch. A ```python block is run by a Python with NumPy.
+  must train for an epoch. A ```python block is run by a Python with NumPy. A block below <!-- file: NAME --> is written to NAME.
 - A row of a table with `halfstep init ... --out FILE.json`: this command, training for an epoch, then the row's other commands. The
   runs are removed after it.
 
@@ -58,7 +58,7 @@ def blocks_of(page):
     found = []
     for match in FENCE.finditer(page):
         above = page[:match.start()].rstrip("\n").rsplit("\n", 1)[-1].strip()
-        mark = re.fullmatch(r"<!--\s*(not run:.*?|slow)\s*-->", above)
+        mark = re.fullmatch(r"<!--\s*(not run:.*?|file:.*?|slow)\s*-->", above)
         found.append(Block(page.count("\n", 0, match.start()) + 1, match[1].strip(), match[2], mark[1] if mark else ""))
     for match in re.finditer(r"^\|.*`halfstep init .*$", page, re.MULTILINE):
         commands = re.findall(r"`(halfstep [^`]+)`", match[0])
@@ -124,7 +124,7 @@ class Page:
         for part in ("configs", "python"):
             if os.path.isdir(f"{source}/{part}"):
                 os.symlink(f"{source}/{part}", f"{self.folder}/{part}")
-        self.environment = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}", NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1",
+        self.environment = dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}", NO_COLOR="1", PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="2",
                                 HALFSTEP_LIBRARY=os.path.dirname(program) + "/libhalfstep_predict.so.0")
         self.ran, self.commands, self.left_out = 0, 0, collections.Counter()
 
@@ -173,6 +173,9 @@ class Page:
 
     def steps(self, block):
         """Lists the commands of a block, and writes the files that they need."""
+        if block.mark.startswith("file:"):
+            page_files.write(f"{self.folder}/{block.mark[5:].strip()}", block.text)
+            return []
         if block.language == "json" and '"version"' in block.text:
             name = re.search(r'"name": "(\w+)"', block.text)[1]
             page_files.write(f"{self.folder}/{name}.json", block.text)
@@ -236,6 +239,7 @@ WRONG = [  # a page, and a word of the fault that it must have; "": none
     ("<!-- not run: needs a GPU -->\n```\nhalfstep fail\n```\n", ""),
     ("<!-- not run: too hard -->\n```\nhalfstep fail\n```\n", "unknown reason"),
     ("<!-- slow -->\n\n```\nhalfstep fail\n```\n", ""),
+    ("<!-- file: a.json -->\n```json\n{\"version\": 1}\n```\n```\ncat a.json\n```\n", ""),
     ("```\nsome output of fail\n```\n", ""),
     ("```json\n{\"version\": 1, \"name\": \"fail\"}\n```\n", "validate fail.json"),
     ("| `halfstep init a.csv --out fail.json` | `halfstep good` |\n", "train fail.json"),
