@@ -114,19 +114,28 @@ def write_mnist(folder):
     write(f"{folder}/a.png", png(28, 28, b"".join(bytes([200 * (4 < x < 10 < y < 20)] * 3) for y in range(28) for x in range(28))))
 
 
+def pickled_tensor(name, shape, storage, key, count):
+    """The opcodes of an entry of a state_dict, as torch.save writes them: a view of a storage that many may share."""
+    text = lambda t: b"X" + struct.pack("<I", len(t)) + t.encode()
+    number = lambda n: b"J" + struct.pack("<i", n)
+    strides = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+    stored = b"(" + text("storage") + f"ctorch\n{storage}\n".encode() + text(key) + text("cpu") + number(count) + b"tQ"
+    view = number(0) + b"(" + b"".join(map(number, shape)) + b"t(" + b"".join(map(number, strides)) + b"t"
+    return text(name) + b"ctorch._utils\n_rebuild_tensor_v2\n(" + stored + view + b"\x89ccollections\nOrderedDict\n)RtR"
+
+
 def write_resnet18(path, source):
-    """Weights in torchvision's layout, which are all 0: as a sparse file they take no space. The reader goes by content."""
-    header, end = {}, 0
+    """Writes weights in torchvision's layout as torch.save does. All are 0, and share their memory."""
     with open(f"{source}/examples/resnet18.txt", encoding="utf-8") as names:
-        for line in names:
-            name, shape = line.split(" ", 1)
-            counts = name.endswith("num_batches_tracked")
-            size = (8 if counts else 4) * math.prod(json.loads(shape))
-            header[name] = {"dtype": "I64" if counts else "F32", "shape": json.loads(shape), "data_offsets": [end, end + size]}
-            end += size
-    text = json.dumps(header).encode()
-    write(path, struct.pack("<Q", len(text)) + text)
-    os.truncate(path, 8 + len(text) + end)
+        shapes = {name: json.loads(shape) for name, shape in (line.split(" ", 1) for line in names)}
+    largest = max(math.prod(shape) for shape in shapes.values())
+    entry = lambda name, shape: (pickled_tensor(name, shape, "LongStorage", "1", 1) if name.endswith("num_batches_tracked") else
+                                 pickled_tensor(name, shape, "FloatStorage", "0", largest))
+    entries = b"".join(entry(name, shape) for name, shape in shapes.items())
+    with zipfile.ZipFile(path, "w") as file:
+        for part, data in (("data.pkl", b"\x80\x02}(" + entries + b"u."), ("version", b"3\n"), ("data/0", bytes(4 * largest)),
+                           ("data/1", bytes(8))):
+            file.writestr(zipfile.ZipInfo("archive/" + part), data)
 
 
 def write_all(folder, source):
