@@ -29,8 +29,9 @@ def write_houses(folder):
         rooms, town = draw.randint(1, 6), draw.randrange(3)
         area = 20 + 18 * rooms + draw.randint(0, 15)
         homes.append((rooms, area, TOWNS[town], 900 * area + 20000 * town + draw.randint(0, 9000)))
-    cell = lambda i: "" if i % 17 == 4 else homes[i][1]  # a few areas are missing
-    write(f"{folder}/houses.csv", table(120, "rooms,area,town,price", lambda i: f"{homes[i][0]},{cell(i)},{homes[i][2]},{homes[i][3]}"))
+    area_of = lambda i: "" if i % 17 == 4 else homes[i][1]  # a few are missing
+    line = lambda i: f"{homes[i][0]},{area_of(i)},{homes[i][2]},{homes[i][3]}"
+    write(f"{folder}/houses.csv", table(120, "rooms,area,town,price", line))
     new = "rooms,area,town\n3,71,Ulm\n5,118,Bonn\n"
     write(f"{folder}/new.csv", new)
     write(f"{folder}/typo.csv", new + "2,60,Ullm\n")
