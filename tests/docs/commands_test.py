@@ -188,8 +188,10 @@ class Page:
             return [(f"PYTHONPATH=python {numpy_python()} block.py", None)]
         if block.language == "row":
             first, *rest = commands_of(block)
-            config = re.search(r"--out (\S+\.json)", first[0])[1]
-            return [first, (f"halfstep train {config} --quiet --set train.epochs=1", None), *rest]
+            config = re.search(r"--out (\S+\.json)", first[0])
+            if not config:
+                raise Fault(f"{first[0]}\nthe row's first command needs --out FILE.json")
+            return [first, (f"halfstep train {config[1]} --quiet --set train.epochs=1", None), *rest]
         return commands_of(block) if block.language == "" else []
 
     def check(self):
@@ -245,6 +247,7 @@ WRONG = [  # a page, and a word of the fault that it must have; "": none
     ("```\nsome output of fail\n```\n", ""),
     ("```json\n{\"version\": 1, \"name\": \"fail\"}\n```\n", "validate fail.json"),
     ("| `halfstep init a.csv --out fail.json` | `halfstep good` |\n", "train fail.json"),
+    ("| `halfstep init a.csv` | `halfstep good` |\n", "needs --out"),
 ]
 
 
