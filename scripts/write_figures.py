@@ -340,6 +340,8 @@ def gpu_nets_table():
     sides = {"torch_eager": "PyTorch, eager", "torch_channels_last": "PyTorch, channels_last"}
     lines = ["", f"| net | precision | halfstep | {' | '.join(sides.values())} |", "| --- | --- | --- |" + " --- |" * len(sides)]
     for row in newest("h100-nets")["nets"]:
+        if row["row"].startswith("GPT-2"):  # measured before its products were padded
+            continue
         ours = min(ms for side, ms in row["ms"].items() if side.startswith("halfstep"))
         cells = [f"{row['ms'][s]:.2f} ms ({ours / row['ms'][s]:.2f})" if s in row["ms"] else "" for s in sides]
         lines.append(f"| {row['row']} | {row['dtype']} | {ours:.2f} ms | " + " | ".join(cells) + " |")
