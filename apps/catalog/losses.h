@@ -41,8 +41,8 @@ Compared as_measured(const Tensor& output, const Tensor& target, const Json& los
 
 // A loss of classes gets the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
-// Returns the answers that a model's outputs [N, ...] mean; all that shows, measures or exports answers calls it. The loss says what
-// outputs are: of classes by softmax (CrossEntropyLoss) or exp (NLLLoss) their probabilities; of numbers shares by sigmoid
+// Returns the answers that a model's outputs [N, ...] mean. All that shows, measures or exports answers calls it. The loss says
+// what outputs are: of classes by softmax (CrossEntropyLoss) or exp (NLLLoss) their probabilities; of numbers shares by sigmoid
 // (BCEWithLogitsLoss) or counts by exp (PoissonNLLLoss). Numbers are in the units of the file that the training data is from.
 Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form);
 // Are those of classes probabilities?

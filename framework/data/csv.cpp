@@ -172,6 +172,10 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1"), all_rows = sheet.rows();
   const std::vector<size_t> chosen = columns.choose(target, path.string());
+  const std::string& name = sheet.names()[target];
+  check<ConfigError>(std::count(sheet.names().begin(), sheet.names().end(), name) == 1, kCsv, path.string(),
+                     ": the target must have a name of its own, but several columns are called \"", name, '"',
+                     Help{"rename the others in the file's first row"});
 
   Parsed out;
   out.options = o;
@@ -258,15 +262,18 @@ namespace {
 // The file's columns of the training data's features, in their order.
 std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path) {
   const std::vector<std::string>& all = sheet.names();
-  std::vector<size_t> out;
+  std::vector<size_t> out, places(all.size());
+  std::iota(places.begin(), places.end(), size_t(0));
+  std::vector<std::string> names;
+  for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
+  const std::vector<std::optional<size_t>> paired = pair_by_name(names, all, places);
   std::string missing, wanted;
-  for (const CsvEncoding::Column& c : encoding.columns) {
-    wanted += (wanted.empty() ? "" : ", ") + c.name;
-    const auto found = std::find(all.begin(), all.end(), c.name);
-    if (found == all.end())
-      missing += (missing.empty() ? "\"" : ", \"") + c.name + '"';
+  for (size_t i = 0; i < names.size(); ++i) {
+    wanted += (wanted.empty() ? "" : ", ") + names[i];
+    if (paired[i])
+      out.push_back(*paired[i]);
     else
-      out.push_back(size_t(found - all.begin()));
+      missing += (missing.empty() ? "\"" : ", \"") + names[i] + '"';
   }
   if (missing.empty()) return out;
   if (encoding.header) {
@@ -274,9 +281,7 @@ std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& enco
   }
   check<DataError>(all.size() == encoding.columns.size(), kCsv, path, " has ", all.size(), " columns, but the model takes ",
                    encoding.columns.size());
-  out.resize(all.size());
-  std::iota(out.begin(), out.end(), size_t(0));
-  return out;
+  return places;
 }
 
 // The place of the target's column; empty: the file does not have it.

@@ -42,6 +42,17 @@ int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string
   return found - names.begin();
 }
 
+std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
+                                                std::vector<size_t> from) {
+  std::vector<std::optional<size_t>> out;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(from.begin(), from.end(), [&](size_t c) { return all[c] == name; });
+    out.push_back(found == from.end() ? std::nullopt : std::optional(*found));
+    if (found != from.end()) from.erase(found);
+  }
+  return out;
+}
+
 bool CsvColumns::is_missing(size_t row, size_t column) const {
   const std::string_view cell = sheet_.cell(row, column);
   const auto& words = options_.missing_words;
@@ -96,15 +107,13 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   check<DataError>(out.size() == names.size(), kColumns, path, " must have the training data's ", names.size(),
                    " columns besides the target, got ", out.size(), Help{"those are " + some_of(names)});
   if (!by_name) return out;
-  std::vector<size_t> in_order;
-  for (const std::string& name : names) {
-    const auto found = std::find_if(out.begin(), out.end(), [&](size_t c) { return all[c] == name; });
-    check<DataError>(found != out.end(), kColumns, path, " has no column \"", name, "\", which the training data has",
+  const std::vector<std::optional<size_t>> paired = pair_by_name(names, all, out);
+  for (size_t i = 0; i < names.size(); ++i) {
+    check<DataError>(paired[i].has_value(), kColumns, path, " has no column \"", names[i], "\", which the training data has",
                      Help{"its columns are " + some_of(all)});
-    in_order.push_back(*found);
-    out.erase(found);
+    out[i] = *paired[i];
   }
-  return in_order;
+  return out;
 }
 
 CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,10 @@ struct CsvFeature {
   std::vector<double> values;
   bool categorical = false;
 };
+
+// Returns for each name the column of `from` that has it in `all`: the k-th of a name for its k-th place; nothing if none is left.
+std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
+                                                std::vector<size_t> from);
 
 class CsvColumns {
  public:

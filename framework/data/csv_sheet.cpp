@@ -60,6 +60,9 @@ void CsvSheet::show_all() {
 
 size_t CsvSheet::find(const std::string& what) const {
   const auto named = std::find(names_.begin(), names_.end(), what);
+  if (const auto count = std::count(named, names_.end(), what); count > 1)
+    fail<ConfigError>(where_, path_, " has ", count, " columns \"", what, "\", and one must be named",
+                      Help{joined("give its number: \"", named - names_.begin(), "\" is the first of them")});
   if (named != names_.end()) return size_t(named - names_.begin());
   const int64_t n = int64_t(names_.size());
   int64_t index = 0;
