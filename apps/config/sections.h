@@ -231,8 +231,8 @@ struct CheckpointSection {
                        .at_least(0)
                        .at_most(kMaxCount));
     key(monitor, text("monitor", nullptr,
-                      "value that decides which checkpoint is the best: val/loss, val/ and a metric, or train/loss; default: "
-                      "val/accuracy for classes"));
+                      "value that decides which checkpoint is the best, of equal ones the latest: val/loss, val/ and a metric, or "
+                      "train/loss; default: val/accuracy for classes. Shares within a standard error count as equal"));
     key(mode,
         choice("mode", nullptr, {"min", "max"},
                "whether larger or smaller values are better; default: max for accuracy, min for loss, and as the metric defines"));

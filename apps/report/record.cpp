@@ -34,6 +34,12 @@ void add_checkpoint(RecordedRun& run, const fs::path& folder) {
   } catch (const IoError&) {}
 }
 
+void add_best(RecordedRun& run, const fs::path& folder) {
+  try {
+    if (const auto best = best_checkpoint(folder)) run.best_step = double(checkpoint_step(*best));
+  } catch (const Error&) {}
+}
+
 void add_run_json(RecordedRun& run, const fs::path& file) {
   std::ifstream in(file);
   const Json json = in.good() ? Json::parse(in, nullptr, /*allow_exceptions=*/false) : Json();
@@ -70,17 +76,22 @@ std::string RecordedRun::precision() const {
   return text_at(*amp, "dtype", "auto");
 }
 
-std::optional<RecordedRun::Best> RecordedRun::best() const {
+std::optional<RecordedRun::BestValue> RecordedRun::best() const {
   const auto checkpoint = config.find("checkpoint");
   if (checkpoint == config.end() || !checkpoint->is_object() || !checkpoint->value("monitor", Json()).is_string()) return {};
-  Best out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
+  BestValue out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
   // The mean of an epoch decides, where lines have it.
   const bool of_epochs = out.key == "train/loss" && values.contains("train/epoch_loss");
   const auto found = values.find(of_epochs ? "train/epoch_loss" : out.key);
   if (found == values.end() || found->second.empty()) return {};
   out.at = found->second[0];
+  const auto at_best = [&](const Point& p) { return p.x == best_step; };
+  if (const auto it = std::find_if(found->second.rbegin(), found->second.rend(), at_best); it != found->second.rend()) {
+    out.at = *it;
+    return out;
+  }
   for (const Point& p : found->second)
-    if (out.larger_is_better ? p.y > out.at.y : p.y < out.at.y) out.at = p;
+    if (out.larger_is_better ? p.y >= out.at.y : p.y <= out.at.y) out.at = p;
   return out;
 }
 
@@ -94,6 +105,7 @@ RecordedRun read_run(const fs::path& folder, bool with_checkpoints) {
   const fs::path named = folder.lexically_normal();
   out.name = (named.has_filename() ? named : named.parent_path()).filename().string();
   if (with_checkpoints) add_checkpoint(out, folder);
+  add_best(out, folder);
   add_run_json(out, folder / "run.json");
   std::ifstream lines(folder / "metrics.jsonl");
   double skipped = 0;

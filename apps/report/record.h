@@ -46,13 +46,15 @@ struct RecordedRun {
   int64_t lines_left_out = 0;            // that are no JSON objects with a step
 
   std::string precision() const;  // "float32", "bfloat16"
-  // The value that checkpoint.monitor names, where it was best, and its step.
-  struct Best {
+  std::optional<double> best_step;  // of the checkpoint that `best` names
+  // Returns the value that checkpoint.monitor names, at the best checkpoint, and its step. Without such a checkpoint it is the best
+  // value, of equal ones the last.
+  struct BestValue {
     std::string key;
     Point at;
     bool larger_is_better = false;
   };
-  std::optional<Best> best() const;
+  std::optional<BestValue> best() const;
 };
 
 // Throws CheckpointError for a folder that is no run's, IoError for files that cannot be read. Without its checkpoints there are no

@@ -251,9 +251,6 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                   {"window_samples", n.window_samples},
                   {"last_log_step", n.last_log_step},
                   {"last_eval_step", n.last_eval_step},
-                  {"best", n.bests.empty() ? Json() : Json(n.bests[0].value)},
-                  {"best_step", n.best_step()},
-                  {"next_best", Json::array()},
                   {"stop_best", optional(n.stop_best)},
                   {"stop_waited", n.stop_waited},
                   {"stopped", n.stopped},
@@ -262,7 +259,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                   {"seconds", n.seconds},
                   {"usual_loss", n.usual_loss}};
   if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
-  for (size_t i = 1; i < n.bests.size(); ++i) trainer["next_best"].push_back({n.bests[i].value, n.bests[i].step});
+  store(trainer, n.bests);
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
   Json loader = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
@@ -275,22 +272,6 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
   out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
   return out;
 }
-
-namespace {
-
-std::vector<Counters::Best> stored_bests(const StoredJson& t) {
-  std::vector<Counters::Best> out;
-  // A state that is older than best_step leaves it to the file `best`.
-  if (const auto value = t.number_or_null("best")) out.push_back({*value, t.integer("best_step", -1, -1)});
-  const auto& list = t.get("next_best");
-  const auto is_best = [](const auto& b) { return b.is_array() && b.size() == 2 && b[0].is_number() && b[1].is_number_integer(); };
-  t.expect(list.is_null() || (list.is_array() && std::all_of(list.begin(), list.end(), is_best)), "next_best",
-           "a list of values and steps");
-  for (const auto& b : list) out.push_back({b[0].template get<double>(), b[1].template get<int64_t>()});
-  return out;
-}
-
-}  // namespace
 
 Counters unpack(const CheckpointContents& contents, Session& s) {
   const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");

@@ -11,6 +11,7 @@
 #include "amp/step/grad_scaler.h"
 #include "amp/step/train_step.h"
 #include "apps/config/config.h"
+#include "apps/run/best.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/recomputation.h"
 #include "framework/data/form.h"
@@ -79,15 +80,10 @@ struct Counters {
   double window_loss = 0;
   int64_t window_samples = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
-  struct Best {
-    double value;  // of checkpoint.monitor
-    int64_t step;  // applied ones: the name of the checkpoint that has it
-  };
-  std::vector<Best> bests;          // the checkpoint.keep_best best of them, the best first
+  Bests bests;
   std::optional<double> stop_best;  // value of train.early_stopping.monitor
   int64_t stop_waited = 0;          // values since then
   bool stopped = false;             // early
-  int64_t best_step() const { return bests.empty() ? -1 : bests[0].step; }
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together

@@ -74,14 +74,15 @@ TrainSummary Trainer::run_steps() {
   };
   if (group_) agree_on_start();
   if (stop_requested()) return stopped("before training began; nothing was changed");
-  const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.best_step(), n_.applied(), epoch()};
+  const ResumePoint from{n_.steps, n_.last_log_step, n_.last_eval_step, n_.bests.step(), n_.applied(), epoch()};
   const int64_t best = dir_.open(config_.json, from, config_.logging.sinks);
   if (recorded_) dir_.record_start(run_facts(), n_.applied());
   if (dir_.continues()) {  // of the best, those whose checkpoint is gone are forgotten: the next evaluation marks one
     const std::vector<int64_t> there = list_checkpoints(dir_.path());
-    if (n_.best_step() < 0 && !n_.bests.empty()) n_.bests[0].step = best;  // of an older halfstep
-    if (best != n_.best_step()) n_.bests.clear();
-    std::erase_if(n_.bests, [&](const auto& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+    std::vector<Best>& list = n_.bests.list;
+    if (n_.bests.step() < 0 && !list.empty()) list[0].step = best;  // of an older halfstep
+    if (best != n_.bests.step()) n_.bests = {};
+    std::erase_if(list, [&](const Best& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
     if (group_) agree_on_bests();
   }
   introduce();
@@ -339,7 +340,7 @@ void Trainer::evaluate_now() {
   consider_stopping("val/loss", r.loss);
   for (const MetricValue& m : r.metrics) consider_stopping("val/" + m.name, m.value);
   consider_best("val/loss", r.loss);
-  for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value);
+  for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value, m.is_share ? r.samples : 0);
 }
 
 // What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so

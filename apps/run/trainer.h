@@ -81,14 +81,15 @@ class Trainer {
   void learn_cause();  // of the last skipped step
   void show();
   void evaluate_now();
-  void consider_best(const std::string& what, std::optional<double> value);
+  void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
   void write_checkpoint();
   void save_at_interval();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
   bool applied_steps_reach(int64_t count);
-  int64_t epoch() const { return s_.train->state().epoch; }
+  int64_t epoch() const { return s_.train->state().epoch; }                                    // whole ones
+  int64_t epoch_now() const { return epoch() + (s_.train->state().next_batch > 0 ? 1 : 0); }  // the one that is under way, from 1
   double seconds() const;
   double training_seconds() const;  // of this process, without evaluations
   std::optional<double> scale() const;

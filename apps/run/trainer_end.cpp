@@ -217,9 +217,14 @@ void Trainer::say_next() {
   const bool text = std::holds_alternative<TextForm>(s_.form.source);
   const std::string next =
       joined("; next: ", command_name(), text ? " generate " : " predict ", quoted(folder), text ? "" : " FILE...");
-  if (n_.bests.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
-  progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", step ", n_.best_step(), " with ",
-                        config_.checkpoint.monitor, " ", number_text(n_.bests[0].value, 4), next));
+  if (n_.bests.list.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
+  const Best& best = n_.bests.list[0];
+  std::string when = joined("step ", best.step, " of ", n_.applied());
+  if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", epoch_now(), ", ") + when;
+  std::string value = joined(config_.checkpoint.monitor, " ", number_text(best.value, 4));
+  if (n_.bests.top && *n_.bests.top != best.value)
+    value += joined(", within the standard error of the best, ", number_text(*n_.bests.top, 4));
+  progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", ", when, ", ", value, next));
 }
 
 }  // namespace halfstep::app

@@ -47,43 +47,38 @@ void Trainer::agree_on_start() {
 
 // Rank 0's: only it looks at the folder.
 void Trainer::agree_on_bests() {
-  Json list = Json::array();
-  for (const Counters::Best& b : n_.bests) list.push_back({b.value, b.step});
-  list = from_first(*group_, list);
-  n_.bests.clear();
-  for (const Json& b : list) n_.bests.push_back({b[0].get<double>(), b[1].get<int64_t>()});
+  Json all;
+  store(all, n_.bests);
+  const nlohmann::json first = nlohmann::json::parse(from_first(*group_, all).dump());
+  n_.bests = stored_bests(StoredJson(first));
 }
 
 // Rank 0 writes; where ranks share the optimizer's states, it first gathers them.
 void Trainer::write_checkpoint() {
   std::vector<int64_t> best;
-  for (const auto& b : n_.bests) best.push_back(b.step);
+  for (const Best& b : n_.bests.list) best.push_back(b.step);
   CheckpointContents contents;
   if (writes(group_) || s_.optimizer->is_sharded()) contents = pack(s_, config_.json, n_, group_);
   if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), contents, config_.checkpoint.keep_last, best);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
 }
 
-// A checkpoint of now becomes one of the best if `what` is monitored and few were better. Which ones are is in the checkpoint
-// itself, so that a run that dies before `best` is written finds it again.
-void Trainer::consider_best(const std::string& what, std::optional<double> value) {
+// Makes a checkpoint of now one of the best if `what` is monitored and few were better (best.h). Which ones are the best is in the
+// checkpoint itself, so that a run that dies before `best` is written finds it again.
+void Trainer::consider_best(const std::string& what, std::optional<double> value, int64_t samples) {
   const CheckpointSection& ck = config_.checkpoint;
   if (ck.monitor != what || ck.keep_best < 1 || ck.every.unit == Interval::Unit::never) return;
   if (!value || !std::isfinite(*value)) return;
-  const auto better = [&](double v) { return ck.mode == "max" ? *value > v : *value < v; };
-  const auto before = n_.bests;
-  auto bests = n_.bests;
-  std::erase_if(bests, [&](const auto& b) { return b.step == n_.applied(); });  // of the same weights: only skipped steps between
-  const auto place = std::find_if(bests.begin(), bests.end(), [&](const auto& b) { return better(b.value); });
-  if (place == bests.end() && int64_t(bests.size()) >= ck.keep_best) return;
-  bests.insert(place, {*value, n_.applied()});
-  n_.bests = std::move(bests);
-  if (int64_t(n_.bests.size()) > ck.keep_best) n_.bests.pop_back();
+  const BestRule rule{.larger_is_better = ck.mode == "max", .samples = samples, .keep = ck.keep_best};
+  const Bests before = n_.bests;
+  std::optional<Bests> after = rule.with(before, {*value, n_.applied(), epoch_now()});
+  if (!after) return;
+  n_.bests = std::move(*after);
   saved_.reset();
   save();
   if (!saved_)
     n_.bests = before;
-  else if (n_.best_step() == n_.applied() && writes(group_))
+  else if (n_.bests.step() == n_.applied() && writes(group_))
     mark_best(dir_.path(), n_.applied());
 }
 

@@ -56,10 +56,10 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   const Ran done = run(dir, "train small.json");
   CAPTURE(done.out);
   REQUIRE(done.code == 0);
-  const size_t at = done.out.find("\nbest model: runs/small/best, step ");
+  const size_t at = done.out.find("\nbest model: runs/small/best, epoch ");
   REQUIRE(at != std::string::npos);
   CHECK(at > done.out.find("\ndone: "));
-  CHECK(contains(done.out.substr(at), " with val/accuracy 0."));
+  CHECK(contains(done.out.substr(at), ", val/accuracy 0."));
   CHECK(contains(done.out.substr(at), "; next: halfstep predict runs/small FILE...\n"));
   CHECK(run(dir, "eval runs/small/best").code == 0);
 
@@ -69,7 +69,7 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   CHECK(contains(again.out, joined(" %, ended at step ", list_checkpoints(dir / "runs/small").back(),
                                    "; a larger train.epochs continues it\n")));
   CHECK(contains(again.out, "\nnothing left to do: val accuracy "));
-  CHECK(contains(again.out, "best model: runs/small/best, step "));
+  CHECK(contains(again.out, "best model: runs/small/best, epoch "));
   CHECK_FALSE(contains(again.out, "done: "));
 
   const Ran without = run(dir, "train small.json --set data.val=null --set output_dir='my run'");
