@@ -257,6 +257,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                   {"train_loss", optional(n.train_loss)},
                   {"val_loss", optional(n.val_loss)},
                   {"seconds", n.seconds},
+                  {"first_loss", optional(n.first_loss)},
                   {"usual_loss", n.usual_loss}};
   if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
   store(trainer, n.bests);
@@ -293,7 +294,8 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .train_loss = t.number_or_null("train_loss"),
                     .val_loss = t.number_or_null("val_loss"),
                     .val_metrics = {},
-                    .seconds = t.number("seconds")};
+                    .seconds = t.number("seconds"),
+                    .first_loss = t.number_or_null("first_loss")};
   counters.usual_loss = stored_usual_loss(contents);
   if (t.has("last_skip")) {
     const StoredJson skip = t.part("last_skip");

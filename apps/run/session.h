@@ -92,7 +92,8 @@ struct Counters {
     std::string cause;  // as a diagnosis names it; empty: not known
   };
   std::optional<Skip> last_skip;
-  double usual_loss = 0;  // exp of a mean of log |loss|, in which the latest 50 steps count most; 0: not known
+  std::optional<double> first_loss;  // of the first batch whose loss was finite
+  double usual_loss = 0;             // exp of a mean of log |loss|, in which the latest 50 steps count most; 0: not known
 };
 
 // group: of ranks that share the optimizer's states. They call it together, and rank 0 gets those.

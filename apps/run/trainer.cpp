@@ -241,6 +241,7 @@ void Trainer::drain() {
     if (!p.loss.defined()) continue;
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
+    if (!n_.first_loss) n_.first_loss = loss;
     for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
     if (const double size = std::abs(loss); size > 0)
       n_.usual_loss = n_.usual_loss > 0 ? n_.usual_loss * std::pow(size / n_.usual_loss, kNewLoss) : size;

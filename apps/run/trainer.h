@@ -97,6 +97,7 @@ class Trainer {
   void report_end(const Json& summary);  // of a run that was not interrupted
   void profiled(bool stepped);           // of a run that is profiled: a step, or the end of the data before one
   void report_profile();
+  void warn_of_no_progress();
   void say_next();
 
   Config config_;

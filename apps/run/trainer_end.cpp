@@ -16,6 +16,8 @@
 namespace halfstep::app {
 namespace {
 
+constexpr double kFarAbove = 10;       // times the first loss: it rose
+constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
 constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
 
 // A path as a shell takes it.
@@ -207,7 +209,26 @@ void Trainer::report_end(const Json& summary) {
                           number_text(config_.scaler.init_scale, 6), " and is ", now, " now. ", remedy,
                           " would have skipped fewer; bfloat16 needs no scale"));
   }
+  warn_of_no_progress();
   say_next();
+}
+
+// Warns of a run that did not learn: its accuracy is that of guessing, or its loss is far above the first one.
+void Trainer::warn_of_no_progress() {
+  std::string why;
+  if (const int64_t classes = s_.form.classes; classes > 1 && s_.val) {
+    const double guess = 1 / double(classes), n = double(s_.val->dataset().size());
+    for (const MetricValue& m : n_.val_metrics)
+      if (m.name == "accuracy" && n >= kEnoughSamples && m.value <= guess + std::sqrt(guess * (1 - guess) / n))
+        why = joined("val ", shown(m), ", and guessing one of ", classes, " classes gives ", number_text(100 * guess, 4), " %");
+  }
+  if (n_.train_loss && n_.first_loss > 0 && *n_.train_loss > kFarAbove * *n_.first_loss)
+    why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*n_.train_loss, 4), ", and that of the first batch was ",
+                  number_text(*n_.first_loss, 4));
+  if (!why.empty())
+    progress_.warn(joined("the run has learned nothing: ", why, ". Often optimizer.lr is the cause, here ", s_.optimizer_text, "; ",
+                          command_name(), " lr-find ", quoted((dir_.path() / "config.resolved.json").string()),
+                          " measures which rates suit"));
 }
 
 // Where the model is, and what to type next.

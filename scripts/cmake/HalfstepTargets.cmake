@@ -70,8 +70,9 @@ if(HALFSTEP_SANITIZE MATCHES "undefined")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
 endif()
 
-# halfstep_test(DIR [LIBS target...]): all .cpp in and below that folder as one doctest program, run as
-# DIR (label cpu), and as DIR.data / DIR.slow for TEST_SUITE("data") / TEST_SUITE("slow") where the folder has them.
+# halfstep_test(DIR [LIBS target...]): all .cpp in and below that folder as one doctest program, run as DIR (label cpu), and as
+# DIR.SUITE for the suites `data`, `slow`, `cuda` and `values` where the folder has them. `values`: sweeps that compare numbers and
+# run no code that other tests do not run. Under sanitizers, which look for errors of memory, these are slow tests.
 function(halfstep_test dir)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
@@ -81,12 +82,12 @@ function(halfstep_test dir)
   halfstep_unity(${target} ${sources})
   target_link_libraries(${target} PRIVATE halfstep_test_main halfstep_source_dir halfstep::halfstep halfstep_flags ${ARG_LIBS})
   target_compile_options(${target} PRIVATE ${HALFSTEP_TEST_OPTIMIZATION})
-  add_test(NAME ${dir} COMMAND ${target} --test-suite-exclude=data,slow,cuda)
+  add_test(NAME ${dir} COMMAND ${target} --test-suite-exclude=data,slow,cuda,values)
   set_tests_properties(${dir} PROPERTIES LABELS cpu ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
-  foreach(suite data slow cuda)
+  foreach(suite data slow cuda values)
     set(has FALSE)
     foreach(source IN LISTS sources)
-      file(STRINGS ${source} lines REGEX "TEST_SUITE\\(\"${suite}\"\\)")
+      file(STRINGS ${source} lines REGEX "(TEST_SUITE|test_suite)\\(\"${suite}\"\\)")
       if(lines)
         set(has TRUE)
       endif()
@@ -95,6 +96,9 @@ function(halfstep_test dir)
       add_test(NAME ${dir}.${suite} COMMAND ${target} --test-suite=${suite})
       set_tests_properties(${dir}.${suite} PROPERTIES LABELS ${suite} SKIP_REGULAR_EXPRESSION "SKIPPED: "
                            ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
+      if(suite STREQUAL "values" AND HALFSTEP_SANITIZE)
+        set_property(TEST ${dir}.values APPEND PROPERTY LABELS slow)
+      endif()
     endif()
   endforeach()
 endfunction()

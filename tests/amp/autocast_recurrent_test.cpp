@@ -118,7 +118,8 @@ void check(const Grid& g, DType low, DType given, DType weights) {
 
 }  // namespace
 
-TEST_CASE("amp 55: recurrent layers run in the region's dtype and equal layers in 16 bits, states and gradients included") {
+TEST_CASE("amp 55: recurrent layers run in the region's dtype and equal layers in 16 bits, states and gradients included"
+          * doctest::test_suite("values")) {
   int cases = 0;
   for (const char* kind : {"tanh", "relu", "GRU", "LSTM"}) {
     for (int64_t layers : {1, 2}) {

@@ -46,7 +46,7 @@ TEST_CASE("DigitsDataset: ink is on paper, and scaled in batches") {
   CHECK(batch.target.data_ptr<int64_t>()[1] == 7);
 }
 
-TEST_CASE("DigitsDataset: nearest neighbours mostly agree, not always") {
+TEST_CASE("DigitsDataset: nearest neighbours mostly agree, not always" * doctest::test_suite("values")) {
   const DigitsDataset train({.size = 1000}), test({.split = Split::test, .size = 100});
   int right = 0;
   for (int64_t i = 0; i < 100; ++i) {

@@ -156,7 +156,7 @@ TEST_CASE("transforms: torchvision's numbers where nothing is random") {
   CHECK(compared == 2 * (4 + 5 + 9 + 18 + 12 + 5 + 1));
 }
 
-TEST_CASE("transforms: what is random is distributed as it should be") {
+TEST_CASE("transforms: what is random is distributed as it should be" * doctest::test_suite("values")) {
   constexpr int64_t kSamples = 4000;
   const std::vector<int64_t> indices = counted(kSamples);
   const Draws draws{.seed = 3, .epoch = 1, .indices = indices, .classes = 4};

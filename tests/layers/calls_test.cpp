@@ -305,7 +305,7 @@ TEST_CASE("modules of several tensors print, hold and compute what PyTorch's do,
   }
 }
 
-TEST_CASE("the gradients of modules of several tensors are those of differences, the second ones too") {
+TEST_CASE("gradients of modules of several tensors are those of differences, the second ones too" * doctest::test_suite("values")) {
   for (const Golden& g : goldens()) {
     CAPTURE(g.about.dump());
     const Subject s = g.subject(DType::f64);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad arguments: every op, called by name with its cases' arguments damaged one after the other and at random, must succeed or
-// throw a halfstep::Error that names it. Never crash, hang, allocate without bound, or throw anything else.
+// throw a halfstep::Error that names it. Never crash, hang, allocate without bound, or throw anything else. On the device that
+// computes nothing the call must end in the same way.
 // HALFSTEP_FUZZ_TRACE=1 prints each call before it is made; damaged_calls.h has more.
 #include "tests/ops/damaged_calls.h"
 
@@ -15,9 +16,12 @@
 #include <ctime>
 #include <iostream>
 #include <map>
+#include <set>
+#include <sstream>
 
 #include "framework/base/log.h"
 #include "framework/tensor/memory.h"
+#include "tests/ops/meta_lists.h"
 
 using namespace halfstep;
 using testing::Call;
@@ -32,6 +36,26 @@ extern "C" void too_long(int) {
   _exit(1);
 }
 
+// How a call ends.
+struct Outcome {
+  Tensors results = {};
+  std::string error = {};                              // the text, empty without one
+  bool memory = false, index = false, values = false;  // MemoryError, IndexError, MetaError
+  std::string fault = {};                              // what must not be thrown
+};
+
+Outcome outcome(const Call& c, bool with_gradient) {
+  try {
+    return {.results = testing::run(c, with_gradient)};
+  } catch (const MemoryError& e) { return {.error = e.what(), .memory = true}; } catch (const IndexError& e) {
+    return {.error = e.what(), .index = true};
+  } catch (const MetaError& e) { return {.error = e.what(), .values = true}; } catch (const Error& e) {
+    return {.error = e.what()};
+  } catch (const std::exception& e) { return {.fault = std::string("an untyped error: ") + e.what()}; } catch (...) {
+    return {.fault = "something thrown that is no exception"};
+  }
+}
+
 class Judge {
  public:
   Judge() { std::signal(SIGALRM, too_long); }
@@ -39,25 +63,23 @@ class Judge {
     alarm(0);
     std::signal(SIGALRM, SIG_DFL);
   }
-  void make(const Call& c, bool with_gradient) {
+  Outcome make(const Call& c, bool with_gradient) {
     ++made_;
     if (trace_) std::cerr << c.str() << (with_gradient ? " backward\n" : "\n") << std::flush;
     alarm(60);
     const std::clock_t start = std::clock();  // the program's own time: others may have the machine
-    try {
-      testing::run(c, with_gradient);
-    } catch (const MemoryError&) {  // the size that was asked for is in it
-    } catch (const Error& e) {
-      const std::string text = e.what();
-      if (text.empty() || text[0] != '[' || text.find(']') == std::string::npos)
+    const Outcome end = outcome(c, with_gradient);
+    const double seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
+    if (!end.fault.empty()) found(c, end.fault);
+    const std::string& text = end.error;
+    if (!text.empty() && !end.memory) {  // the size that was asked for is in the text of a MemoryError
+      if (text[0] != '[' || text.find(']') == std::string::npos)
         found(c, "an error without [where]: " + text);
       else if (text.find(c.op) == std::string::npos)
         found(c, "names another op: " + text.substr(0, text.find(']') + 1), text);
-    } catch (const std::exception& e) { found(c, std::string("an untyped error: ") + e.what()); } catch (...) {
-      found(c, "something thrown that is no exception");
     }
-    const double seconds = double(std::clock() - start) / CLOCKS_PER_SEC;
     if (seconds > 5) found(c, "takes long", std::to_string(seconds) + " s");
+    return end;
   }
   void report() const {
     for (const auto& [what, example] : found_) FAIL_CHECK(what, "\n  e.g. ", example);
@@ -73,6 +95,54 @@ class Judge {
   std::map<std::string, std::string> found_;
   size_t made_ = 0;
   const bool trace_ = std::getenv("HALFSTEP_FUZZ_TRACE") != nullptr;
+};
+
+Tensor same_geometry(const Tensor& t) {
+  int64_t extent = t.numel() > 0;
+  for (int d = 0; d < t.dim() && extent > 0; ++d) extent += (t.size(d) - 1) * t.strides()[d];
+  return empty({extent}, {.dtype = t.dtype(), .device = Device::meta}).alias(t.shape(), t.strides(), 0);
+}
+
+std::string geometry(const Tensors& results) {
+  std::ostringstream out;
+  for (const Tensor& t : results) {
+    if (t.defined())
+      out << t.dtype() << t.shape() << t.strides() << ' ';
+    else
+      out << "none ";
+  }
+  return out.str();
+}
+
+// Makes calls on meta, and compares how they end.
+class MetaTwin {
+ public:
+  void make(const Call& c, bool with_gradient, const Outcome& cpu) {
+    if (c.op == "to_device" || cpu.memory) return;
+    Call moved = c;
+    for (Tensor* t : testing::slots(moved))
+      if (t->defined()) *t = same_geometry(*t);
+    const Outcome meta = outcome(moved, with_gradient);
+    if (meta.values)
+      refused_.insert(c.op);
+    else if (cpu.index)
+      return;  // where an index points is a value, too
+    else if (cpu.error != meta.error && testing::kCheckValues.contains(c.op))
+      blind_.insert(c.op);
+    else if (cpu.error != meta.error || cpu.fault != meta.fault)
+      differ_.try_emplace(c.op + ": \n  " + cpu.error + "\n  " + meta.error + meta.fault, c.str());
+    else if (geometry(cpu.results) != geometry(meta.results))
+      differ_.try_emplace(c.op + ": \n  " + geometry(cpu.results) + "\n  " + geometry(meta.results), c.str());
+  }
+  void report() const {
+    for (const auto& [what, example] : differ_) FAIL_CHECK(what, "\n  e.g. ", example);
+    CHECK_EQ(testing::joined_names(refused_), testing::joined_names(testing::kNeedValues));
+    CHECK_EQ(testing::joined_names(blind_), testing::joined_names(testing::kCheckValues));
+  }
+
+ private:
+  std::map<std::string, std::string> differ_;
+  std::set<std::string> refused_, blind_;
 };
 
 // Writes `byte` all over the memory that the next small tensors get.
@@ -145,10 +215,13 @@ TEST_CASE("the memory limit of damaged calls holds under sanitizers, too") {
   allocator(Device::cpu).empty_cache();
 }
 
-TEST_CASE("damaged arguments give typed errors that name the op") {
+TEST_CASE("damaged arguments give typed errors that name the op; on meta calls end as on the CPU, but for what values decide") {
   Judge judge;
+  MetaTwin twin;
   const MemoryLimit limit;
   const logging::Capture quiet([](logging::Level, std::string_view) {});
-  testing::for_damaged_calls([&](const Call& c, bool with_gradient) { judge.make(c, with_gradient); });
+  testing::for_damaged_calls(
+      [&](const Call& c, bool with_gradient) { twin.make(c, with_gradient, judge.make(c, with_gradient)); });
   judge.report();
+  twin.report();
 }

@@ -104,7 +104,7 @@ double largest(const Tensor& t) {
 
 }  // namespace
 
-TEST_CASE("ops and their gradients agree with PyTorch") {
+TEST_CASE("ops and their gradients agree with PyTorch" * doctest::test_suite("values")) {
   for (const auto& entry : goldens()) {
     const Golden& golden = entry.second;
     CAPTURE(entry.first);
@@ -133,7 +133,7 @@ TEST_CASE("ops and their gradients agree with PyTorch") {
   }
 }
 
-TEST_CASE("ops in a bfloat16 region agree with PyTorch's") {
+TEST_CASE("ops in a bfloat16 region agree with PyTorch's" * doctest::test_suite("values")) {
   for (const auto& entry : goldens()) {
     const Golden& golden = entry.second;
     if (!golden.has("low.out") && !golden.has("low.out.0")) continue;

@@ -48,7 +48,7 @@ TEST_CASE("every op has a case, a documented row and, unless declared, a gradien
   }
 }
 
-TEST_CASE("first derivatives against differences") {
+TEST_CASE("first derivatives against differences" * doctest::test_suite("values")) {
   for (const OpCase& c : op_cases()) {
     if (!c.gradient) continue;
     CAPTURE(title(c));
@@ -56,7 +56,7 @@ TEST_CASE("first derivatives against differences") {
   }
 }
 
-TEST_CASE("second derivatives against differences") {
+TEST_CASE("second derivatives against differences" * doctest::test_suite("values")) {
   for (const OpCase& c : op_cases()) {
     if (!c.gradient || !c.second_gradient) continue;
     CAPTURE(title(c));
@@ -64,7 +64,7 @@ TEST_CASE("second derivatives against differences") {
   }
 }
 
-TEST_CASE("other layouts give the same values and gradients") {
+TEST_CASE("other layouts give the same values and gradients" * doctest::test_suite("values")) {
   for (const OpCase& c : op_cases()) {
     CAPTURE(title(c));
     const Tensors expected = c.run(c.inputs);
@@ -89,7 +89,7 @@ TEST_CASE("other layouts give the same values and gradients") {
   }
 }
 
-TEST_CASE("float32, float16 and bfloat16 are within rounding of float64") {
+TEST_CASE("float32, float16 and bfloat16 are within rounding of float64" * doctest::test_suite("values")) {
   for (DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const OpCase& c : op_cases()) {
       CAPTURE(title(c));

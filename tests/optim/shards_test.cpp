@@ -94,7 +94,8 @@ Trained shared(int ranks, const Make& make, const std::function<std::vector<Tens
 
 }  // namespace
 
-TEST_CASE("shards: every optimizer gives the bits that it gives alone, with 2, 3 and more ranks than parameters") {
+TEST_CASE("shards: every optimizer gives the bits that it gives alone, with 2, 3 and more ranks than parameters"
+          * doctest::test_suite("values")) {
   for (const problem::Setting& s : problem::settings()) {
     CAPTURE(s.name);
     const Trained want = alone(s.make, many_parameters());

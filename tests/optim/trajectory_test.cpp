@@ -74,7 +74,7 @@ double tolerance(const std::string& name, DType dtype, int steps) {
 
 }  // namespace
 
-TEST_CASE("optimizers follow PyTorch, or the papers, over 200 steps") {
+TEST_CASE("optimizers follow PyTorch, or the papers, over 200 steps" * doctest::test_suite("values")) {
   const std::vector<problem::Setting> settings = problem::settings();
   REQUIRE(settings.size() == std::size(goldens::kTrajectories));
   for (size_t s = 0; s < settings.size(); ++s) {
