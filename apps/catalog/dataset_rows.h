@@ -11,6 +11,7 @@
 
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
+#include "framework/data/text_file.h"
 
 namespace halfstep::app {
 
@@ -25,6 +26,10 @@ std::filesystem::path data_root(const SplitRequest& r);
 std::filesystem::path data_path(const SplitRequest& r, const char* key = "path");
 Field root_field(const char* doc);
 Field path_field(const char* doc);
+
+// The encoding of a file of text, "utf-8" and so on.
+Field encoding_field();
+TextEncoding encoding_of(const Json& self);
 
 // What a data set of bytes does to its pixels: the first transform, if it can be done there.
 std::optional<Normalize> normalize_of(const Json& self);

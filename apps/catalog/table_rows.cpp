@@ -35,13 +35,23 @@ const std::vector<std::string>& date_orders() {
 }
 
 std::vector<Field> format_fields() {
-  return {text("delimiter", "auto", "one character; \"auto\": comma, semicolon, tab or |, as found in the first line"),
+  return {text("delimiter", "auto",
+               "one character, or \"blanks\": any number of blanks and tabs; \"auto\": comma, semicolon, tab or |, as found in the "
+               "first "
+               "line, or blanks where none of them occurs"),
           choice("decimal", ".", {".", ","}, "decimal separator"),
-          choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "separator of groups of three digits; left out: none")};
+          choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "separator of groups of three digits; left out: none"),
+          encoding_field(),
+          list("skip_rows", Json::array(), integer("", nullptr, "a line").at_least(1).at_most(kMaxCount),
+               "lines of the file to leave out, the first is 1: a title above the header, units below it")};
 }
 CsvFormat format_of(const Json& self) {
   const auto first = [](const Json& text) { return text.is_null() ? '\0' : text.get<std::string>()[0]; };
-  return {self["delimiter"] == "auto" ? '\0' : first(self["delimiter"]), first(self["decimal"]), first(self["thousands"])};
+  const Json& delimiter = self["delimiter"];
+  return {delimiter == "auto"     ? '\0'
+          : delimiter == "blanks" ? kCsvBlanks
+                                  : first(delimiter),
+          first(self["decimal"]), first(self["thousands"]), encoding_of(self), self["skip_rows"].get<std::vector<int64_t>>()};
 }
 
 std::vector<std::string> columns_of(const Json& list) {
@@ -66,6 +76,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.missing = place_in<CsvMissing>(missing_words(), self["missing"]);
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.fill = self["fill"];
+  options.unknown = self["unknown"];
   options.one_hot = self["categories"] == "one_hot";
   options.part = [&r](int64_t rows, std::span<const int64_t> classes) { return rows_of_part(r, rows, classes); };
   // Held-out data has the columns, categories, classes and scale of the training data.
@@ -116,11 +127,18 @@ void add_table_rows(Catalog<DatasetRow>& all) {
   all.add(
       {{"CSV",
         "a table",
-        {path_field("the file"), root_field("folder of path"),
+        {path_field("the file"),
+         root_field("folder of path"),
          column_field("target", "column by name or index; left out: the last"),
          choice("task", "classification", {"classification", "regression"}, "kind of target"),
          columns("features", "columns by name or index; empty: all others"),
-         columns("exclude", "columns to leave out of the features"), header_field(), format[0], format[1], format[2],
+         columns("exclude", "columns to leave out of the features"),
+         header_field(),
+         format[0],
+         format[1],
+         format[2],
+         format[3],
+         format[4],
          columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
          choice("dates_as", "number", {"number", "parts"},
                 "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
@@ -130,6 +148,10 @@ void add_table_rows(Catalog<DatasetRow>& all) {
                 "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
          number("fill", 0.0, "of missing: constant"),
+         text("unknown", "refuse",
+              "texts in columns of text that the training data does not have: \"refuse\"; \"missing\": as a missing value; or a "
+              "text "
+              "of the column, in whose place they stand"),
          choice("categories", "one_hot", {"one_hot", "index"},
                 "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
          boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)"),
@@ -150,7 +172,7 @@ void add_table_rows(Catalog<DatasetRow>& all) {
              integer("window", nullptr, "values of the input").at_least(1).at_most(kMaxSample).required(),
              integer("horizon", 1, "values to predict").at_least(1).at_most(kMaxSample),
              integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
-             format[1], format[2],
+             format[1], format[2], format[3], format[4],
              boolean("standardize", true, "inputs and targets to mean 0 and deviation 1 (of the training data)")}},
            make_series,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },

@@ -17,7 +17,8 @@ Vocabulary vocabulary_of(const SplitRequest& r) {
     return known->options.vocabulary;
   if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
     return vocabulary_of(train_of(r));
-  return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"]);
+  return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"],
+                             encoding_of(r.self()));
 }
 
 bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self()["tokenizer"] == "bpe"; }
@@ -43,6 +44,7 @@ TextOptions options_of(const SplitRequest& r) {
   o.vocabulary = vocabulary_of(r);
   o.vocab_size = self["vocab_size"].is_null() ? 0 : self["vocab_size"].get<int64_t>();
   o.max_words = self["max_words"];
+  o.encoding = encoding_of(self);
   if (o.tokenizer == Tokenizer::bpe) o.bpe = bpe_of(r);
   return o;
 }
@@ -62,6 +64,15 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 
 }  // namespace
 
+Field encoding_field() {
+  static const std::vector<std::string> all(kTextEncodings.begin(), kTextEncodings.end());
+  return choice("encoding", "utf-8", all, "encoding of the file; a byte-order mark in it decides");
+}
+TextEncoding encoding_of(const Json& self) {
+  const auto at = std::find(kTextEncodings.begin(), kTextEncodings.end(), self["encoding"].get<std::string>());
+  return TextEncoding(at - kTextEncodings.begin());
+}
+
 void add_text_rows(Catalog<DatasetRow>& all) {
   all.add(
       {{"Text",
@@ -70,7 +81,7 @@ void add_text_rows(Catalog<DatasetRow>& all) {
          choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32", "bpe"},
                 "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
                 "tokenizer_file"),
-         part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+         encoding_field(), part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
          list("vocabulary", Json::array(), text("", nullptr, "a token"),
               "characters or words by number; empty: those of the training data's file, stored in the run's config"),
          integer("vocab_size", nullptr,

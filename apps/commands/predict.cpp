@@ -12,6 +12,8 @@
 #include "apps/exit_codes.h"
 #include "apps/run/predictor.h"
 #include "apps/run/progress.h"
+#include "framework/base/log.h"
+#include "framework/data/labels.h"
 
 namespace halfstep::app {
 namespace {
@@ -173,6 +175,35 @@ void print_metrics(const Predictor& model) {
   std::cerr << '\n';
 }
 
+// What the tables hold that the training data does not have, to stderr, and how they were read.
+class Unknowns {
+ public:
+  void add(const CsvRows& rows) {
+    for (const std::string& w : rows.notes.warnings) logging::warn(w);
+    if (!rows.notes.made.empty()) std::cerr << rows.notes.made << '\n';
+    add(values_, value_, rows.unknown_values, rows.unknown_value);
+    add(answers_, answer_, rows.unknown_answers, rows.unknown_answer);
+  }
+  void print(const DataForm& form) const {
+    if (values_ > 0) {
+      const auto* const table = std::get_if<TableForm>(&form.source);
+      std::cerr << values_ << (values_ == 1 ? " value" : " values") << " that the training data does not have, such as " << value_
+                << ", read as " << (table ? table->options.unknown : "") << '\n';
+    }
+    if (answers_ == 0) return;
+    std::cerr << answers_ << (answers_ == 1 ? " answer is" : " answers are") << " unknown and left out of the metrics, such as "
+              << answer_ << (form.classes > 0 ? "; the classes are " + some_labels(form.names) : ", which is no number") << '\n';
+  }
+
+ private:
+  static void add(int64_t& count, std::string& example, int64_t more, const std::string& its) {
+    if (count == 0) example = its;
+    count += more;
+  }
+  int64_t values_ = 0, answers_ = 0;
+  std::string value_, answer_;
+};
+
 int predict(const PredictArguments& o) {
   apply_threads(o.model.threads);
   check<ConfigError>(!o.inputs.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
@@ -209,7 +240,11 @@ int predict(const PredictArguments& o) {
   };
   std::vector<std::string> inputs = o.inputs;
   std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
-  model.files(inputs, o.files, receive, [&](const CsvRows& rows) { writer.table(rows); });
+  Unknowns unknowns;
+  model.files(inputs, o.files, receive, [&](const CsvRows& rows) {
+    unknowns.add(rows);
+    writer.table(rows);
+  });
   if (o.wrong) {
     check<DataError>(model.known() > 0, "predict",
                      "--wrong needs inputs whose answers are known: a target's column, or pictures in a folder ",
@@ -221,6 +256,7 @@ int predict(const PredictArguments& o) {
   out.flush();
   check<IoError>(bool(out), "predict", o.out.value_or("stdout"), ": writing failed");
   print_metrics(model);
+  unknowns.print(model.form());
   if (faults > 0) std::cerr << faults << " of " << answered + faults << " inputs could not be read\n";
   return faults > 0 ? kData : kDone;
 }

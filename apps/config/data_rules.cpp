@@ -55,13 +55,16 @@ class DataRules : private RuleSet {
 
   void table(const Json& self, const std::string& path) {
     if (!self.contains("delimiter")) return;
-    if (self["delimiter"] != "auto" && self["delimiter"].get<std::string>().size() != 1)
-      issues_.error(path + ".delimiter", "must be one character or \"auto\", got " + self["delimiter"].dump());
+    const std::string delimiter = self["delimiter"];
+    if (delimiter != "auto" && delimiter != "blanks" && (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\""))
+      issues_.error(path + ".delimiter", "must be one character, \"blanks\" or \"auto\", got " + self["delimiter"].dump());
     if (self["thousands"] == self["decimal"])
       issues_.error(path + ".thousands", "must not be decimal, too, which is " + self["decimal"].dump());
     if (self["type"] != "CSV") return;
     if (self["fill"] != 0.0 && self["missing"] != "constant")
       issues_.error(path + ".fill", "is for \"missing\": \"constant\", but missing is " + self["missing"].dump());
+    if (self["unknown"] == "missing" && self["missing"] == "refuse")
+      issues_.error(path + ".unknown", "is \"missing\", which needs a rule for missing values, but missing is \"refuse\"");
     if (!self["features"].empty() && !self["exclude"].empty())
       issues_.error(path + ".exclude", "must not be given together with features");
     if (self["dates"].empty() && (self["dates_as"] != "number" || self["date_order"] != "ymd"))

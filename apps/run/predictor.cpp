@@ -15,6 +15,7 @@
 #include "apps/catalog/transforms.h"
 #include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/data/labels.h"
 #include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
 
@@ -88,8 +89,8 @@ std::vector<fs::path> pictures_at(const fs::path& path) {
 
 // The class that a picture's folder names, NaN if it names none.
 double class_of_folder(const fs::path& path, const DataForm& form) {
-  const auto at = std::find(form.names.begin(), form.names.end(), path.parent_path().filename().string());
-  return at == form.names.end() ? kUnknown : double(at - form.names.begin());
+  const int64_t place = find_label(form.names, path.parent_path().filename().string());
+  return place < 0 ? kUnknown : double(place);
 }
 
 Tensor forward_of(Module& model, Device device, const AutocastOptions& region, const Tensor& x) {

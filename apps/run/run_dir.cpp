@@ -123,7 +123,7 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vec
   if (!continues_ && fs::is_directory(path_ / kCapsules, error))
     fs::remove_all(path_ / kCapsules, error);  // a run left nothing else
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
-  atomic_write(path_ / kConfig, config.dump(2) + "\n");
+  atomic_write(path_ / kConfig, write_json(config, 2, "config") + "\n");
   metrics_ = MetricSinks(sinks, path_, from, config);
   // The line of an observed step is written before the checkpoint of that step.
   const bool metrics = !sinks.empty();

@@ -6,6 +6,7 @@
 #include "framework/base/check.h"
 #include "framework/data/form.h"
 #include "framework/data/published.h"
+#include "framework/io/other_file.h"
 
 namespace halfstep {
 namespace {
@@ -64,6 +65,7 @@ int64_t count_records(const Layout& layout, const fs::path& path, const Wanted& 
   const auto bytes = fs::file_size(path, failed);
   check<IoError>(!failed, layout.label, "cannot read ", path.string());
   const uint64_t record = uint64_t(layout.label_bytes + kPixels);
+  if (bytes % record != 0) refuse_other_file<DataError>(layout.label, path, head_of_file(path));
   if (wanted.records > 0) {
     check<DataError>(bytes == uint64_t(wanted.records) * record, layout.label, path.string(), " must have ",
                      wanted.records * int64_t(record), " bytes (", wanted.records, " records of ", record, "), got ", bytes,

@@ -45,16 +45,18 @@ struct CsvOptions {
   std::vector<std::string> exclude{};   // columns that are no features, without `features`
   std::vector<std::string> dates{};     // columns of dates
   CsvDateOrder date_order = CsvDateOrder::ymd;
-  bool date_parts = false;              // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
-  bool standardize = false;             // (x - mean) / std
-  bool standardize_target = false;      // of regression: (y - mean) / std
+  bool date_parts = false;          // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
+  bool standardize = false;         // (x - mean) / std
+  bool standardize_target = false;  // of regression: (y - mean) / std
   std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
   CsvMissing missing = CsvMissing::refuse;
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
   double fill = 0;                           // of CsvMissing::constant
+  // Texts of categorical columns that the training data does not have: "refuse" them, read them as "missing", or as this category.
+  std::string unknown = "refuse";
   bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
   std::optional<CsvEncoding> encoding{};  // the training data's
-  double begin = 0, end = 1;            // the part of a seeded split that is kept, see split_part
+  double begin = 0, end = 1;              // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
   // In place of these three: the rows that are kept, of so many with these classes (none: regression), ascending.
   std::function<std::vector<int64_t>(int64_t rows, std::span<const int64_t> classes)> part{};
@@ -65,19 +67,19 @@ std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cel
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
 // "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
-// have a header, else by place. Rows without a target are dropped with drop_row, and an error otherwise. A column of
-// CsvOptions::dates is one input, or one a part, named "column.year".
+// have a header, else by place. Spellings of one name or label are one: see label_key of labels.h. Rows without a target are left
+// out. A column of CsvOptions::dates is one input, or one a part, named "column.year".
 // With standardize_target, target_scale() is the scaling from the column's values to targets, so that metrics and predictions stay
 // in the column's units. notes() lists how the columns were read. It warns of text columns that look like numbers in another format
-// or dates, and of a table without numbers, where a header cannot be detected. Throws IoError when the file cannot be read;
-// ConfigError for columns it does not have, for a feature that is given twice and for one that is the target; and DataError
+// or dates, of labels that differ in case alone, and of a first row that may be a header. Throws IoError when the file cannot be
+// read; ConfigError for columns it does not have, for a feature that is given twice and for one that is the target; and DataError
 // "path:line:field: ..." for rows of another length and for cells that are missing, not finite, not numeric, no date, or a class or
 // category that the encoding does not have.
 class CsvDataset : public TensorDataset<> {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
 
-  const std::vector<std::string>& feature_names() const { return feature_names_; }  // one an input
+  const std::vector<std::string>& feature_names() const { return feature_names_; }   // one an input
   const std::vector<std::string>& class_names() const { return encoding_.classes; }  // empty for regression
   // What this part was read by: mean and std empty unless standardized, fill unless missing values are filled in.
   const CsvEncoding& encoding() const { return encoding_; }
@@ -105,7 +107,14 @@ struct CsvRows {
   Tensor input{};                                 // of those, [rows, inputs] f32
   // Of those: the target, a number or the number of the class; NaN where there is none. Empty: the file has no such column.
   std::vector<double> targets{};
-  char delimiter = ',';
+  // Targets that are no number or no class of the training data, which count as none, and the first: "\"<=50K.\" in row 1".
+  int64_t unknown_answers = 0;
+  std::string unknown_answer{};
+  // Values of inputs that CsvOptions::unknown read, and the first: "\"peat\" in column soil".
+  int64_t unknown_values = 0;
+  std::string unknown_value{};
+  DataNotes notes{};     // how the file was read, where that is not plain
+  char delimiter = ',';  // for a file of the same kind
 };
 // training: how the training data was read, with its encoding. Columns are found by name, in any order and beside others, if the
 // training data had a header, and else by place; the target's may be missing. With CsvMissing::drop_row a row with a missing value

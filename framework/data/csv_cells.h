@@ -5,14 +5,21 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "framework/data/text_file.h"
 
 namespace halfstep {
 
-// The format of a file. A delimiter of 0 is detected from the first line.
+inline constexpr char kCsvBlanks = '\n';  // a delimiter: any number of blanks and tabs
+
+// The format of a file. A delimiter of 0 is detected.
 struct CsvFormat {
   char delimiter = 0;
   char decimal = '.';  // or ','
   char thousands = 0;  // between groups of three digits: ',', '.', ' ', '\'' or '_'; 0: none
+  TextEncoding encoding = TextEncoding::utf8;
+  std::vector<int64_t> skip_rows{};  // lines of the file, from 1, that are left out
 };
 
 // Whether `cell` is a decimal number, "inf" or "nan"; `value` then holds it.

@@ -2,10 +2,15 @@
 #include "framework/data/csv_columns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <map>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
 
 #include "framework/base/check.h"
+#include "framework/data/labels.h"
+#include "framework/data/unicode.h"
 
 namespace halfstep {
 namespace {
@@ -13,14 +18,6 @@ namespace {
 constexpr const char* kColumns = "CSV";
 constexpr size_t kMaxCategories = 64;
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();  // a missing value until it is filled in
-
-// Some of many names, for a message.
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", \"" : "\"") + names[i] + '"';
-  return out + (names.size() > kShown ? joined(" and ", names.size() - kShown, " more") : "");
-}
 
 double part_of_date(const CsvDate& date, std::string_view part) {
   if (part == "year") return date.year;
@@ -32,31 +29,48 @@ double part_of_date(const CsvDate& date, std::string_view part) {
 
 std::string count_of(size_t n, const char* what) { return joined(n, ' ', what, n == 1 ? "" : "s"); }
 
+// The replacement for missing values of a feature, computed from these rows.
+double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
+  if (o.missing == CsvMissing::constant) return o.fill;
+  std::vector<double> there;
+  for (int64_t r : rows)
+    if (!std::isnan(f.values[size_t(r)])) there.push_back(f.values[size_t(r)]);
+  check<DataError>(!there.empty(), kColumns, path, ": column \"", f.name,
+                   "\" has no value in the part that is read, of which to take the ",
+                   o.missing == CsvMissing::mean ? "mean" : "median");
+  if (o.missing == CsvMissing::mean) return std::accumulate(there.begin(), there.end(), 0.0) / double(there.size());
+  std::sort(there.begin(), there.end());
+  const size_t middle = there.size() / 2;
+  return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
+}
+
 }  // namespace
 
 int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
                    const char* what) {
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end())
-    sheet.fail_at(row, column, "must be a ", what, " of the training data, got \"", text, '"', Help{"it has " + some_of(names)});
-  return found - names.begin();
+  const int64_t found = find_label(names, text, sheet.format().decimal);
+  if (found < 0)
+    sheet.fail_at(row, column, "must be a ", what, " of the training data, got ", spelled(text),
+                  Help{"it has " + some_labels(names)});
+  return found;
 }
 
 std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
-                                                std::vector<size_t> from) {
+                                                const std::vector<size_t>& from) {
+  std::unordered_map<std::string, std::queue<size_t>> of_name;
+  for (const size_t c : from) of_name[text_key(all[c])].push(c);
   std::vector<std::optional<size_t>> out;
   for (const std::string& name : names) {
-    const auto found = std::find_if(from.begin(), from.end(), [&](size_t c) { return all[c] == name; });
-    out.push_back(found == from.end() ? std::nullopt : std::optional(*found));
-    if (found != from.end()) from.erase(found);
+    std::queue<size_t>& left = of_name[text_key(name)];
+    out.push_back(left.empty() ? std::nullopt : std::optional(left.front()));
+    if (!left.empty()) left.pop();
   }
   return out;
 }
 
 bool CsvColumns::is_missing(size_t row, size_t column) const {
   const std::string_view cell = sheet_.cell(row, column);
-  const auto& words = options_.missing_words;
-  return cell.empty() || std::find(words.begin(), words.end(), cell) != words.end();
+  return is_missing_cell(cell, options_.missing_words);
 }
 
 bool CsvColumns::meets_missing(size_t row, size_t column, const char* kind) {
@@ -78,7 +92,8 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   std::vector<size_t> out, excluded;
   for (const std::string& name : o.exclude) {
     // A held-out file need not have the columns that were left out of the training data.
-    if (by_name && std::find(all.begin(), all.end(), name) == all.end()) continue;
+    int64_t number = 0;
+    if (by_name && find_name(all, name) < 0 && !parse_integer(name, number)) continue;
     excluded.push_back(sheet_.find(name));
     check<ConfigError>(excluded.back() != target, kColumns, path, ": column \"", all[target], "\" is the target, and excluded");
   }
@@ -105,12 +120,12 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : o.encoding->columns) names.push_back(c.name);
   check<DataError>(out.size() == names.size(), kColumns, path, " must have the training data's ", names.size(),
-                   " columns besides the target, got ", out.size(), Help{"those are " + some_of(names)});
+                   " columns besides the target, got ", out.size(), Help{"those are " + some_labels(names)});
   if (!by_name) return out;
   const std::vector<std::optional<size_t>> paired = pair_by_name(names, all, out);
   for (size_t i = 0; i < names.size(); ++i) {
     check<DataError>(paired[i].has_value(), kColumns, path, " has no column \"", names[i], "\", which the training data has",
-                     Help{"its columns are " + some_of(all)});
+                     Help{"its columns are " + some_labels(all)});
     out[i] = *paired[i];
   }
   return out;
@@ -191,26 +206,51 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
   };
   const std::string doubted = doubt(column);
   const size_t cut = doubted.find('\n');
-  std::map<std::string_view, int64_t> categories;
-  std::vector<std::string_view> texts;
+  LabelSet categories(sheet_.format().decimal);
+  std::vector<size_t> of_row;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
-    texts.push_back(text_of(r));
-    categories[texts.back()] = 0;
+    of_row.push_back(categories.add(text_of(r)));
     if (categories.size() > kMaxCategories)
       sheet_.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
                      doubted.empty() ? std::string() : ", all of them " + doubted.substr(0, cut),
                      Help{doubted.empty() ? "leave it out with \"exclude\", or make it the target" : doubted.substr(cut + 1)});
   }
-  for (auto& [category, number] : categories) {
-    number = int64_t(made.categories.size());
-    made.categories.emplace_back(category);
-  }
+  std::vector<int64_t> places, out;
+  made.categories = categories.names(places);
   if (!doubted.empty())
     warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", read as ", made.categories.size(),
                                " different texts; ", doubted.substr(cut + 1)));
-  std::vector<int64_t> out;
-  for (const std::string_view text : texts) out.push_back(categories[text]);
+  if (const std::string alike = categories.joined_spellings(); !alike.empty())
+    joined_ += joined("; column ", made.name, ": ", alike);
+  if (const std::string cases = categories.differ_in_case("values"); !cases.empty())
+    warnings_.push_back(joined("column \"", made.name, "\": ", cases));
+  for (const size_t label : of_row) out.push_back(places[label]);
   return out;
+}
+
+// The category as which a text is read that the training data does not have; -1: none of them.
+int64_t CsvColumns::unknown_category(size_t row, size_t column, const CsvEncoding::Column& made) {
+  const std::string_view text = is_missing(row, column) ? std::string_view() : sheet_.cell(row, column);
+  const std::string& as = options_.unknown;
+  const bool missing = as == "missing";
+  if (as == "refuse" || (missing && options_.missing == CsvMissing::refuse))
+    return find_known(sheet_, row, column, text, made.categories, "value");
+  const int64_t place = find_label(made.categories, missing ? std::string_view() : as, sheet_.format().decimal);
+  if (place < 0 && (!missing || (!options_.one_hot && options_.missing != CsvMissing::drop_row)))
+    sheet_.fail_at(row, column, "must be a value of the training data, got ", spelled(text), ", and \"unknown\" is ",
+                   missing ? "missing, but the training data misses no value" : spelled(as) + ", which is none of them",
+                   Help{joined("it has ", some_labels(made.categories),
+                               missing ? "; \"categories\": \"one_hot\" can say that it is none of them" : "")});
+  if (missing && is_missing(row, column)) return place;  // counted where it was met
+  if (unknown_++ == 0) unknown_example_ = joined(spelled(text.substr(0, 60)), " in column ", made.name);
+  if (missing) ++missing_;
+  return place;
+}
+
+bool CsvColumns::is_left_out(size_t row, size_t column, const CsvEncoding::Column* given) const {
+  if (is_missing(row, column)) return true;
+  return options_.unknown == "missing" && given && !given->categories.empty() &&
+         find_label(given->categories, sheet_.cell(row, column), sheet_.format().decimal) < 0;
 }
 
 void CsvColumns::append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out) {
@@ -218,9 +258,12 @@ void CsvColumns::append_texts(size_t column, CsvEncoding::Column& made, bool giv
   if (!given) {
     of_row = learn_categories(column, made);
   } else {
+    std::unordered_map<std::string_view, int64_t> seen;  // places in the list; -1: not there
     for (size_t r = 0; r < sheet_.rows(); ++r) {
-      const bool none = meets_missing(r, column, "have a value");
-      of_row.push_back(find_known(sheet_, r, column, none ? std::string_view() : sheet_.cell(r, column), made.categories, "value"));
+      const std::string_view text = meets_missing(r, column, "have a value") ? std::string_view() : sheet_.cell(r, column);
+      const auto [at, fresh] = seen.try_emplace(text, -1);
+      if (fresh) at->second = find_label(made.categories, text, sheet_.format().decimal);
+      of_row.push_back(at->second >= 0 ? at->second : unknown_category(r, column, made));
     }
   }
   if (!options_.one_hot) return out.push_back({made.name, {of_row.begin(), of_row.end()}, true});
@@ -231,11 +274,21 @@ void CsvColumns::append_texts(size_t column, CsvEncoding::Column& made, bool giv
   }
 }
 
+void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path,
+                  std::vector<double>& learnt) {
+  if (o.missing == CsvMissing::refuse || o.missing == CsvMissing::drop_row) return;
+  const bool given = learnt.size() == features.size();
+  for (size_t j = 0; j < features.size(); ++j) {
+    if (!given) learnt.push_back(features[j].categorical ? 0 : fill_of(features[j], rows, o, path));
+    for (double& v : features[j].values)
+      if (std::isnan(v)) v = learnt[j];
+  }
+}
+
 DataNotes CsvColumns::notes() const {
-  DataNotes out;
-  out.warnings = warnings_;
-  if (sheet_.guessed())
-    out.warnings.emplace_back("the first row was read as a sample; if it is a header, set \"header\": true (false: no warning)");
+  DataNotes out = sheet_.notes();
+  out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
+  const std::string file = std::exchange(out.made, "");
   if (numbers_ > 0) out.made = count_of(size_t(numbers_), "column") + " of numbers";
   for (const bool date : {false, true}) {
     std::string list;
@@ -249,6 +302,8 @@ DataNotes CsvColumns::notes() const {
     out.made += joined(out.made.empty() ? "" : "; ", count_of(columns, date ? "date column" : "text column"), " became ",
                        count_of(inputs, "input"), ": ", list);
   }
+  out.made += joined_;
+  if (!file.empty()) out.made += "; " + file;
   return out;
 }
 

@@ -2,6 +2,7 @@
 // The inputs of a CsvDataset from the columns of its table. Not a public header.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,11 @@
 
 namespace halfstep {
 
+// Is a cell empty, or one of CsvOptions::missing_words?
+inline bool is_missing_cell(std::string_view cell, const std::vector<std::string>& words) {
+  return cell.empty() || std::find(words.begin(), words.end(), cell) != words.end();
+}
+
 // One input of the data set, for every row of the file; NaN: missing.
 struct CsvFeature {
   std::string name;
@@ -21,8 +27,9 @@ struct CsvFeature {
 };
 
 // Returns for each name the column of `from` that has it in `all`: the k-th of a name for its k-th place; nothing if none is left.
+// Names may be spelled otherwise (labels.h).
 std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
-                                                std::vector<size_t> from);
+                                                const std::vector<size_t>& from);
 
 class CsvColumns {
  public:
@@ -34,20 +41,27 @@ class CsvColumns {
   std::vector<size_t> choose(size_t target, const std::string& path) const;
   // Appends the inputs of a column. given: the training data's encoding of the column; null: learn it from this file.
   CsvEncoding::Column append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out);
+  // Is the row left out by drop_row for this cell: is it missing, or unknown where that is the same?
+  bool is_left_out(size_t row, size_t column, const CsvEncoding::Column* given) const;
   // How the columns were read so far.
   DataNotes notes() const;
-  int64_t missing() const { return missing_; }  // values seen by append()
+  // Values seen by append() that are missing, and that the training data does not have, which may count as missing.
+  int64_t missing() const { return missing_; }
+  int64_t unknown() const { return unknown_; }
+  const std::string& unknown_example() const { return unknown_example_; }  // "\"peat\" in column soil"
 
  private:
   bool meets_missing(size_t row, size_t column, const char* kind);
   void append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
   void append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
   std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& made);
+  int64_t unknown_category(size_t row, size_t column, const CsvEncoding::Column& made);
   std::string doubt(size_t column) const;
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;
-  int64_t numbers_ = 0, missing_ = 0;
+  int64_t numbers_ = 0, missing_ = 0, unknown_ = 0;
+  std::string unknown_example_, joined_;
   struct Became {
     std::string column;
     size_t inputs;
@@ -60,5 +74,9 @@ class CsvColumns {
 // The index of a cell's text in the training data's list. Throws DataError if it is not in the list.
 int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
                    const char* what);
+
+// Replaces missing values. learnt: the replacement of each input, from the training data; empty: computed here, of these rows.
+void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path,
+                  std::vector<double>& learnt);
 
 }  // namespace halfstep

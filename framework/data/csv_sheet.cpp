@@ -6,40 +6,32 @@
 #include <limits>
 #include <utility>
 
+#include "framework/data/csv_header.h"
+#include "framework/data/labels.h"
+
 namespace halfstep {
 namespace {
 
 constexpr size_t kMaxShown = 500;
 
-// Is the cell a number in `format`? Unless strictly: or a number in another format, or a date?
-bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictly) {
-  double ignored;
-  if (parse_number(cell, format, ignored)) return true;
-  const CsvHint hint = strictly ? CsvHint() : number_hint(cell, format);
-  return !hint.what.empty() && !hint.word;
-}
-
-// Is the first row a header? Empty: without numbers in the first two rows it cannot be detected.
-std::optional<bool> find_header(const CsvTable& table, const CsvFormat& format) {
-  bool strict = false, loose = false, below = false;
-  for (size_t c = 0; c < table.columns(); ++c) {
-    const bool like = is_like_number(table.cell(0, c), format, false);
-    strict = strict || is_like_number(table.cell(0, c), format, true);
-    loose = loose || like;
-    if (table.rows() > 1) below = below || is_like_number(table.cell(1, c), format, like);
-  }
-  if (strict) return false;
-  if (below || (table.rows() == 1 && !loose)) return true;
-  return loose ? std::optional(false) : std::nullopt;
-}
-
 }  // namespace
 
-CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header)
-    : where_(where), path_(path.string()), table_(path, format), format_(format) {
+CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
+                   bool each_row_alone)
+    : where_(where), path_(path.string()), table_(path, format), format_(format), notes_(table_.notes()) {
   format_.delimiter = table_.delimiter();
-  const std::optional<bool> found = header ? header : find_header(table_, format_);
-  has_header_ = found.value_or(false), guessed_ = !found;
+  const CsvHeader found = header ? CsvHeader{header} : find_header(table_, format_);
+  has_header_ = found.there.value_or(false);
+  if (!found.why.empty())
+    notes_.made += joined(notes_.made.empty() ? "" : "; ", "the first row is the header, since ", found.why,
+                          " (\"header\": false: it is a sample)");
+  if (found.doubtful || !found.there)
+    notes_.warnings.push_back(joined("the first row was read as a sample",
+                                     found.doubtful ? joined(", though its numbers from ", table_.cell(0, 0).substr(0, 40),
+                                                             " on rise evenly as names of columns do")
+                                                    : std::string(),
+                                     "; if it is a header, set \"header\": true (false: no warning)"));
+  if (has_header_ && !each_row_alone) check_below_header(where_, table_, format_, path_);
   show_all();
   for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(has_header_ ? std::string(table_.cell(0, c)) : std::to_string(c));
   check<DataError>(
@@ -59,11 +51,13 @@ void CsvSheet::show_all() {
 }
 
 size_t CsvSheet::find(const std::string& what) const {
-  const auto named = std::find(names_.begin(), names_.end(), what);
-  if (const auto count = std::count(named, names_.end(), what); count > 1)
-    fail<ConfigError>(where_, path_, " has ", count, " columns \"", what, "\", and one must be named",
-                      Help{joined("give its number: \"", named - names_.begin(), "\" is the first of them")});
-  if (named != names_.end()) return size_t(named - names_.begin());
+  if (const int64_t named = find_name(names_, what); named >= 0) {
+    const std::string key = text_key(what);
+    const auto count = std::count_if(names_.begin(), names_.end(), [&](const std::string& n) { return text_key(n) == key; });
+    check<ConfigError>(count == 1, where_, path_, " has ", count, " columns \"", what, "\", and one must be named",
+                       Help{joined("give its number: \"", named, "\" is the first of them")});
+    return size_t(named);
+  }
   const int64_t n = int64_t(names_.size());
   int64_t index = 0;
   if (!parse_integer(what, index) || index < -n || index >= n) {

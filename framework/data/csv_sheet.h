@@ -16,17 +16,20 @@ namespace halfstep {
 
 class CsvSheet {
  public:
-  // header: is the first row one? Empty: it is where it has no number and the row below has one, or no row follows. A number in
-  // another format and a date below a text count, too. Throws as CsvTable, and DataError for a header without rows.
-  // where: the data set, for messages.
-  CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header);
+  // header: is the first row one? Empty: see find_header of csv_header.h. Throws as CsvTable, and DataError for a header without
+  // rows, with a row of units below it, or that is repeated. where: the data set, for messages. each_row_alone: a row that is no
+  // sample is the caller's affair.
+  CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
+           bool each_row_alone = false);
 
   size_t rows() const { return rows_.size(); }
   bool has_header() const { return has_header_; }
-  bool guessed() const { return guessed_; }                         // was a header impossible to detect, for lack of numbers?
+  const DataNotes& notes() const { return notes_; }                 // how the file was read, where that is not plain
   const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
+  // The same with the blanks around it that quotes kept, or that are none of ASCII's.
+  std::string_view spelled(size_t row, size_t column) const { return table_.spelled(rows_[row], column); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);
   // Shows one row of the table alone, or all again.
@@ -48,7 +51,8 @@ class CsvSheet {
   std::string path_;
   CsvTable table_;
   CsvFormat format_;
-  bool has_header_, guessed_;
+  DataNotes notes_;
+  bool has_header_;
   std::vector<size_t> rows_;  // of the table, that are there
   std::vector<std::string> names_;
 };

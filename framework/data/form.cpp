@@ -38,10 +38,15 @@ const char* word(const std::array<const char*, n>& words, E value) {
 
 // ---- writing
 
-json text_of(char c) { return c == 0 ? std::string() : std::string(1, c); }
+constexpr const char* kBlanks = "blanks";
+
+json text_of(char c) { return c == 0 ? std::string() : c == kCsvBlanks ? kBlanks : std::string(1, c); }
 
 json to_json(const CsvFormat& f) {
-  return {{"delimiter", text_of(f.delimiter)}, {"decimal", text_of(f.decimal)}, {"thousands", text_of(f.thousands)}};
+  return {{"delimiter", text_of(f.delimiter)},
+          {"decimal", text_of(f.decimal)},
+          {"thousands", text_of(f.thousands)},
+          {"encoding", word(kTextEncodings, f.encoding)}};
 }
 
 json to_json(const TargetScale& s) { return {{"mean", s.mean}, {"std", s.std}}; }
@@ -74,6 +79,7 @@ json to_json(const TableForm& form) {
           {"missing", word(kMissing, o.missing)},
           {"missing_words", o.missing_words},
           {"fill", o.fill},
+          {"unknown", o.unknown},
           {"fills", e.fill},
           {"standardize", o.standardize},
           {"mean", e.mean},
@@ -155,7 +161,12 @@ TargetScale scale_of(const StoredJson& s) {
   return out;
 }
 
-CsvFormat format_of(const StoredJson& s) { return {letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")}; }
+CsvFormat format_of(const StoredJson& s) {
+  const bool blanks = s.get("delimiter") == kBlanks;
+  CsvFormat out{blanks ? kCsvBlanks : letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")};
+  if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding", kTextEncodings);
+  return out;
+}
 
 ImageForm read_image(const StoredJson& s) {
   ImageForm out;
@@ -201,6 +212,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   o.missing = chosen<CsvMissing>(s, "missing", kMissing);
   o.missing_words = texts(s, "missing_words");
   o.fill = s.number("fill");
+  if (s.has("unknown")) o.unknown = text(s, "unknown");
   o.standardize = flag(s, "standardize");
   const size_t inputs = inputs_of(e, o.one_hot);
   s.expect(form.input == Shape{int64_t(inputs)}, "columns", "as many columns as inputs");

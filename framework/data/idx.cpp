@@ -10,6 +10,7 @@
 
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/other_file.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -69,6 +70,7 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   const uint64_t got_head = in.read(head, head_bytes);
   check<DataError>(got_head >= 4, kIdx, in.path(), ": the header must have ", head_bytes, " bytes, the file has ", got_head);
   const uint32_t magic = big_endian(head), expected = 0x0800u + uint32_t(rank);
+  if (magic != expected) refuse_other_file<DataError>(kIdx, path, head_of_file(path));
   check<DataError>(magic == expected, kIdx, in.path(), ": the magic number must be ", expected, " (unsigned bytes, rank ", rank,
                    "), got ", magic);
   check<DataError>(got_head == head_bytes, kIdx, in.path(), ": the header must have ", head_bytes, " bytes, the file has ",

@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/other_file.h"
 
 #ifdef HALFSTEP_WITH_IMAGES
 #include <csetjmp>
@@ -199,6 +200,7 @@ PictureSize picture_size(const std::filesystem::path& path) {
     next(22);  // the rest of the signature, the first chunk's length and name
     return checked(number(14, 4), number(18, 4));
   }
+  if (b[0] != 0xff || b[1] != 0xd8) refuse_other_file<DataError>(kImage, path, head_of_file(path));
   check<DataError>(b[0] == 0xff && b[1] == 0xd8, kImage, path.string(), ": the content is neither PNG nor JPEG");
   for (;;) {  // from segment to segment, to the one that begins a frame
     do next(1);
@@ -227,6 +229,7 @@ Picture read_picture(const std::filesystem::path& path, int channels, Background
   check<DataError>(is_picture_name(path), kImage, name, ": the name must end in .png, .jpg or .jpeg");
   const std::string bytes = read_file(path), said = ending(path) == ".png" ? "PNG" : "JPEG", is = format_of(bytes);
   check<DataError>(!bytes.empty(), kImage, name, ": the file is empty");
+  if (is.size() > 4) refuse_other_file<DataError>(kImage, path, bytes);
   check<DataError>(is == said, kImage, name, ": the name says ", said, ", but the content is ", is,
                    Help{is.size() <= 4 ? "rename the file" : "it is damaged, or no picture"});
   Picture out = is == "PNG" ? decode_png(name, bytes, background) : decode_jpeg(name, bytes);

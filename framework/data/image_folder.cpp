@@ -10,6 +10,7 @@
 #include "framework/base/check.h"
 #include "framework/data/form.h"
 #include "framework/data/image_file.h"
+#include "framework/data/labels.h"
 #include "framework/ops/window/resample.h"
 #include "framework/tensor/storage.h"
 
@@ -99,12 +100,9 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
   check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
   const std::vector<std::string> there = folders_in(root);
-  if (class_names_.empty()) class_names_ = there;
-  for (const std::string& folder : there) {
-    const auto known = std::find(class_names_.begin(), class_names_.end(), folder);
-    check<DataError>(known != class_names_.end(), kFolder, (root / folder).string(),
-                     " is a class that the training data does not have");
-    for (fs::path& path : pictures_in(root / folder, unread_)) files_.push_back({std::move(path), known - class_names_.begin()});
+  const std::vector<int64_t> labels = classes_of_folders(kFolder, root, there, class_names_, notes_);
+  for (size_t i = 0; i < there.size(); ++i) {
+    for (fs::path& path : pictures_in(root / there[i], unread_)) files_.push_back({std::move(path), labels[i]});
   }
   const int channels = options_.grayscale ? 1 : 3;
   if (options_.size > 0) {
@@ -172,7 +170,7 @@ DataForm ImageFolderDataset::form() const {
 }
 
 DataNotes ImageFolderDataset::notes() const {
-  DataNotes out;
+  DataNotes out = notes_;
   if (!unread_.empty())
     out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are",
                                   " left out, since only PNG and JPEG are read: ", endings_of(unread_), ", such as ",

@@ -69,6 +69,7 @@ class ImageFolderDataset : public Dataset {
   std::vector<File> files_;
   std::vector<std::filesystem::path> unread_;  // pictures of other formats
   Shape shape_;
+  DataNotes notes_;
 };
 
 }  // namespace halfstep

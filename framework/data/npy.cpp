@@ -12,6 +12,7 @@
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/mapped_file.h"
+#include "framework/io/other_file.h"
 #include "framework/io/zip.h"
 #include "framework/tensor/storage.h"
 
@@ -174,6 +175,7 @@ struct NpyLayout {
 // head: the beginning of a file of `size` bytes.
 NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64_t size) {
   constexpr std::string_view kMagic = "\x93NUMPY";
+  if (!bytes.starts_with(kMagic)) refuse_other_file<DataError>(kNpy, where, bytes);
   check<DataError>(bytes.size() >= 10 && bytes.starts_with(kMagic), kNpy, where,
                    ": the file is not one of NumPy's: it does not begin with \\x93NUMPY");
   const int version = uint8_t(bytes[6]);
@@ -249,6 +251,8 @@ Tensor map_npy(const std::filesystem::path& path) {
 Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
   const ZipFile zip(path);
   const auto& names = zip.names();
+  if (std::none_of(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".npy"); }))
+    refuse_other_file<DataError>(kNpy, path, head_of_file(path));
   if (std::find(names.begin(), names.end(), name + ".npy") == names.end()) {
     std::string all;
     for (const std::string& n : names) all += (all.empty() ? "" : ", ") + (n.ends_with(".npy") ? n.substr(0, n.size() - 4) : n);

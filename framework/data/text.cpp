@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -13,6 +14,8 @@
 #include "framework/data/form.h"
 #include "framework/data/unicode.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/gzip.h"
+#include "framework/io/other_file.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -30,17 +33,33 @@ constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"cha
 bool is_text(Tokenizer t) { return t == Tokenizer::character || t == Tokenizer::word; }
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
-// The place of a byte in a text: "path:line:byte", from 1.
-std::string place(const std::string& path, std::string_view text, size_t at) {
-  const std::string_view before = text.substr(0, at);
-  const size_t line_start = before.rfind('\n');
-  const auto lines = std::count(before.begin(), before.end(), '\n');
-  return joined(path, ':', lines + 1, ':', at - (line_start == before.npos ? 0 : line_start + 1) + 1);
+[[noreturn]] void fail_not_utf8(const std::string& path, std::string_view text, size_t at) {
+  fail<DataError>(kText, place_in_text(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
+                  Help{joined("tokenizer \"byte\" reads any file; ", not_utf8_help(text, at, path))});
 }
 
-[[noreturn]] void fail_not_utf8(const std::string& path, std::string_view text, size_t at) {
-  fail<DataError>(kText, place(path, text, at), ": the text must be UTF-8, but this byte is ", int(uint8_t(text[at])),
-                  Help{"tokenizer \"byte\" reads any file; iconv converts a text from another encoding"});
+// A token with a NUL character could not be stored with the model and read again.
+void check_no_nul(const std::string& path, std::string_view text) {
+  const size_t nul = text.find('\0');
+  if (nul == text.npos) return;
+  const std::string name = std::filesystem::path(path).filename().string();
+  fail<DataError>(kText, place_in_text(path, text, nul), ": the text must not hold a NUL character",
+                  Help{joined("tokenizer \"byte\" reads any file; tr -d '\\000' < ", name, " > new-", name, " removes them")});
+}
+
+// The file as its tokenizer reads it. Bytes and tokens are not text: only a file whose name says so is unpacked.
+std::string read_as(const std::filesystem::path& path, const TextOptions& o, DataNotes& notes) {
+  if (is_text(o.tokenizer) || o.tokenizer == Tokenizer::bpe) {
+    std::string text = read_text_file(path, o.encoding, kText, /*tables=*/false, notes);
+    if (o.tokenizer != Tokenizer::bpe) check_no_nul(path.string(), text);
+    return text;
+  }
+  std::string bytes = read_file(path);
+  const std::optional<OtherFile> other = other_file(std::string_view(bytes).substr(0, kOtherFileHead), path);
+  if (other && other->is_pointer) refuse_other_file<DataError>(kText, path, bytes);
+  if (path.extension() != ".gz" || !is_gzip(bytes)) return bytes;
+  notes.made = "unpacked by gzip";
+  return unpack_gzip(bytes, kText, path.string());
 }
 
 // Calls f(token, at) for each character or word.
@@ -103,7 +122,7 @@ std::vector<uint32_t> numbers_of(const std::string& path, std::string_view text,
     int64_t number = vocabulary.find(token);
     if (number < 0) number = unknown;
     if (number < 0) {
-      fail<DataError>(kText, place(path, text, at), ": the vocabulary of ", vocabulary.size(), ' ',
+      fail<DataError>(kText, place_in_text(path, text, at), ": the vocabulary of ", vocabulary.size(), ' ',
                       tokenizer == Tokenizer::character ? "characters" : "words", " has no \"", token.substr(0, 60), '"',
                       Help{"it is that of the training data's whole file; add what is missing there, or read bytes"});
     }
@@ -162,8 +181,11 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(toke
   }
 }
 
-Vocabulary Vocabulary::of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words) {
-  return is_text(tokenizer) ? vocabulary_of(path.string(), read_file(path), tokenizer, max_words) : Vocabulary();
+Vocabulary Vocabulary::of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words, TextEncoding encoding) {
+  if (!is_text(tokenizer)) return Vocabulary();
+  DataNotes ignored;
+  const std::string text = read_as(path, {.tokenizer = tokenizer, .encoding = encoding}, ignored);
+  return vocabulary_of(path.string(), text, tokenizer, max_words);
 }
 
 int64_t Vocabulary::find(std::string_view token) const {
@@ -189,7 +211,7 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
                     o.begin, ", ", o.end, ')');
   check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kText, "tokenizer \"bpe\" needs a tokenizer",
                     Help{"BpeTokenizer::load reads one from its file"});
-  const std::string bytes = read_file(path), file = path.string();
+  const std::string bytes = read_as(path, o, notes_), file = path.string();
   int64_t total = 0;
   const auto take = [&](const auto& all) {
     total = int64_t(all.size());
@@ -213,8 +235,8 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
   const int64_t held = std::visit([](const auto& part) { return int64_t(part.size()); }, part_);
   pieces_ = (held - 1) / o.seq_len / std::max<int64_t>(1, o.streams);
   check<DataError>(
-      held > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ",
-      total, " tokens, which is less than ", std::max<int64_t>(1, o.streams), o.streams > 1 ? " streams" : " piece", " of seq_len ",
+      held > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ", total,
+      " tokens, which is less than ", std::max<int64_t>(1, o.streams), o.streams > 1 ? " streams" : " piece", " of seq_len ",
       o.seq_len, " and one token more",
       Help{o.streams > 1 ? "a smaller batch_size makes fewer streams; or a smaller seq_len" : "a smaller seq_len would do"});
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "framework/data/dataset.h"
+#include "framework/data/text_file.h"
 
 namespace halfstep {
 
@@ -34,7 +35,8 @@ class Vocabulary {
   explicit Vocabulary(std::vector<std::string> tokens);  // throws ValueError for one that is there twice
   // The tokens of a file. max_words > 0: at most this many words, the most frequent. Throws IoError, and DataError for text that is
   // not UTF-8, with its line and byte.
-  static Vocabulary of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words = 0);
+  static Vocabulary of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words = 0,
+                            TextEncoding encoding = TextEncoding::utf8);
 
   int64_t size() const { return int64_t(tokens_.size()); }
   const std::vector<std::string>& tokens() const { return tokens_; }
@@ -55,6 +57,7 @@ struct TextOptions {
   Vocabulary vocabulary{};  // of characters and words; empty: the whole file's, whatever the part
   int64_t vocab_size = 0;   // of u16 and u32 tokens; 0: one more than the file's largest. Of bpe; 0: the tokenizer's
   int64_t max_words = 0;    // see Vocabulary::of_file
+  TextEncoding encoding = TextEncoding::utf8;  // of the file; not of bytes and of files of tokens
   // Of bpe. Special tokens in the text become their ids, but none are put around it.
   std::shared_ptr<const BpeTokenizer> bpe{};
 };
@@ -81,6 +84,7 @@ class TextDataset : public Dataset {
   int64_t streams() const override { return options_.streams; }
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
+  DataNotes notes() const override { return notes_; }
   DataForm form() const override;
 
   const Vocabulary& tokens() const { return options_.vocabulary; }
@@ -88,6 +92,7 @@ class TextDataset : public Dataset {
   std::string decode(std::span<const int64_t> tokens) const;  // of u16 and u32: the numbers with spaces between; bpe: with specials
 
  private:
+  DataNotes notes_;
   std::string label_;
   TextOptions options_;
   int64_t vocab_size_ = 0;

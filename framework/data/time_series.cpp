@@ -37,7 +37,7 @@ void check_times(const CsvSheet& sheet, size_t column) {
 }
 
 // The column's values. Sets the names and the format of `o` to those that were found.
-std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOptions& o) {
+std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOptions& o, DataNotes* notes = nullptr) {
   const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));
   const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
   if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
@@ -50,6 +50,7 @@ std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOpt
   o.column = sheet.names()[column];
   o.header = sheet.has_header() ? CsvOptions::Header::yes : CsvOptions::Header::no;
   o.format = sheet.format();
+  if (notes) *notes = sheet.notes();
   return values;
 }
 
@@ -62,7 +63,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
                     "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
-  const std::vector<double> values = read_values(path, options_);
+  const std::vector<double> values = read_values(path, options_, &notes_);
   const auto row_at = [&](double f) {
     return std::min(int64_t(values.size()), int64_t(std::floor(f * double(values.size()) + 1e-9)));
   };
@@ -98,6 +99,7 @@ DataForm TimeSeriesDataset::form() const {
   DataForm out = Dataset::form();
   TimeSeriesOptions options = options_;
   options.scaling = scaling_;
+  options.format.skip_rows.clear();  // they are those of this file
   out.names = {options.column};
   out.source = SeriesForm{std::move(options)};
   return out;
@@ -106,8 +108,8 @@ DataForm TimeSeriesDataset::form() const {
 Tensor read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
   TimeSeriesOptions o = training;
   const std::vector<double> values = read_values(path, o);
-  check<DataError>(int64_t(values.size()) >= o.window, kSeries, path.string(), " has ", values.size(),
-                   " rows, but a window has ", o.window);
+  check<DataError>(int64_t(values.size()) >= o.window, kSeries, path.string(), " has ", values.size(), " rows, but a window has ",
+                   o.window);
   const TargetScale scale = o.scaling.value_or(TargetScale());
   const Tensor out = Tensor::empty({o.window, 1}, {.device = Device::cpu});
   float* to = out.data_ptr<float>();

@@ -40,6 +40,7 @@ class TimeSeriesDataset : public Dataset {
   TargetScale target_scale() const override { return scaling_; }
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;
+  DataNotes notes() const override { return notes_; }
   DataForm form() const override;
 
  private:
@@ -47,6 +48,7 @@ class TimeSeriesDataset : public Dataset {
   TimeSeriesOptions options_;
   std::vector<float> values_;  // of the whole file, scaled
   TargetScale scaling_;
+  DataNotes notes_;
   int64_t first_ = 0, size_ = 0;  // row of the first target; samples
 };
 

@@ -12,6 +12,7 @@
 #include "framework/data/unicode.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/json.h"
+#include "framework/io/other_file.h"
 
 namespace halfstep {
 namespace {
@@ -299,7 +300,10 @@ std::string as_tokenizer_json(const TokenizerFile& file, bool add_prefix_space) 
 }  // namespace
 
 TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
-  return parse_tokenizer_json(read_file(path, kMaxFile), path.string());
+  std::string text = read_file(path, kMaxFile);
+  if (const auto other = other_file(std::string_view(text).substr(0, kOtherFileHead), path); other && other->is_pointer)
+    refuse_other_file<DataError>(kTokenizer, path, text);
+  return parse_tokenizer_json(std::move(text), path.string());
 }
 
 TokenizerFile parse_tokenizer_json(std::string text, const std::string& file) {

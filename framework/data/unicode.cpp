@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstring>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -90,6 +92,9 @@ void put_together(std::vector<OrderedPoint>& points) {
   points.resize(kept);
 }
 
+// Marks over the letter before them, and the letters of Hangul that make a syllable with it.
+bool is_joining(char32_t point) { return (point >= 0x300 && point < 0x370) || (point >= 0x1161 && point < 0x1200); }
+
 }  // namespace
 
 size_t utf8_length(std::string_view text, size_t at) {
@@ -122,7 +127,13 @@ void append_utf8(std::string& out, char32_t point) {
 }
 
 size_t find_not_utf8(std::string_view text) {
+  constexpr uint64_t kHighBits = 0x8080808080808080;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    for (uint64_t eight = 0; at + 8 <= text.size(); at += 8) {
+      std::memcpy(&eight, text.data() + at, 8);
+      if ((eight & kHighBits) != 0) break;
+    }
+    if (at == text.size()) break;
     bytes = uint8_t(text[at]) < 0x80 ? 1 : utf8_length(text, at);
     if (bytes == 0) return at;
   }
@@ -160,6 +171,27 @@ PointClass class_of(char32_t point) {
     return out;
   }();
   return point < small.size() ? small[point] : look_up(uint32_t(point));
+}
+
+bool is_blank_point(char32_t point) {
+  return class_of(point) == PointClass::space || point == 0x200b || point == 0x2060 || point == 0xfeff;
+}
+
+std::string spelled(std::string_view text) {
+  std::string out = "\"";
+  for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    bytes = utf8_length(text, at);
+    char escape[16] = {};
+    if (bytes == 0) {
+      bytes = 1;
+      std::snprintf(escape, sizeof escape, "\\x%02x", unsigned(uint8_t(text[at])));
+    } else if (const char32_t point = utf8_at(text, at, bytes);
+               point < 0x20 || point == 0x7f || is_joining(point) || (is_blank_point(point) && point != ' ')) {
+      std::snprintf(escape, sizeof escape, point > 0xffff ? "\\U%08x" : "\\u%04x", unsigned(point));
+    }
+    out += escape[0] ? std::string(escape) : std::string(text.substr(at, bytes));
+  }
+  return out + '"';
 }
 
 std::string normalize_nfc(std::string_view text) {

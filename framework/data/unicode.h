@@ -26,6 +26,13 @@ std::string replace_not_utf8(std::string text);
 enum class PointClass : uint8_t { other, letter, number, space };
 PointClass class_of(char32_t point);
 
+// White space, and what shows nothing at all.
+bool is_blank_point(char32_t point);
+
+// The text between quotes for a message, in which nothing looks like something else: blanks but the common one, marks that could
+// be part of their letter, and what is not UTF-8 or shows nothing, are written as escapes.
+std::string spelled(std::string_view text);
+
 // Normal form C. `text` must be UTF-8.
 std::string normalize_nfc(std::string_view text);
 

@@ -216,8 +216,8 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
       save_safetensors(temporary / kFiles[0], contents.model,
                        {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}});
       save_safetensors(temporary / kFiles[1], contents.state);
-      atomic_write(temporary / kFiles[2], contents.meta->dump(2) + '\n');
-      if (contents.data) atomic_write(temporary / kData, (*contents.data)->dump(1) + '\n');
+      atomic_write(temporary / kFiles[2], write_json(*contents.meta, 2, kCheckpoint) + '\n');
+      if (contents.data) atomic_write(temporary / kData, write_json(**contents.data, 1, kCheckpoint) + '\n');
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
       if (contents.data) manifest["files"][kData] = json::object();
       for (const std::string& file : files_of(manifest["files"])) {

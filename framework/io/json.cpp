@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/io/json.h"
 
+#include "framework/data/unicode.h"
+
 namespace halfstep {
 namespace {
 
@@ -73,6 +75,31 @@ Json read_json(std::string_view text, bool comments) {
     fail_at(text, at, message, true);
   }
 }
+
+template <class Json>
+std::string write_json(const Json& value, int indent, std::string_view where) {
+  const auto is_text = [](const std::string& s) { return find_not_utf8(s) == s.npos && s.find('\0') == s.npos; };
+  const auto refuse = [&](const std::string& at, const std::string& s) {
+    fail<ValueError>(where, at.empty() ? "a string" : at.substr(1), " must be UTF-8 without a NUL character, got ",
+                     spelled(s.substr(0, 80)));
+  };
+  const auto look = [&](const auto& self, const Json& v, const std::string& at) -> void {
+    if (v.is_string() && !is_text(v.template get_ref<const std::string&>())) refuse(at, v.template get_ref<const std::string&>());
+    if (v.is_array())
+      for (size_t i = 0; i < v.size(); ++i)
+        if (v[i].is_structured() || v[i].is_string()) self(self, v[i], joined(at, '[', i, ']'));
+    if (!v.is_object()) return;
+    for (const auto& [key, member] : v.items()) {
+      if (!is_text(key)) refuse(at + ".the key", key);
+      self(self, member, at + '.' + key);
+    }
+  };
+  look(look, value, "");
+  return value.dump(indent);
+}
+
+template std::string write_json(const nlohmann::json&, int, std::string_view);
+template std::string write_json(const nlohmann::ordered_json&, int, std::string_view);
 
 template nlohmann::json read_json(std::string_view, bool);
 template nlohmann::ordered_json read_json(std::string_view, bool);

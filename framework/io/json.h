@@ -29,10 +29,17 @@ struct JsonError : Error {
 template <class Json>
 Json read_json(std::string_view text, bool comments = false);
 
+// JSON for a file, indented by so many blanks, from which read_json makes the same value again. Throws ValueError "[where] ...",
+// which names the key, for a string that is not UTF-8 or holds a NUL character.
+template <class Json>
+std::string write_json(const Json& value, int indent, std::string_view where);
+
 // What an exception of the library's parser says, without the library's headings.
 std::string in_plain_words(const nlohmann::json::exception& e);
 
 extern template nlohmann::json read_json(std::string_view, bool);
 extern template nlohmann::ordered_json read_json(std::string_view, bool);
+extern template std::string write_json(const nlohmann::json&, int, std::string_view);
+extern template std::string write_json(const nlohmann::ordered_json&, int, std::string_view);
 
 }  // namespace halfstep

@@ -13,6 +13,7 @@
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/mapped_file.h"
+#include "framework/io/other_file.h"
 #include "framework/io/safetensors_header.h"
 
 namespace halfstep {
@@ -43,6 +44,11 @@ OpenFile open(const fs::path& path) {
   out.in.open(path, std::ios::binary);
   check<IoError>(out.in.is_open(), kSafetensors, file, ": cannot read");
   check<IoError>(size >= 8, kSafetensors, file, ": a file begins with 8 bytes of header length, but it has ", size, " bytes");
+  char head[9] = {};
+  out.in.read(head, sizeof head);
+  if (out.in.gcount() < 9 || head[8] != '{') refuse_other_file<IoError>(kSafetensors, path, head_of_file(path));
+  out.in.clear();
+  out.in.seekg(0);
   uint64_t length = 0;
   out.read(&length, 8, path);
   check<IoError>(length <= kMaxSafetensorsHeader, kSafetensors, file, ": a header may have ", kMaxSafetensorsHeader,

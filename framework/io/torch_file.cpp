@@ -16,6 +16,7 @@
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/mapped_file.h"
+#include "framework/io/other_file.h"
 #include "framework/io/printable.h"
 #include "framework/io/torch_pickle.h"
 #include "framework/io/zip.h"
@@ -74,6 +75,7 @@ class ZipSource : public TorchSource {
     check<DataError>(!zip_.has(root_ + "/constants.pkl"), kTorchFile, file_,
                      ": must hold weights alone, got a program of TorchScript",
                      Help{"in Python, torch.save(torch.jit.load(\"old.pt\").state_dict(), \"weights.pt\")"});
+    if (!zip_.has(root_ + "/data.pkl")) refuse_other_file<DataError>(kTorchFile, file_, head_of_file(file_));
     check<DataError>(zip_.has(root_ + "/data.pkl"), kTorchFile, file_,
                      ": an archive of torch.save has a data.pkl, this one begins with \"", printable(first, 60), '"');
     const std::string order = root_ + "/byteorder";
@@ -250,6 +252,7 @@ TorchFile read_torch_file(const fs::path& path, bool show, Device device) {
   check<DataError>(size > 0, kTorchFile, file, ": is empty");
   const std::shared_ptr<void> pages = map_file(path, size, kTorchFile);
   const std::string_view bytes(static_cast<const char*>(pages.get()), size);
+  if (!begins_as_torch(bytes.substr(0, kHead))) refuse_other_file<DataError>(kTorchFile, path, bytes);
   check<DataError>(begins_as_torch(bytes.substr(0, kHead)), kTorchFile, file,
                    ": must be a file of torch.save, which begins as a zip archive or a pickle, got \"",
                    printable(bytes.substr(0, kHead)), '"');

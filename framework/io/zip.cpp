@@ -7,6 +7,7 @@
 
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/other_file.h"
 
 namespace halfstep {
 namespace {
@@ -86,6 +87,7 @@ uint32_t checksum_of(std::string_view bytes) {
 }  // namespace
 
 ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), held_(read_file(path)), bytes_(held_) {
+  if (!bytes_.starts_with("PK\3\4")) refuse_other_file<DataError>(kZip, path, bytes_);
   read_directory();
 }
 
