@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <queue>
 #include <unordered_map>
 #include <utility>
 

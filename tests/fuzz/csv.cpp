@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/data/form.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {
@@ -17,6 +18,13 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   if (data[0] & 32) options.target = "0";
   if (data[0] & 64) options.features = {"a", "-1"};
   if (data[0] & 128) options.begin = 0.25, options.end = 0.75;
+  switch (data[0] % 11) {
+    case 7: options.format.encoding = TextEncoding::latin1; break;
+    case 8: options.format.encoding = TextEncoding::windows1252; break;
+    case 9: options.format.encoding = TextEncoding::utf16; break;
+    case 10: options.format.delimiter = kCsvBlanks, options.format.skip_rows = {2, 4}; break;
+    default: break;
+  }
   const fuzz::MemoryFile file(fuzz::text_of(data + 1, size - 1));
   CsvDate date;
   const std::string_view cell = fuzz::text_of(data + 1, std::min<size_t>(size - 1, 40));
@@ -25,6 +33,10 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   fuzz::typed([&] {
     const CsvDataset set(file.path(), options);
     if (set.size() < 1 || int64_t(set.feature_names().size()) != set.input_shape()[0]) fuzz::found("a data set that does not hold");
+    CsvOptions known = std::get<TableForm>(set.form().source).options;
+    if (data[0] & 64) known.unknown = "missing", known.missing = CsvMissing::drop_row;
+    const CsvRows rows = read_csv_rows(file.path(), known);
+    if (rows.faults.size() != rows.cells.size()) fuzz::found("rows that do not hold");
   });
   return 0;
 }

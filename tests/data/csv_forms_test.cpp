@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables whose labels, headers and columns are written in unusual ways.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/data/csv.h"
+#include "framework/data/form.h"
+#include "framework/data/time_series.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+struct Table {
+  TempDir dir;
+  std::filesystem::path path = dir / "t.csv";
+  explicit Table(std::string_view text) { write_bytes(path, text); }
+  CsvDataset read(const CsvOptions& o = {}) const { return CsvDataset(path, o); }
+  std::string fault(const CsvOptions& o = {}) const {
+    return message_of<DataError>([&] { read(o); });
+  }
+  CsvRows rows(const CsvDataset& training) const {
+    return read_csv_rows(path, std::get<TableForm>(read_form(to_json(training.form())).source).options);
+  }
+};
+
+using Names = std::vector<std::string>;
+using Floats = std::vector<float>;
+const CsvOptions kNumbers{.classification = false};
+
+}  // namespace
+
+TEST_CASE("csv: classes that differ in blanks, in Unicode's form or in how a number is written are one") {
+  const CsvDataset data = Table("a,b,kind\n1,x,ja\n2,x,\"ja \"\n3,y,ja\xc2\xa0\n4,y,JA\n5,z,nein\n").read();
+  CHECK(data.class_names() == Names{"JA", "ja", "nein"});
+  CHECK(data.target().to_vector<int>() == std::vector<int>{1, 1, 1, 0, 2});
+  CHECK(contains(data.notes().made, R"(; classes: "ja" (1), "ja " (1) and "ja\u00a0" (1) are one)"));
+  REQUIRE(data.notes().warnings.size() == 1);
+  CHECK(contains(data.notes().warnings[0], "\"JA\" (1) and \"ja\" (3): these classes differ in nothing but case"));
+  CHECK(Table("1,2\n3,2.0\n5,7\n7,+7.00\n").read().class_names() == Names{"2", "7"});
+  CHECK(Table("1,Zu\xcc\x88rich\n3,Z\xc3\xbcrich\n").read().classes() == 1);
+  // Categories, missing words and numbers as well.
+  const CsvDataset colors = Table("color,n,y\nred,\"5 \",1\n\"red \",\"? \",2\nRed,7\xc2\xa0,3\n")
+                                .read({.classification = false, .missing = CsvMissing::mean, .missing_words = {"?"}});
+  CHECK(colors.feature_names() == Names{"color=Red", "color=red", "n"});
+  CHECK(colors.input().to_vector<float>() == Floats{0, 1, 5, 0, 1, 6, 1, 0, 7});
+  CHECK(contains(colors.notes().made, R"(; column color: "red" (1) and "red " (1) are one)"));
+  CHECK(contains(colors.notes().warnings.at(0), "column \"color\": \"Red\" (1) and \"red\" (2): these values differ"));
+  // Held-out data may spell all of it otherwise, names of columns too.
+  CsvOptions held{.encoding = Table("gr\xc3\xb6\xc3\x9f"
+                                    "e,kind\n1,K\xc3\xa4se\n2,1\n")
+                                  .read()
+                                  .encoding()};
+  CHECK(Table("\"kind \",gro\xcc\x88\xc3\x9f"
+              "e\nKa\xcc\x88se,5\n1.0,6\n")
+            .read(held)
+            .target()
+            .to_vector<int>() == std::vector<int>{1, 0});
+  CHECK(contains(Table("kind,gr\xc3\xb6\xc3\x9f"
+                       "e\nKa\xcc\x88s,5\n")
+                     .fault(held),
+                 R"(must be a class of the training data, got "Ka\u0308s")"));
+}
+
+TEST_CASE("csv: rows without a target are left out, whatever the rule for missing values") {
+  const Table classes("a,kind\n1,x\n2,NA\n3,y\n4,\n,x\n\"6\",\" \"\n");
+  for (const CsvMissing rule : {CsvMissing::median, CsvMissing::drop_row, CsvMissing::constant}) {
+    const CsvDataset data = classes.read({.missing = rule, .missing_words = {"NA"}});
+    CHECK(data.class_names() == Names{"x", "y"});
+    CHECK(data.size() == (rule == CsvMissing::drop_row ? 2 : 3));
+    CHECK(contains(data.notes().made, "; 3 of 6 rows left out, which have no target"));
+  }
+  CHECK(Table("a,y\n1,5\n2,\n3,?\n4,6\n").read({.classification = false, .missing_words = {"?"}}).target().to_vector<float>() ==
+        Floats{5, 6});
+  CHECK(contains(Table("a,y\n1,5\n2,?\n").fault(kNumbers), "got \"?\"\nhelp: \"missing_words\": [\"?\"]"));
+  CHECK(contains(Table("a,kind\n1,x\n2,nan\n").fault(), "must be a class, got \"nan\"\nhelp: \"missing_words\": [\"nan\"]"));
+  CHECK(contains(Table("a,y\n1,?\n").fault({.missing_words = {"?"}}), "no row has a target: column \"y\" is empty"));
+}
+
+TEST_CASE("csv: rows are predicted whatever their answers are") {
+  const CsvDataset people = Table("age,pay\n20,<=50K\n40,>50K\n60,>50K\n").read();
+  const CsvRows rows = Table("age,pay\n21,<=50K.\n41,>50K\n61,\n22,<=50K.\n").rows(people);
+  CHECK(rows.rows.size() == 4);
+  CHECK(rows.unknown_answers == 2);
+  CHECK(rows.unknown_answer == "\"<=50K.\" in row 1");
+  CHECK(std::isnan(rows.targets[0]));
+  CHECK(rows.targets[1] == 1);
+  CHECK(std::isnan(rows.targets[2]));
+  const CsvDataset numbers = Table("age,pay\n20,100\n40,200\n").read(kNumbers);
+  const CsvRows few = Table("age,pay\n21,unknown\n22,1e99\n23,300\n").rows(numbers);
+  CHECK(few.unknown_answers == 2);
+  CHECK(few.unknown_answer == "\"unknown\" in row 1");
+  CHECK(few.targets[2] == 300);
+  const CsvDataset floats = Table("age,k\n20,1.0\n40,2.0\n").read();
+  CHECK(floats.class_names() == Names{"1.0", "2.0"});
+  CHECK(Table("age,k\n20,1\n40,2.00\n").rows(floats).unknown_answers == 0);
+}
+
+TEST_CASE("csv: values that the training data does not have") {
+  const Table table("soil,n,y\nclay,1,5\nsand,2,6\nother,3,7\n");
+  const Table fresh("soil,n,y\nclay,1,5\npeat,2,6\nchalk,3,7\n");
+  const auto options = [](std::string unknown, CsvMissing missing = CsvMissing::refuse, bool one_hot = true) {
+    return CsvOptions{.classification = false, .missing = missing, .unknown = std::move(unknown), .one_hot = one_hot};
+  };
+  const auto held = [&](CsvOptions o) {
+    o.encoding = table.read(o).encoding();
+    return o;
+  };
+  CHECK(
+      contains(fresh.fault(held(options("refuse"))), "must be a value of the training data, got \"peat\"\nhelp: it has \"clay\""));
+  const CsvDataset as_other = fresh.read(held(options("other")));
+  CHECK(as_other.input().to_vector<float>() == Floats{1, 0, 0, 1, 0, 1, 0, 2, 0, 1, 0, 3});  // clay, other, sand, n
+  CHECK(contains(as_other.notes().made,
+                 "; 2 values that the training data does not have (\"peat\" in column soil), read by \"unknown\""));
+  const CsvDataset filled = fresh.read(held(options("missing", CsvMissing::median)));
+  CHECK(filled.input().to_vector<float>() == Floats{1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3});  // none of them
+  CHECK(fresh.read(held(options("missing", CsvMissing::drop_row))).size() == 1);
+  CHECK(contains(fresh.fault(held(options("rock"))), "and \"unknown\" is \"rock\", which is none of them\nhelp: it has"));
+  CHECK(contains(fresh.fault(held(options("missing", CsvMissing::median, false))),
+                 "and \"unknown\" is missing, but the training data misses no value"));
+  CHECK(contains(fresh.fault(held(options("missing"))), "must be a value of the training data, got \"peat\""));
+
+  const Table gaps("soil,n,y\nclay,1,5\n,2,6\nsand,3,7\n");
+  const CsvOptions index = options("missing", CsvMissing::median, false);
+  const CsvRows rows = fresh.rows(gaps.read(index));  // "", clay, sand
+  CHECK(rows.rows.size() == 3);
+  CHECK(rows.unknown_values == 2);
+  CHECK(rows.unknown_value == "\"peat\" in column soil");
+  CHECK(rows.input.to_vector<float>() == Floats{1, 1, 0, 2, 0, 3});
+  const CsvRows dropped = fresh.rows(table.read(options("missing", CsvMissing::drop_row)));
+  CHECK(dropped.rows == std::vector<size_t>{0});
+  CHECK(contains(dropped.faults[1], "a value is missing (\"peat\" in column soil is unknown, which counts as missing)"));
+}
+
+TEST_CASE("csv: a header of numbers") {
+  const auto first = [](std::string_view text) { return Table(text).read(kNumbers); };
+  // A text above numbers.
+  const CsvDataset years = first("1990,2000,note,2010,sum\n1,2,x,3,6\n2,2,y,2,\n2,3,x,1,6\n");
+  CHECK(years.feature_names() == Names{"1990", "2000", "note=x", "note=y", "2010"});
+  CHECK(contains(years.notes().made,
+                 "the first row is the header, since \"sum\" is a text above numbers (\"header\": false: it is a sample)"));
+  // Numbers alone, that rise evenly and lie far away.
+  const CsvDataset waves = first("-30,-20,-10,0\n0.5,0.25,0.5,9\n0.5,0.5,0.25,8\n");
+  CHECK(waves.size() == 3);  // 0 to 9 begin where the first row ends
+  const CsvDataset spectrum = first("900.5,901,901.5,902\n0.5,0.25,0.5,9\n0.5,0.5,0.25,8\n");
+  CHECK(spectrum.feature_names() == Names{"900.5", "901", "901.5"});
+  CHECK(contains(spectrum.notes().made, "since its numbers 900.5 to 902 rise evenly, and lie far from all others"));
+  CHECK(spectrum.notes().warnings.empty());
+  // Doubt.
+  const CsvDataset pixels = first("1,2,3,4\n0,16,9,4\n3,8,2,1\n");
+  CHECK(pixels.size() == 3);
+  REQUIRE(pixels.notes().warnings.size() == 1);
+  CHECK(
+      pixels.notes().warnings[0] ==
+      "the first row was read as a sample, though its numbers from 1 on rise evenly as names of columns do; if it is a header, set "
+      "\"header\": true (false: no warning)");
+  CHECK(Table("1,2,3,4\n0,16,9,4\n").read({.header = CsvOptions::Header::no, .classification = false}).notes().warnings.empty());
+  // None.
+  for (const char* text : {"5,4,3\n1,2,3\n", "1,2,4\n3,5,7\n", "1,2\n50,60\n", "1.5,x\n2,y\n", "?,1,2\n3,4,5\n"}) {
+    const CsvDataset data = Table(text).read({.missing = CsvMissing::drop_row, .missing_words = {"?"}});
+    CHECK_MESSAGE(data.feature_names()[0] == "0", text);
+    CHECK_MESSAGE(data.notes().warnings.empty(), text);
+  }
+  CHECK(TimeSeriesDataset(Table("2001,value\n1,5\n2,6\n3,7\n").path).size() == 2);
+}
+
+TEST_CASE("csv: rows that are no samples") {
+  const Table units("length,mass,kind\ncm,g,\n1,2,x\n2,3,y\n3,4,x\n");
+  CHECK(contains(
+      units.fault(),
+      "t.csv:2: row 2 has no numbers where rows 3 to 5 have: is it one of units?\nhelp: \"skip_rows\": [2] leaves it out"));
+  CHECK(units.read({.format = {.skip_rows = {2}}}).size() == 3);
+  CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(units.path, {.column = "mass"}); }), "row 2 has no numbers"));
+  const Table twice("length,kind\n1,x\n2,y\nlength,kind\n3,x\n\nlength,kind\n");
+  CHECK(
+      contains(Table("length,kind\n1,x\n2,y\nlength,kind\n3,x\nlength,kind\n4,y\n").fault(),
+               "t.csv:4: the header must stand once, but row 4, 6 repeat it\nhelp: \"skip_rows\": [4, 6] leaves out these lines"));
+  CHECK(twice.read({.format = {.skip_rows = {4, 6, 7}}}).size() == 3);
+  // A title above the header.
+  const Table title("\"Report; of, 2024\n\na;kind\n1;x\n2;y\n");
+  CHECK(title.read({.format = {.skip_rows = {2, 1}}}).class_names() == Names{"x", "y"});
+  CHECK(contains(title.fault({.format = {.skip_rows = {1, 2, 3, 4, 5}}}), "no rows"));
+  CHECK(contains(Table("t\na,b\n1,2,3\n").fault({.format = {.skip_rows = {1}}}), "t.csv:3:3: a row must have 2 fields"));
+  // Of new files each row is read alone.
+  const CsvRows rows = units.rows(units.read({.format = {.skip_rows = {2}}}));
+  CHECK(rows.rows == std::vector<size_t>{1, 2, 3});
+  CHECK(contains(rows.faults[0], "column \"length\" must be a number, got \"cm\""));
+  // A text that is the same in two rows is no header.
+  CHECK(Table("x,1\ny,2\nx,1\n").read(kNumbers).size() == 3);
+}
+
+TEST_CASE("csv: the delimiter of Excel's first line") {
+  for (const char* text :
+       {"sep=;\r\na;b\r\n1,5;2\r\n", "sep=|\na|b\n1,5|2\n", "SEP=\t\na\tb\n1,5\t2\n", "\xef\xbb\xbfsep=;\na;b\n1,5;2\n"}) {
+    const CsvDataset data = Table(text).read({.format = {.decimal = ','}, .classification = false});
+    CHECK_MESSAGE(data.input().to_vector<float>() == Floats{1.5}, text);
+  }
+  CHECK(Table("sep=;\na|b\n1|2\n").read({.format = {.delimiter = '|'}, .classification = false}).size() == 1);
+  CHECK(contains(Table("sep=;\na;b\n1;2;3\n").fault(), "t.csv:3:3: a row must have 2 fields"));
+  CHECK(Table("sep=x,b\n1,2\n").read(kNumbers).feature_names() == Names{"sep=x"});
+}
+
+TEST_CASE("csv: columns aligned by blanks") {
+  const std::string cars =
+      "18.0   8  307.0  70\t\"chevrolet malibu\"\n 9.5   4   95.0  71\t\"toyota  corona\"  \n14.0   8  455.0   1 \tfiat\n";
+  const CsvDataset data = Table(cars).read({.target = "0", .classification = false, .exclude = {"4"}});
+  CHECK(data.input().to_vector<float>() == Floats{8, 307, 70, 4, 95, 71, 8, 455, 1});
+  CHECK(contains(data.notes().made, "; columns are separated by blanks"));
+  const CsvOptions said{.format = {.delimiter = kCsvBlanks}, .classification = false};
+  CHECK(Table("a b\n1  2\n").read(said).feature_names() == Names{"a"});
+  CHECK(contains(Table("a b\n1  2 3\n").fault(said), "t.csv:2:3: a row must have 2 fields like the first, got 3"));
+  CHECK(contains(Table("a b\n1  \"2\"3\n").fault(said), "t.csv:2:2: text follows a closing quote"));
+  // Texts with blanks in them are not cut, where another delimiter or another number of blanks is found.
+  CHECK(Table("New York\tUSA\nParis\tF\n").read().size() == 2);
+  CHECK(Table("a b,c d\n1,2\n").read(kNumbers).feature_names() == Names{"a b"});
+  CHECK(Table("a b\tc d\n1\t2\n").read(kNumbers).feature_names() == Names{"a b"});
+  CHECK(Table("x y\tz\n1 2\t3\n").read({.target = "z"}).feature_names() == Names{"x y=1 2"});
+  CHECK(Table("1,5  2\n2,5  3\n").read({.format = {.decimal = ','}, .classification = false}).input().to_vector<float>() ==
+        Floats{1.5, 2.5});
+  // What is predicted from such a table is read so, too.
+  const CsvDataset plain = Table("1  2\n3  4\n").read(kNumbers);
+  const CsvRows rows = Table("5   6\n7 8\n").rows(plain);
+  CHECK(rows.input.to_vector<float>() == Floats{5, 7});
+  CHECK(rows.delimiter == ',');
+}

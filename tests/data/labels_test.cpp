@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/labels.h"
+
+#include <doctest/doctest.h>
+
+#include "framework/base/check.h"
+#include "framework/data/unicode.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+TEST_CASE("labels: spellings of one label have one key, and others do not") {
+  CHECK(label_key(" \t yes\xc2\xa0") == "yes");
+  CHECK(label_key("\xef\xbb\xbfyes\xe2\x80\x8b") == "yes");  // what shows nothing
+  CHECK(label_key("New\xe2\x80\x89 York") == "New York");
+  CHECK(label_key("Zu\xcc\x88rich") == label_key("Z\xc3\xbcrich"));            // Latin
+  CHECK(label_key("\xce\xb1\xcc\x81") == "\xce\xac");                          // Greek
+  CHECK(label_key("\xd0\xb8\xcc\x86") == "\xd0\xb9");                          // Cyrillic
+  CHECK(label_key("\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab") == "\xed\x95\x9c");  // Hangul
+  CHECK(label_key("\xe3\x81\x8b\xe3\x82\x99") == "\xe3\x81\x8c");              // Kana
+  for (const char* one : {"1", "1.0", "1.", "01", "+1", "001.000", " 1 "}) CHECK_MESSAGE(label_key(one) == "1", one);
+  CHECK(label_key("-0.0") == "0");
+  CHECK(label_key("-2.50") == "-2.5");
+  CHECK(label_key("1,50", ',') == "1,5");
+  CHECK(label_key("12345678901234567890") != label_key("12345678901234567891"));  // more digits than a double has
+  for (const char* other : {"1e0", "0x1", "1a", "1.0.0", "I", ".", "+", ""}) CHECK_MESSAGE(label_key(other) == other, other);
+  CHECK(label_key("Yes") != label_key("yes"));
+  CHECK(label_key("\xff ") == "\xff");
+}
+
+TEST_CASE("labels: names, and what is said of joined ones and of case") {
+  LabelSet labels;
+  const std::string given[] = {"no", "yes ", "yes", "yes", "YES", "no\xc2\xa0"};
+  std::vector<size_t> of;
+  for (const std::string& g : given) of.push_back(labels.add(g));
+  CHECK(of == std::vector<size_t>{0, 1, 1, 1, 2, 0});
+  std::vector<int64_t> places;
+  CHECK(labels.names(places) == std::vector<std::string>{"YES", "no", "yes"});
+  CHECK(places == std::vector<int64_t>{1, 2, 0});
+  CHECK(labels.joined_spellings() == R"("no" (1) and "no\u00a0" (1) are one; "yes" (2) and "yes " (1) are one)");
+  CHECK(
+      labels.differ_in_case("classes") ==
+      "\"YES\" (1) and \"yes\" (3): these classes differ in nothing but case, and count as different; spell them alike if they are "
+      "one");
+  LabelSet greek;
+  for (const char* g : {"\xce\x91\xce\xb8", "\xce\xb1\xce\xb8"}) greek.add(g);  // beyond ASCII, where the C library knows
+  CHECK(greek.differ_in_case("classes").find("differ in nothing but case") != std::string::npos);
+
+  LabelSet numbers;
+  for (const char* n : {"10", "2.0", "2", "-1"}) numbers.add(n);
+  CHECK(numbers.names(places) == std::vector<std::string>{"-1", "2", "10"});
+  CHECK(numbers.names(places, /*by_number=*/false) == std::vector<std::string>{"-1", "10", "2"});
+  LabelSet plain;
+  for (const char* n : {"1.0", "10.0", "2.0"}) plain.add(n);  // as in runs of older versions
+  CHECK(plain.names(places) == std::vector<std::string>{"1.0", "10.0", "2.0"});
+  CHECK(plain.joined_spellings().empty());
+  CHECK(plain.differ_in_case("classes").empty());
+}
+
+TEST_CASE("labels: a name is found by any spelling, and shown so that nothing looks like something else") {
+  const std::vector<std::string> names = {"K\xc3\xa4se", "1", "a  b"};
+  CHECK(find_label(names, "Ka\xcc\x88se\xc2\xa0") == 0);
+  CHECK(find_label(names, "1.0") == 1);
+  CHECK(find_name(names, "1.0") == -1);
+  CHECK(find_label(names, "a b") == 2);
+  CHECK(find_label(names, "k\xc3\xa4se") == -1);
+  CHECK(spelled("Ka\xcc\x88se") == R"("Ka\u0308se")");
+  CHECK(spelled("K\xc3\xa4se") == "\"K\xc3\xa4se\"");
+  CHECK(spelled(std::string("a\0b\xf6\n\xc2\xa0", 7)) == R"("a\u0000b\xf6\u000a\u00a0")");
+}
+
+TEST_CASE("labels: folders of classes") {
+  DataNotes notes;
+  std::vector<std::string> classes;
+  const auto read = [&](const std::vector<std::string>& folders) {
+    return classes_of_folders("ImageFolder", "pets", folders, classes, notes);
+  };
+  CHECK(read({"Cat", "Hu\xcc\x88ndin", "H\xc3\xbcndin", "cat"}) == std::vector<int64_t>{0, 2, 2, 1});
+  CHECK(classes == std::vector<std::string>{"Cat", "cat", "H\xc3\xbcndin"});
+  CHECK(contains(notes.made, "folders of classes: "));
+  CHECK(contains(notes.made, R"("Hu\u0308ndin" (1))"));
+  REQUIRE(notes.warnings.size() == 1);
+  CHECK(contains(notes.warnings[0], "\"Cat\" (1) and \"cat\" (1): these classes differ in nothing but case"));
+  CHECK(read({"Hu\xcc\x88ndin"}) == std::vector<int64_t>{2});  // of held-out data
+  CHECK(contains(message_of<DataError>([&] { read({"cow"}); }),
+                 "pets/cow is a class that the training data does not have: \"cow\"\nhelp: it has \"Cat\", \"cat\", \"H"));
+  CHECK(contains(message_of<DataError>([&] { read({"K\xf6ter"}); }),
+                 R"(pets: the name of a class must be UTF-8, got the folder "K\xf6ter")"));
+}

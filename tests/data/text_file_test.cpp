@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Encodings, packed files, and files that are something else.
+#include "framework/data/text_file.h"
+
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include "framework/base/check.h"
+#include "framework/data/csv.h"
+#include "framework/data/image_file.h"
+#include "framework/data/npy.h"
+#include "framework/data/text.h"
+#include "framework/data/time_series.h"
+#include "framework/io/safetensors.h"
+#include "framework/io/torch_file.h"
+#include "tests/io/files.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+std::string packed(const std::string& bytes) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, bytes.size()) + 32, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data())), z.avail_in = uInt(bytes.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+// UTF-16 of code points below 0x10000.
+std::string wide(std::u16string_view text, bool little) {
+  std::string out;
+  for (const char16_t c : text) {
+    const char low = char(c & 0xff), high = char(c >> 8);
+    out += little ? low : high, out += little ? high : low;
+  }
+  return out;
+}
+
+struct Text {
+  TempDir dir;
+  std::filesystem::path path = dir / "t.csv";
+  DataNotes notes{};
+  explicit Text(std::string_view bytes) { write_bytes(path, bytes); }
+  std::string read(TextEncoding encoding = TextEncoding::utf8, bool tables = true) {
+    return read_text_file(path, encoding, "CSV", tables, notes);
+  }
+  std::string fault(TextEncoding encoding = TextEncoding::utf8, bool tables = true) {
+    return message_of<DataError>([&] { read(encoding, tables); });
+  }
+};
+
+const std::string kGreen = "gr\xc3\xbcn\n";
+
+}  // namespace
+
+TEST_CASE("text files: four encodings, and marks that decide") {
+  CHECK(Text("gr\xfcn\n").read(TextEncoding::latin1) == kGreen);
+  CHECK(Text("\x80 \x93\n").read(TextEncoding::windows1252) == "\xe2\x82\xac \xe2\x80\x9c\n");
+  CHECK(contains(Text("a\nb\x81").fault(TextEncoding::windows1252),
+                 "t.csv:2:2: the text must be windows-1252, which has no byte 129"));
+  std::string all;
+  for (int c = 1; c < 256; ++c) all += char(c);
+  CHECK(Text(all).read(TextEncoding::latin1).size() == 127 + 2 * 128);
+  for (const bool little : {true, false}) {
+    const std::string bytes = wide(u"gr\u00fcn\n", little), mark = wide(u"\ufeff", little);
+    CHECK(Text(bytes).read(TextEncoding::utf16) == kGreen);
+    Text marked(mark + bytes);
+    CHECK(marked.read() == kGreen);
+    CHECK(marked.notes.made == "read as UTF-16, as its byte-order mark says");
+    CHECK(contains(Text(bytes).fault(), "the text is UTF-16, but is to be read as utf-8\nhelp: \"encoding\": \"utf-16\" reads it"));
+    CHECK(Text(mark + wide(u"\xd83d\xde00", little)).read() == "\xf0\x9f\x98\x80");
+    for (const auto* half : {u"a\n\xd83d", u"a\n\xd83dz", u"a\n\xde00z"})
+      CHECK(
+          contains(Text(mark + wide(half, little)).fault(), "t.csv:2: the text must be UTF-16, but has half of a surrogate pair"));
+    CHECK(contains(Text(mark + bytes + "x").fault(), "has an odd number of bytes"));
+  }
+  CHECK(Text("\xef\xbb\xbf" + kGreen).read() == kGreen);
+  CHECK(Text("\xef\xbb\xbf" + kGreen).read(TextEncoding::latin1) == kGreen);
+  Text mistaken(kGreen);
+  mistaken.read(TextEncoding::latin1);
+  REQUIRE(mistaken.notes.warnings.size() == 1);
+  CHECK(contains(mistaken.notes.warnings[0], "the file is UTF-8, but is read as latin-1"));
+}
+
+TEST_CASE("text files: packed by gzip, whatever the name") {
+  const std::string text = "a,b\n1,2\n3,4\n";
+  Text one(packed(text));
+  CHECK(one.read() == text);
+  CHECK(one.notes.made == "unpacked by gzip");
+  CHECK(Text(packed(text) + packed("5,6\n") + std::string(100, '\0')).read() == text + "5,6\n");
+  CHECK(Text(packed(std::string(3'000'000, 'x'))).read().size() == 3'000'000);
+  CHECK(Text(packed("")).read().empty());
+  CHECK(Text(packed(wide(u"\ufeffgr\u00fcn\n", true))).read() == kGreen);
+  std::string damaged = packed(text);
+  damaged[12] = char(damaged[12] ^ 0x55);
+  CHECK(contains(Text(damaged).fault(), "t.csv: the file is packed by gzip, but is damaged"));
+  for (const size_t cut : {5, 1}) {
+    const std::string whole = packed(text);
+    CHECK(contains(Text(whole.substr(0, whole.size() - cut)).fault(), "is packed by gzip, but is cut off"));
+  }
+  CHECK(contains(Text(packed(text) + "more").fault(), "something else follows the packed data"));
+  CHECK(CsvDataset(one.path, {.classification = false}).size() == 2);
+  CHECK(TimeSeriesDataset(one.path).size() == 1);
+  const TextDataset characters(one.path, {.seq_len = 2});
+  CHECK(characters.tokens().size() == 7);
+  CHECK(characters.notes().made == "unpacked by gzip");
+  // Bytes are not text: they are unpacked by the name alone.
+  CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(packed(text).size()) - 1);
+  write_bytes(one.dir / "t.gz", packed(text));
+  CHECK(TextDataset(one.dir / "t.gz", {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(text.size()) - 1);
+}
+
+TEST_CASE("files that are something else are named in every reader") {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4\n";
+  const TempDir dir;
+  const auto fault = [&](const char* name, const std::string& bytes, auto&& read) {
+    write_bytes(dir / name, bytes);
+    try {
+      read(dir / name);
+    } catch (const Error& e) { return std::string(e.what()); }
+    return std::string("no error");
+  };
+  const auto csv = [](const std::filesystem::path& p) { CsvDataset{p}; };
+  const auto series = [](const std::filesystem::path& p) { TimeSeriesDataset{p}; };
+  const auto text = [](const std::filesystem::path& p) { TextDataset(p, {.seq_len = 1}); };
+  const auto bytes = [](const std::filesystem::path& p) { TextDataset(p, {.tokenizer = Tokenizer::byte, .seq_len = 1}); };
+  const auto tensors = [](const std::filesystem::path& p) { load_safetensors(p); };
+  const auto torch = [](const std::filesystem::path& p) { load_torch_file(p); };
+  const auto npy = [](const std::filesystem::path& p) { map_npy(p); };
+  const auto npz = [](const std::filesystem::path& p) { read_npz(p, "x"); };
+  const auto size = [](const std::filesystem::path& p) { picture_size(p); };
+  for (const std::string& said :
+       {fault("t.csv", pointer, csv), fault("s.csv", pointer, series), fault("t.txt", pointer, text),
+        fault("b.bin", pointer, bytes), fault("m.safetensors", pointer, tensors), fault("m.pt", pointer, torch),
+        fault("a.npy", pointer, npy), fault("a.npz", pointer, npz), fault("a.png", pointer, size)}) {
+    CHECK_MESSAGE(contains(said, "the file is a pointer of git-lfs in place of the file\nhelp: git -C /"), said);
+    CHECK_MESSAGE(contains(said, " lfs pull fetches it"), said);
+  }
+  if (reads_pictures())
+    CHECK(contains(fault("b.jpg", pointer, [](const auto& p) { read_picture(p, 3); }), "the file is a pointer of git-lfs"));
+
+  const std::string parquet = std::string("PAR1\x15\4\x15\0", 8), page = "\n <!DOCTYPE html>\n<html><body>a, b</body></html>\n";
+  CHECK(contains(fault("t.csv", std::string("PK\3\4\x14\0\6\0\10\0xl/workbook.xml", 25), csv),
+                 "the file is an Excel workbook\nhelp: save it as CSV"));
+  CHECK(contains(fault("t.csv", std::string("PK\3\4\x14\0", 6), csv), "the file is a zip archive\nhelp: unpack it first"));
+  CHECK(contains(fault("t.csv", parquet, csv),
+                 "the file is a Parquet file\nhelp: python3 -c \"import pandas; pandas.read_parquet('/"));
+  CHECK(contains(fault("my t.csv", parquet, csv), "read_parquet('FILE').to_csv('FILE', index=False)\" converts it to CSV"));
+  CHECK(contains(fault("t.csv", page, csv), "the file is a web page (HTML)\nhelp: download the file itself"));
+  CHECK(contains(fault("t.csv", "{\"a\": 1}\n{\"a\": 2}\n", csv),
+                 "the file is JSON lines\nhelp: python3 -c \"import pandas; pandas.read_json("));
+  CHECK(contains(fault("t.csv", "[{\"a\": 1},\n{\"a\": 2}]\n", csv), "the file is JSON\nhelp: "));
+  CHECK(contains(fault("t.csv", std::string("SQLite format 3\0", 16), csv), "the file is an SQLite database"));
+  CHECK(contains(fault("t.csv", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", csv), "the file is a document of an older Excel or Word"));
+  CHECK(contains(fault("m.safetensors", page, tensors), "the file is a web page (HTML)"));
+  CHECK(contains(fault("a.npy", page, npy), "the file is a web page (HTML)"));
+  CHECK(contains(fault("a.png", "RIFF\x10\0\0\0WEBPVP8 and more than that", size), "a.png: the file is"));
+  CHECK(contains(fault("a.jpg", "<html>and more than twenty-four bytes", size), "the file is a web page"));
+  // A web page is a text, which a model of text may be for.
+  write_bytes(dir / "page.txt", page);
+  const TextDataset read(dir / "page.txt", {.seq_len = 4});
+  REQUIRE(read.notes().warnings.size() == 1);
+  CHECK(contains(read.notes().warnings[0], "the file is a web page (HTML), which is read as a text, marks and all"));
+  // Tables that begin alike.
+  for (const char* table : {"PAR1,b\n1,2\n", "{a,b\n1,2\n", "ORC,b\n1,2\n", "version,b\n1,2\n", "GIF,b\n1,2\n"})
+    CHECK_MESSAGE(fault("t.csv", table, [](const auto& p) { CsvDataset(p, {.classification = false}); }) == "no error", table);
+}
+
+TEST_CASE("text that is not UTF-8, or holds NUL characters, is refused with the place and what to set") {
+  const auto csv = [](const std::string& bytes, const CsvOptions& o = {}) {
+    Text t(bytes);
+    return message_of<DataError>([&] { CsvDataset(t.path, o); });
+  };
+  const std::string cell = csv("a,kind\n1,\"x\"\"y\"\n2,K\xf6ter\n");
+  CHECK(contains(cell, R"(t.csv:3:2: the text must be UTF-8, got "K\xf6ter")"));
+  CHECK(contains(
+      cell, "help: \"encoding\": \"latin-1\" reads it, if it comes from an older spreadsheet; or convert it: iconv -f ISO-8859-1"));
+  CHECK(contains(csv("st\xe4"
+                     "dte,b\n1,\x93x\x94\n"),
+                 "t.csv:1:1: the text must be UTF-8"));
+  CHECK(contains(csv("a,b\n1,\x93x\x94\n"), "help: \"encoding\": \"windows-1252\" reads it"));
+  CHECK(contains(csv(std::string("a,b\n1,x\n2,x\0\0\n", 14)),
+                 R"(t.csv:3:2: a cell must not hold a NUL character, got "x\u0000\u0000")"));
+  Text t(std::string("abc\nde\0f\n", 9));
+  CHECK(contains(message_of<DataError>([&] { TextDataset(t.path, {.seq_len = 1}); }),
+                 "t.csv:2:3: the text must not hold a NUL character\nhelp: tokenizer \"byte\""));
+  CHECK(TextDataset(t.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == 8);
+  const CsvDataset data(Text("a,kind\n1,K\xf6ter\n2,M\xf6we\n").path, {.format = {.encoding = TextEncoding::latin1}});
+  CHECK(data.class_names() == std::vector<std::string>{"K\xc3\xb6ter", "M\xc3\xb6we"});
+  Text german("gr\xfcn");
+  CHECK(TextDataset(german.path, {.seq_len = 1, .encoding = TextEncoding::latin1}).tokens().find("\xc3\xbc") >= 0);
+}
