@@ -203,7 +203,7 @@ std::string CsvColumns::doubt(size_t column) const {
 
 std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Column& made) {
   const auto text_of = [&](size_t r) {
-    return meets_missing(r, column, "have a value") ? std::string_view() : sheet_.cell(r, column);
+    return meets_missing(r, column, "have a value") ? std::string_view() : sheet_.spelled(r, column);
   };
   const std::string doubted = doubt(column);
   const size_t cut = doubted.find('\n');

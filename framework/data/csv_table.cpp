@@ -38,7 +38,7 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
   read_separator();
   if (delimiter_ == 0) find_delimiter(format);
   parse();
-  check_cells(path);
+  check_cells();
 }
 
 // Excel's first line "sep=;".
@@ -164,10 +164,16 @@ void CsvTable::add(std::string_view cell) {
 }
 
 void CsvTable::end_row(size_t fields, int64_t line) {
-  if (columns_ == 0) columns_ = fields;
+  if (columns_ == 0) {
+    columns_ = fields;
+    const size_t lines = size_t(std::count(text_.begin(), text_.end(), '\n')) + 1;
+    cells_.reserve(std::min(columns_ * lines, text_.size() + 1));  // a cell takes a byte at least
+    lines_.reserve(lines);
+  }
+  lines_.push_back(line);
+  if (fields != columns_) check_cells();  // what is no text may look like rows of other lengths
   check<DataError>(fields == columns_, kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
                    ": a row must have ", columns_, " fields like the first, got ", fields);
-  lines_.push_back(line);
   const auto row = cells_.end() - std::ptrdiff_t(fields);
   if (*row == cells_[0] && rows() > 1 && repeats_.size() < kMostRepeats && std::equal(row, cells_.end(), cells_.begin()))
     repeats_.push_back(rows() - 1);
@@ -213,18 +219,19 @@ void CsvTable::parse() {
 }
 
 // What is read must be text that can be stored and read again.
-void CsvTable::check_cells(const std::filesystem::path& path) const {
+void CsvTable::check_cells() const {
   const size_t wrong = find_not_utf8(text_);
   if (wrong == text_.npos && text_.find('\0') == text_.npos) return;
+  const std::string name = std::filesystem::path(path_).filename().string();
   for (size_t i = 0; i < cells_.size(); ++i) {
-    const std::string_view cell = spelled(i / columns_, i % columns_);
+    const size_t row = std::min(i / columns_, rows() - 1), column = i - row * columns_;
+    const std::string_view cell = spelled(row, column);
     const bool utf8 = find_not_utf8(cell) == cell.npos;
     if (utf8 && cell.find('\0') == cell.npos) continue;
-    const std::string place = where(i / columns_, i % columns_), shown = halfstep::spelled(cell.substr(0, 60));
-    check<DataError>(utf8, kTable, place, ": the text must be UTF-8, got ", shown, Help{not_utf8_help(text_, wrong, path)});
-    fail<DataError>(
-        kTable, place, ": a cell must not hold a NUL character, got ", shown,
-        Help{joined("tr -d '\\000' < ", path.filename().string(), " > new-", path.filename().string(), " removes them")});
+    const std::string place = where(row, column), shown = halfstep::spelled(cell.substr(0, 60));
+    check<DataError>(utf8, kTable, place, ": the text must be UTF-8, got ", shown, Help{not_utf8_help(text_, wrong, path_)});
+    fail<DataError>(kTable, place, ": a cell must not hold a NUL character, got ", shown,
+                    Help{joined("tr -d '\\000' < ", name, " > new-", name, " removes them")});
   }
 }
 

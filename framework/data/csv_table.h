@@ -19,8 +19,8 @@ namespace halfstep {
 // around cells removed, empty lines at the end left out. A first line "sep=;" says the delimiter. A delimiter of 0 is found in the
 // first line: the only one of comma, semicolon, tab and | in it, or the only one that occurs as often in the second line; not the
 // decimal or thousands separator. Where none of them occurs in the file, or only tabs beside runs of blanks, and blanks make the
-// same number of cells of every line, it is kCsvBlanks. Throws as read_text_file; also DataError for a row of another length, an open
-// quote, an ambiguous delimiter, cells that are not UTF-8 or hold a NUL, or no row at all.
+// same number of cells of every line, it is kCsvBlanks. Throws as read_text_file; also DataError for a row of another length, an
+// open quote, an ambiguous delimiter, cells that are not UTF-8 or hold a NUL, or no row at all.
 class CsvTable {
  public:
   CsvTable(const std::filesystem::path& path, const CsvFormat& format);
@@ -60,7 +60,7 @@ class CsvTable {
   void parse();
   void end_row(size_t fields, int64_t line);
   void add(std::string_view cell);
-  void check_cells(const std::filesystem::path& path) const;
+  void check_cells() const;
   std::string_view quoted(size_t& at, int64_t& line, size_t field);
 };
 

@@ -6,6 +6,7 @@
 #include <cwctype>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/data/csv_cells.h"
@@ -112,7 +113,9 @@ int64_t LabelSet::Label::count() const {
 }
 
 std::string_view LabelSet::Label::most_frequent() const {
-  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto fewer = [&](const auto& a, const auto& b) {
+    return std::pair(a.second, a.first == key) < std::pair(b.second, b.first == key);
+  };
   return std::max_element(spellings.begin(), spellings.end(), fewer)->first;
 }
 

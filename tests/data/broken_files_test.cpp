@@ -105,7 +105,7 @@ std::vector<Broken> all() {
       {"tokens of odd length", "t.bin", "abc", u16, "must have a multiple of 2 bytes, got 3"},
       {"token beyond the vocabulary", "t.bin", std::string("\1\0\x64\0", 4), u16,
        "tokens must be below vocab_size 100, but token 1 is 100"},
-      {"NPY of another format", "a.npy", "PK\3\4 and so on", npy1, "the file is not one of NumPy's"},
+      {"NPY of another format", "a.npy", "\x94NUMPY and so on", npy1, "the file is not one of NumPy's"},
       {"NPY cut off", "a.npy", npy("<f4", "(3,)", std::string(8, '\0')), npy1, "an array [3] of <f4 does not fit into the 8 bytes"},
       {"NPY with a tail", "a.npy", npy("<f4", "(1,)", std::string(8, '\0')), npy1, "needs 4 bytes, but 8 follow the header"},
       {"NPY in Fortran order, cut off", "a.npy", npy("<f4", "(2, 2)", std::string(8, '\0'), true), npy1,
@@ -142,8 +142,7 @@ std::vector<Broken> all() {
       {"PNG damaged", "p.png", changed(picture_bytes, 45), picture, "p.png: the PNG is cut off or damaged"},
       {"JPEG cut off", "p.jpg", jpeg().substr(0, jpeg().size() - 12), picture, "p.jpg: the JPEG is cut off or damaged"},
       {"JPEG that is a PNG", "p.jpg", picture_bytes, picture, "p.jpg: the name says JPEG, but the content is PNG"},
-      {"PNG that is a text", "p.png", "<html>404</html>", picture,
-       "p.png: the name says PNG, but the content is neither PNG nor JPEG"},
+      {"PNG that is a text", "p.png", "<html>404</html>", picture, "p.png: the file is a web page (HTML)"},
       {"empty picture", "p.png", "", picture, "p.png: the file is empty"},
       {"picture of another kind", "p.gif", "GIF89a", picture, "p.gif: the name must end in .png, .jpg or .jpeg"},
   };

@@ -40,7 +40,7 @@ TEST_CASE("csv: classes that differ in blanks, in Unicode's form or in how a num
   CHECK(data.target().to_vector<int>() == std::vector<int>{1, 1, 1, 0, 2});
   CHECK(contains(data.notes().made, R"(; classes: "ja" (1), "ja " (1) and "ja\u00a0" (1) are one)"));
   REQUIRE(data.notes().warnings.size() == 1);
-  CHECK(contains(data.notes().warnings[0], "\"JA\" (1) and \"ja\" (3): these classes differ in nothing but case"));
+  CHECK(contains(data.notes().warnings[0], "\"ja\" (3) and \"JA\" (1): these classes differ in nothing but case"));
   CHECK(Table("1,2\n3,2.0\n5,7\n7,+7.00\n").read().class_names() == Names{"2", "7"});
   CHECK(Table("1,Zu\xcc\x88rich\n3,Z\xc3\xbcrich\n").read().classes() == 1);
   // Categories, missing words and numbers as well.
@@ -49,7 +49,7 @@ TEST_CASE("csv: classes that differ in blanks, in Unicode's form or in how a num
   CHECK(colors.feature_names() == Names{"color=Red", "color=red", "n"});
   CHECK(colors.input().to_vector<float>() == Floats{0, 1, 5, 0, 1, 6, 1, 0, 7});
   CHECK(contains(colors.notes().made, R"(; column color: "red" (1) and "red " (1) are one)"));
-  CHECK(contains(colors.notes().warnings.at(0), "column \"color\": \"Red\" (1) and \"red\" (2): these values differ"));
+  CHECK(contains(colors.notes().warnings.at(0), "column \"color\": \"red\" (2) and \"Red\" (1): these values differ"));
   // Held-out data may spell all of it otherwise, names of columns too.
   CsvOptions held{.encoding = Table("gr\xc3\xb6\xc3\x9f"
                                     "e,kind\n1,K\xc3\xa4se\n2,1\n")
@@ -140,7 +140,7 @@ TEST_CASE("csv: a header of numbers") {
   const auto first = [](std::string_view text) { return Table(text).read(kNumbers); };
   // A text above numbers.
   const CsvDataset years = first("1990,2000,note,2010,sum\n1,2,x,3,6\n2,2,y,2,\n2,3,x,1,6\n");
-  CHECK(years.feature_names() == Names{"1990", "2000", "note=x", "note=y", "2010"});
+  CHECK(years.feature_names() == Names{"1990", "2000", "note=x", "2010"});
   CHECK(contains(years.notes().made,
                  "the first row is the header, since \"sum\" is a text above numbers (\"header\": false: it is a sample)"));
   // Numbers alone, that rise evenly and lie far away.

@@ -108,7 +108,7 @@ TEST_CASE("text files: packed by gzip, whatever the name") {
   CHECK(CsvDataset(one.path, {.classification = false}).size() == 2);
   CHECK(TimeSeriesDataset(one.path).size() == 1);
   const TextDataset characters(one.path, {.seq_len = 2});
-  CHECK(characters.tokens().size() == 7);
+  CHECK(characters.tokens().size() == 8);
   CHECK(characters.notes().made == "unpacked by gzip");
   // Bytes are not text: they are unpacked by the name alone.
   CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(packed(text).size()) - 1);
@@ -151,7 +151,7 @@ TEST_CASE("files that are something else are named in every reader") {
   CHECK(contains(fault("t.csv", std::string("PK\3\4\x14\0", 6), csv), "the file is a zip archive\nhelp: unpack it first"));
   CHECK(contains(fault("t.csv", parquet, csv),
                  "the file is a Parquet file\nhelp: python3 -c \"import pandas; pandas.read_parquet('/"));
-  CHECK(contains(fault("my t.csv", parquet, csv), "read_parquet('FILE').to_csv('FILE', index=False)\" converts it to CSV"));
+  CHECK(contains(fault("my t.csv", parquet, csv), "read_parquet('FILE').to_csv('FILE.csv', index=False)\" converts it to CSV"));
   CHECK(contains(fault("t.csv", page, csv), "the file is a web page (HTML)\nhelp: download the file itself"));
   CHECK(contains(fault("t.csv", "{\"a\": 1}\n{\"a\": 2}\n", csv),
                  "the file is JSON lines\nhelp: python3 -c \"import pandas; pandas.read_json("));
@@ -160,7 +160,8 @@ TEST_CASE("files that are something else are named in every reader") {
   CHECK(contains(fault("t.csv", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", csv), "the file is a document of an older Excel or Word"));
   CHECK(contains(fault("m.safetensors", page, tensors), "the file is a web page (HTML)"));
   CHECK(contains(fault("a.npy", page, npy), "the file is a web page (HTML)"));
-  CHECK(contains(fault("a.png", "RIFF\x10\0\0\0WEBPVP8 and more than that", size), "a.png: the file is"));
+  CHECK(contains(fault("a.png", std::string("RIFF\x10\0\0\0WEBPVP8 and more than that", 34), size),
+                 "a.png: the file is a WebP picture"));
   CHECK(contains(fault("a.jpg", "<html>and more than twenty-four bytes", size), "the file is a web page"));
   // A web page is a text, which a model of text may be for.
   write_bytes(dir / "page.txt", page);
