@@ -16,7 +16,9 @@
 #include "framework/data/csv_columns.h"
 #include "framework/data/csv_sheet.h"
 #include "framework/data/form.h"
+#include "framework/data/labels.h"
 #include "framework/data/permutation.h"
+#include "framework/data/unicode.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -116,6 +118,11 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(chosen.size());
   for (size_t i = 0; i < chosen.size(); ++i)
     encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  if (!given && o.unknown != "refuse" && o.unknown != "missing") {
+    const auto has = [&](const CsvEncoding::Column& c) { return find_label(c.categories, o.unknown, sheet.format().decimal) >= 0; };
+    check<ConfigError>(std::any_of(encoding.columns.begin(), encoding.columns.end(), has), kCsv, path.string(),
+                       ": unknown must be \"refuse\", \"missing\" or a text of a column of texts, got ", spelled(o.unknown));
+  }
   out.notes = columns.notes();
   note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
   std::vector<int64_t> of_row;

@@ -103,7 +103,9 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
     if (c != target && std::find(excluded.begin(), excluded.end(), c) == excluded.end()) out.push_back(c);
   }
   check<ConfigError>(all.size() > 1, kColumns, path, " has only one column, which leaves none for the features",
-                     Help{joined("the delimiter is '", sheet_.format().delimiter, "'; \"delimiter\" sets another")});
+                     Help{joined("the delimiter is ",
+                                 sheet_.format().delimiter == kCsvBlanks ? "blanks" : joined('\'', sheet_.format().delimiter, '\''),
+                                 "; \"delimiter\" sets another")});
   check<ConfigError>(!out.empty(), kColumns, path, ": exclude leaves no column for the features");
   for (auto c = out.begin(); c != out.end(); ++c) {
     check<ConfigError>(*c != target, kColumns, path, ": column \"", all[*c],

@@ -30,32 +30,50 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
       skipped_(format.skip_rows),
       delimiter_(format.delimiter) {
   std::sort(skipped_.begin(), skipped_.end());
+  skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
   size_t end = text_.size();  // of the last line with anything on it
   while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
   text_.resize(end);
   if (text_.find('\n') == std::string::npos) std::replace(text_.begin(), text_.end(), '\r', '\n');  // as old Macs end lines
-  skip_lines(begin_, first_line_);
-  read_separator();
+  std::vector<std::string_view> left_out;
+  skip_lines(begin_, first_line_, &left_out);
+  read_separator(left_out);
   if (delimiter_ == 0) find_delimiter(format);
-  parse();
+  parse(left_out);
   check_cells();
+  if (!skipped_.empty()) note_skipped(left_out);
 }
 
 // Excel's first line "sep=;".
-void CsvTable::read_separator() {
+void CsvTable::read_separator(std::vector<std::string_view>& left_out) {
   const std::string_view line = trim(std::string_view(text_).substr(begin_, text_.find('\n', begin_) - begin_));
   const std::string_view word = line.substr(0, 4);
   if (line.size() > 5 || (word != "sep=" && word != "SEP=" && word != "Sep=")) return;
   if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // a tab at the end was trimmed
   begin_ = std::min(text_.size(), text_.find('\n', begin_));
   if (begin_ < text_.size()) ++begin_;
-  skip_lines(begin_, ++first_line_);
+  skip_lines(begin_, ++first_line_, &left_out);
 }
 
 // Passes the lines at the beginning of a row that are to be left out.
-void CsvTable::skip_lines(size_t& at, int64_t& line) const {
-  for (; !skipped_.empty() && at < text_.size() && std::binary_search(skipped_.begin(), skipped_.end(), line); ++line)
-    at = std::min(text_.size(), std::min(text_.size() - 1, text_.find('\n', at)) + 1);
+void CsvTable::skip_lines(size_t& at, int64_t& line, std::vector<std::string_view>* left_out) const {
+  for (; !skipped_.empty() && at < text_.size() && std::binary_search(skipped_.begin(), skipped_.end(), line); ++line) {
+    const size_t end = std::min(text_.size(), text_.find('\n', at));
+    if (left_out) left_out->push_back(trim(std::string_view(text_).substr(at, end - at)));
+    at = std::min(text_.size(), end + 1);
+  }
+}
+
+// Says what was left out, and which lines were not there.
+void CsvTable::note_skipped(const std::vector<std::string_view>& left_out) {
+  constexpr size_t kShown = 60;
+  if (!left_out.empty())
+    notes_.made +=
+        joined(notes_.made.empty() ? "" : "; ", left_out.size(), left_out.size() == 1 ? " line" : " lines",
+               " left out by skip_rows: ", halfstep::spelled(left_out[0].substr(0, kShown)), left_out.size() > 1 ? ", ..." : "");
+  if (left_out.size() < skipped_.size())
+    notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - left_out.size(), " of ", skipped_.size(),
+                                     " lines that the file does not have, or that do not begin a row"));
 }
 
 void CsvTable::find_delimiter(const CsvFormat& format) {
@@ -179,7 +197,7 @@ void CsvTable::end_row(size_t fields, int64_t line) {
     repeats_.push_back(rows() - 1);
 }
 
-void CsvTable::parse() {
+void CsvTable::parse(std::vector<std::string_view>& left_out) {
   const size_t end = text_.size();
   const bool by_blanks = delimiter_ == kCsvBlanks;
   const auto pass_blanks = [&](size_t at) {
@@ -190,7 +208,7 @@ void CsvTable::parse() {
   size_t at = begin_;
   check<DataError>(at < end, kTable, path_, ": the file has no rows");
   for (int64_t line = first_line_; at < end; ++line) {
-    skip_lines(at, line);
+    skip_lines(at, line, &left_out);
     if (at >= end) break;
     const int64_t row_line = line;
     size_t fields = 0;

@@ -53,11 +53,12 @@ class CsvTable {
   int64_t first_line_ = 1;
   char delimiter_ = 0;
 
-  void read_separator();
-  void skip_lines(size_t& at, int64_t& line) const;
+  void read_separator(std::vector<std::string_view>& left_out);
+  void skip_lines(size_t& at, int64_t& line, std::vector<std::string_view>* left_out = nullptr) const;
+  void note_skipped(const std::vector<std::string_view>& left_out);
   void find_delimiter(const CsvFormat& format);
   bool are_blanks_delimiters(const CsvFormat& format, bool tabs) const;
-  void parse();
+  void parse(std::vector<std::string_view>& left_out);
   void end_row(size_t fields, int64_t line);
   void add(std::string_view cell);
   void check_cells() const;

@@ -209,9 +209,10 @@ std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem
   LabelSet labels;
   std::vector<size_t> label_of;
   for (const std::string& folder : folders) {
+    const std::string shown = spelled(folder);
     check<DataError>(find_not_utf8(folder) == folder.npos, where, root.string(),
-                     ": the name of a class must be UTF-8, got the folder ", spelled(folder),
-                     Help{"rename it; convmv -f latin1 -t utf8 --notest FOLDER renames all in a folder"});
+                     ": the name of a class must be UTF-8, got the folder ", shown,
+                     Help{joined("rename it; in bash: mv $'", shown.substr(1, shown.size() - 2), "' NEW_NAME")});
     label_of.push_back(labels.add(folder));
   }
   std::vector<int64_t> out, places;

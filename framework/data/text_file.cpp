@@ -101,6 +101,9 @@ std::string read_text_file(const std::filesystem::path& path, TextEncoding encod
     return from_utf16(std::string_view(text).substr(2), little, where, file);
   }
   const int zeros = zeros_in_pairs(text);
+  check<DataError>(
+      encoding != TextEncoding::utf16 || text.empty() || text.find('\0') != text.npos || find_not_utf8(text) != text.npos, where,
+      file, ": the text is UTF-8, but is to be read as utf-16", Help{"leave \"encoding\" out"});
   if (encoding == TextEncoding::utf16) return from_utf16(text, zeros != 0, where, file);
   check<DataError>(zeros < 0, where, file, ": the text is UTF-16, but is to be read as ", kTextEncodings[size_t(encoding)],
                    Help{R"("encoding": "utf-16" reads it)"});

@@ -119,7 +119,11 @@ TEST_CASE("csv: values that the training data does not have") {
   const CsvDataset filled = fresh.read(held(options("missing", CsvMissing::median)));
   CHECK(filled.input().to_vector<float>() == Floats{1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3});  // none of them
   CHECK(fresh.read(held(options("missing", CsvMissing::drop_row))).size() == 1);
-  CHECK(contains(fresh.fault(held(options("rock"))), "and \"unknown\" is \"rock\", which is none of them\nhelp: it has"));
+  CHECK(contains(message_of<ConfigError>([&] { table.read(options("rock")); }),
+                 "unknown must be \"refuse\", \"missing\" or a text of a column of texts, got \"rock\""));
+  CsvOptions of_another = held(options("other"));
+  of_another.unknown = "rock";
+  CHECK(contains(fresh.fault(of_another), "and \"unknown\" is \"rock\", which is none of them\nhelp: it has"));
   CHECK(contains(fresh.fault(held(options("missing", CsvMissing::median, false))),
                  "and \"unknown\" is missing, but the training data misses no value"));
   CHECK(contains(fresh.fault(held(options("missing"))), "must be a value of the training data, got \"peat\""));
@@ -181,6 +185,12 @@ TEST_CASE("csv: rows that are no samples") {
                "t.csv:4: the header must stand once, but row 4, 6 repeat it\nhelp: \"skip_rows\": [4, 6] leaves out these lines"));
   CHECK(twice.read({.format = {.skip_rows = {4, 6, 7}}}).size() == 3);
   // A title above the header.
+  CHECK(contains(twice.read({.format = {.skip_rows = {4, 6, 7}}}).notes().made,
+                 "; 3 lines left out by skip_rows: \"length,kind\", ...;"));
+  const CsvDataset absent = units.read({.format = {.skip_rows = {2, 99}}});
+  CHECK(contains(absent.notes().made, "; 1 line left out by skip_rows: \"cm,g,\";"));
+  CHECK(contains(absent.notes().warnings.at(0),
+                 "skip_rows has 1 of 2 lines that the file does not have, or that do not begin a row"));
   const Table title("\"Report; of, 2024\n\na;kind\n1;x\n2;y\n");
   CHECK(title.read({.format = {.skip_rows = {2, 1}}}).class_names() == Names{"x", "y"});
   CHECK(contains(title.fault({.format = {.skip_rows = {1, 2, 3, 4, 5}}}), "no rows"));

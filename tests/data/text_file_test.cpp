@@ -82,6 +82,7 @@ TEST_CASE("text files: four encodings, and marks that decide") {
   }
   CHECK(Text("\xef\xbb\xbf" + kGreen).read() == kGreen);
   CHECK(Text("\xef\xbb\xbf" + kGreen).read(TextEncoding::latin1) == kGreen);
+  CHECK(contains(Text(kGreen).fault(TextEncoding::utf16), "the text is UTF-8, but is to be read as utf-16\nhelp: leave"));
   Text mistaken(kGreen);
   mistaken.read(TextEncoding::latin1);
   REQUIRE(mistaken.notes.warnings.size() == 1);
