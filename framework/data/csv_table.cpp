@@ -22,6 +22,12 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
+// Some of a cell, with the first byte that is no text.
+std::string_view around(std::string_view cell) {
+  const size_t at = std::min({find_not_utf8(cell), cell.find('\0'), cell.size()});
+  return cell.substr(at - std::min<size_t>(at, 20), 24);
+}
+
 }  // namespace
 
 CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
@@ -246,7 +252,7 @@ void CsvTable::check_cells() const {
     const std::string_view cell = spelled(row, column);
     const bool utf8 = find_not_utf8(cell) == cell.npos;
     if (utf8 && cell.find('\0') == cell.npos) continue;
-    const std::string place = where(row, column), shown = halfstep::spelled(cell.substr(0, 60));
+    const std::string place = where(row, column), shown = halfstep::spelled(around(cell));
     check<DataError>(utf8, kTable, place, ": the text must be UTF-8, got ", shown, Help{not_utf8_help(text_, wrong, path_)});
     fail<DataError>(kTable, place, ": a cell must not hold a NUL character, got ", shown,
                     Help{joined("tr -d '\\000' < ", name, " > new-", name, " removes them")});

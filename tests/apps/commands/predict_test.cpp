@@ -127,6 +127,36 @@ TEST_CASE("predict: tables") {
   CHECK(Json::parse(read(old.dir / "piped.txt"))["class"] == "alder");
 }
 
+TEST_CASE("predict: answers and values that the training data does not have") {
+  const OldRun old;
+  fs::remove_all(old.dir / "trees");
+  REQUIRE(run(old.dir, "train trees.json --quiet").code == 0);
+  write(old.dir / "new.csv",
+        "soil,height,leaf,tree\nclay,4.1,3.0,alder.\nclay,4.1,3.0,\"alder \"\nsand,12.2,2.1,oak\nsand,12.2,2.1,\n");
+  const Ran ran = run(old.dir, "predict trees new.csv --json");
+  CHECK(ran.code == 0);
+  const auto rows = lines_of(ran.out);
+  REQUIRE(rows.size() == 4);
+  CHECK(!Json::parse(rows[0]).contains("truth"));
+  CHECK(Json::parse(rows[1])["truth"] == "alder");
+  CHECK(ran.err.find("1 with a known answer: ") != std::string::npos);
+  CHECK(ran.err.ends_with(
+      "2 answers are unknown and left out of the metrics, such as \"alder.\" in row 1; the classes are \"alder\", "
+      "\"birch\", \"cedar\"\n"));
+
+  for (const char* as : {"missing", "clay"}) {
+    REQUIRE(run(old.dir, std::string("train trees.json --quiet --overwrite --set data.unknown=") + as).code == 0);
+    write(old.dir / "other.csv", "soil,height,leaf\npeat,4.1,3.0\nclay,4.1,3.0\n");
+    const Ran known = run(old.dir, "predict trees other.csv --json");
+    CHECK_MESSAGE(known.code == 0, known.err);
+    REQUIRE(lines_of(known.out).size() == 2);
+    CHECK(known.err.find(std::string("1 value that the training data does not have, such as \"peat\" in column soil, read as ") +
+                         as) != std::string::npos);
+    const Json peat = Json::parse(lines_of(known.out)[0]), clay = Json::parse(lines_of(known.out)[1]);
+    CHECK((peat["probability"] == clay["probability"]) == (std::string(as) == "clay"));
+  }
+}
+
 TEST_CASE("predict: a series, arrays and pictures, without their training data") {
   {
     const TempDir dir;
