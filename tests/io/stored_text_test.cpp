@@ -41,7 +41,8 @@ TEST_CASE("what write_json writes, read_json reads as the same: every code point
   Json json = {{"list", all}, {"keys", Json::object()}};
   for (const std::string& s : all) json["keys"][s] = s.substr(0, 8) == s ? 1 : 2;
   CHECK(read_json<Json>(write_json(json, 2, "test")) == json);
-  CHECK(read_json<nlohmann::ordered_json>(write_json<nlohmann::ordered_json>(json["list"], -1, "test")) == json["list"]);
+  CHECK(read_json<nlohmann::ordered_json>(write_json<nlohmann::ordered_json>(json["list"], -1, "test")).dump() ==
+        json["list"].dump());
 }
 
 TEST_CASE("what cannot be read again is refused with its key") {
