@@ -58,7 +58,8 @@ json to_json(const TensorForm&) { return json::object(); }
 json to_json(const ImageForm& f) {
   return {{"fit", f.fit ? json(word(kFits, *f.fit)) : json()},
           {"background", word(kBackgrounds, f.background)},
-          {"on_side", f.on_side}};
+          {"on_side", f.on_side},
+          {"exif", f.exif}};
 }
 
 json to_json(const TableForm& form) {
@@ -173,6 +174,7 @@ ImageForm read_image(const StoredJson& s) {
   if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit", kFits);
   out.background = chosen<Background>(s, "background", kBackgrounds);
   out.on_side = flag(s, "on_side");
+  if (s.has("exif")) out.exif = flag(s, "exif");  // older ones lack it
   return out;
 }
 
@@ -284,14 +286,18 @@ DataForm Dataset::form() const {
 Tensor read_input_picture(const std::filesystem::path& path, const DataForm& form, bool invert) {
   const ImageForm& image = std::get<ImageForm>(form.source);
   const int64_t channels = form.input[0], height = form.input[1], width = form.input[2];
-  Picture picture = read_picture(path, int(channels), image.background);
+  Picture picture = read_picture(path, int(channels), image.background, image.exif);
   if (invert) {  // before anything is put around it
     for (uint8_t& v : picture.pixels) v = uint8_t(255 - v);
   }
   const MemoryScope scope(MemoryTag::data);
   Tensor out = Tensor::empty(form.input, {.device = Device::cpu});
   if (image.fit && height == width) {
-    fit_picture(picture, height, *image.fit, image.background, out.data_ptr<float>());
+    try {
+      fit_picture(picture, height, *image.fit, image.background, out.data_ptr<float>());
+    } catch (const MemoryError&) { picture_too_large(path, picture.width, picture.height); } catch (const std::bad_alloc&) {
+      picture_too_large(path, picture.width, picture.height);
+    }
   } else {
     check<DataError>(picture.height == height && picture.width == width, "picture", path.string(), ": the model takes pictures of ",
                      width, " x ", height, " pixels, got ", picture.width, " x ", picture.height,

@@ -25,6 +25,7 @@ struct ImageForm {
   std::optional<PictureFit> fit{};            // empty: a picture must have the size of the model's input
   Background background = Background::black;  // as ImageFolderOptions
   bool on_side = false;                       // rows and columns are exchanged, as in EMNIST's files
+  bool exif = true;                           // pictures are turned as EXIF says
 };
 // Rows of a table. `options` has an encoding with the columns, classes, categories and scale.
 struct TableForm {

@@ -15,7 +15,7 @@ struct Magic {
 };
 
 constexpr const char* kUnpack = "unpack it first";
-constexpr const char* kPicture = "PNG and JPEG are read";
+constexpr const char* kPicture = "PNG and JPEG are read; ImageMagick's mogrify -format png converts it";
 constexpr const char* kExport = "export it as CSV";
 
 using namespace std::string_view_literals;
@@ -45,9 +45,14 @@ constexpr Magic kMagics[] = {
     {8, "WEBPVP8"sv, "a WebP picture", kPicture},
     {0, "II*\0"sv, "a TIFF picture", kPicture},
     {0, "MM\0*"sv, "a TIFF picture", kPicture},
-    {4, "ftypavif"sv, "an AVIF picture", kPicture},
-    {4, "ftypheic"sv, "a HEIC picture", kPicture},
+    {4, "ftypavi"sv, "an AVIF picture", kPicture},
+    {4, "ftyphei"sv, "a HEIC picture", kPicture},
     {4, "ftypmif1"sv, "a HEIF picture", kPicture},
+    {0, "\0\0\0\x0cjP  "sv, "a JPEG 2000 picture", kPicture},
+    {0, "\xff\x4f\xff\x51"sv, "a JPEG 2000 picture", kPicture},
+    {0, "\0\0\0\x0cJXL "sv, "a JPEG XL picture", kPicture},
+    {0, "8BPS"sv, "a Photoshop picture", kPicture},
+    {0, "\0\x05\x16\x07"sv, "macOS's notes on another file", "remove it"},
     {0,
      "\x7f"
      "ELF"sv,

@@ -141,10 +141,18 @@ std::vector<Broken> all() {
        "16000 x 16000 pixels cannot lie in "},
       {"PNG damaged", "p.png", changed(picture_bytes, 45), picture, "p.png: the PNG is cut off or damaged"},
       {"JPEG cut off", "p.jpg", jpeg().substr(0, jpeg().size() - 12), picture, "p.jpg: the JPEG is cut off or damaged"},
-      {"JPEG that is a PNG", "p.jpg", picture_bytes, picture, "p.jpg: the name says JPEG, but the content is PNG"},
-      {"PNG that is a text", "p.png", "<html>404</html>", picture, "p.png: the file is a web page (HTML)"},
+      {"JPEG that is a GIF", "p.jpg", "GIF89a and so on", picture, "p.jpg: the file is a GIF picture\nhelp: PNG and JPEG are read"},
+      {"JPEG that is an AVIF", "p.jpeg",
+       std::string("\0\0\0\x1c"
+                   "ftypavif\0\0\0\0",
+                   16),
+       picture, "the file is an AVIF picture"},
+      {"PNG that is a text", "p.png", "404", picture, "the content is neither PNG nor JPEG\nhelp: it is damaged, or no picture"},
+      {"PNG that is a page", "p.png", "<html>404</html>", picture, "p.png: the file is a web page (HTML)"},
+      {"PNG that git-lfs keeps", "p.png", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n", picture,
+       "the file is a pointer of git-lfs in place of the file\nhelp: git -C "},
       {"empty picture", "p.png", "", picture, "p.png: the file is empty"},
-      {"picture of another kind", "p.gif", "GIF89a", picture, "p.gif: the name must end in .png, .jpg or .jpeg"},
+      {"picture of another kind", "p.webp", std::string("RIFF\0\0\0\0WEBPVP8 ", 16), picture, "the file is a WebP picture"},
   };
 }
 
@@ -178,7 +186,7 @@ TEST_CASE("broken folders: what is missing, and where it was looked for") {
                  "none must be a folder with a folder for each class, but is no folder"));
   CHECK(contains(error([&] { ImageFolderDataset{dir.path()}; }), "must have a folder for each class, but has none"));
   fs::create_directory(dir / "cats");
-  CHECK(contains(error([&] { ImageFolderDataset{dir.path()}; }), "cats must have pictures (.png, .jpg or .jpeg), but has none"));
+  CHECK(contains(error([&] { ImageFolderDataset{dir.path()}; }), "cats must have pictures (PNG or JPEG), but has none"));
   CHECK(contains(error([&] { MnistDataset{dir.path()}; }), "nothing is downloaded here; fetch and check them with"));
   CHECK(contains(error([&] { CifarDataset{dir.path()}; }), "cifar-10-binary.tar.gz    # 170052171 bytes"));
   for (const auto& read : std::vector<std::function<void(const fs::path&)>>{

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files as cameras and programs write them, compared with what Pillow reads (scripts/make_picture_goldens.py).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/data/image_file.h"
+#include "framework/data/picture_header.h"
+#include "framework/io/safetensors.h"
+#include "tests/data/picture_files.h"
+#include "tests/io/files.h"
+#include "tests/support/source_dir.h"
+
+using namespace halfstep;
+using namespace halfstep::testing;
+
+namespace {
+
+const TensorMap& pictures_of_pillow() {
+  static const TensorMap all =
+      load_safetensors(std::filesystem::path(halfstep_source_dir()) / "tests/data/picture_goldens.safetensors").tensors;
+  return all;
+}
+
+std::string file_of(const std::string& name) {
+  const std::vector<int> bytes = pictures_of_pillow().at(name + ".file").to(DType::i32).to_vector<int>();
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+TEST_CASE("pictures: turned by EXIF, and with colors that no chunk changes, as Pillow reads them") {
+  if (!reads_pictures()) return void(std::puts("SKIPPED: built without libpng and libjpeg"));
+  const TempDir dir;
+  int pictures = 0;
+  for (const auto& [key, pixels] : pictures_of_pillow()) {
+    if (!key.ends_with(".pixels")) continue;
+    const std::string name = key.substr(0, key.size() - 7);
+    CAPTURE(name);
+    const bool exact = !name.starts_with("jpeg");
+    const auto path = dir / (exact ? "a PNG.jpg" : "a JPEG.png");  // the content decides
+    write_bytes(path, file_of(name));
+    std::string flaw;
+    const Picture p = read_picture(path, 3, Background::none, true, &flaw);
+    CHECK(flaw.empty() == (name != "jpeg.junk_before_end"));
+    REQUIRE(Shape{p.height, p.width, p.channels} == pixels.shape());
+    const std::vector<int> wanted = pixels.to(DType::i32).to_vector<int>();
+    int most = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) most = std::max(most, std::abs(wanted[i] - int(p.pixels[i])));
+    CHECK(most <= (exact ? 0 : 2));
+    CHECK(picture_size(path) == PictureSize{p.width, p.height});
+    const Picture stored = read_picture(path, 1, Background::none, false);
+    CHECK(picture_size(path, false) == PictureSize{stored.width, stored.height});
+    CHECK(stored.width > stored.height);
+    ++pictures;
+  }
+  CHECK(pictures >= 35);
+}
+
+TEST_CASE("EXIF blocks that hold nothing leave a picture as it is") {
+  const std::string good = std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0", 22);
+  CHECK(exif_orientation(good) == 6);
+  CHECK(exif_orientation(std::string("Exif\0\0", 6) + good) == 6);
+  for (size_t n = 0; n < 20; ++n) CHECK(exif_orientation(good.substr(0, n)) == 1);
+  for (const size_t damaged : {0, 1, 2, 3, 4, 7, 10, 11, 13, 17, 18}) {
+    CAPTURE(damaged);
+    std::string block = good;
+    block[damaged] = char(block[damaged] ^ 0x40);
+    CHECK(exif_orientation(block) == 1);
+  }
+}
+
+TEST_CASE("pictures: a JPEG that lacks its end is read if it lacks no pixel") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const auto flaw_of = [&](const std::string& bytes) {
+    write_bytes(dir / "p.jpg", bytes);
+    std::string flaw;
+    read_picture(dir / "p.jpg", 3, Background::none, true, &flaw);
+    return flaw;
+  };
+  CHECK(flaw_of(jpeg()).empty());
+  for (const std::string& whole : {jpeg(), file_of("jpeg.1"), file_of("jpeg.3")}) {  // the last one is progressive
+    CHECK(flaw_of(whole.substr(0, whole.size() - 2)) == "Premature end of JPEG file");
+    CHECK(contains(message_of<DataError>([&] { flaw_of(whole.substr(0, whole.size() - 12)); }), "the JPEG is cut off or damaged"));
+  }
+  // Wherever a file is cut off: it is refused, or has every pixel.
+  for (const std::string& whole : {file_of("jpeg.1"), file_of("jpeg.3")}) {
+    flaw_of(whole);
+    const std::vector<uint8_t> pixels = read_picture(dir / "p.jpg", 3).pixels;
+    int read = 0;
+    for (size_t cut = whole.size() - 1; cut > 4; --cut) {
+      if (!message_of<DataError>([&] { flaw_of(whole.substr(0, cut)); }).empty()) continue;
+      ++read;
+      CHECK(read_picture(dir / "p.jpg", 3).pixels == pixels);
+    }
+    CHECK(read >= 2);
+  }
+  const std::string scans = file_of("jpeg.3");
+  CHECK(contains(message_of<DataError>([&] { flaw_of(scans.substr(0, scans.rfind("\xff\xda"))); }), "Premature end of JPEG file"));
+}
