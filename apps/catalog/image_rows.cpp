@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apps/catalog/dataset_rows.h"
+#include "apps/catalog/pictures.h"
 #include "framework/data/cifar.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/mnist.h"
@@ -58,6 +59,8 @@ const std::vector<std::string>& backgrounds() {
 std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   const Json& self = r.self();
   ImageFolderOptions options{self["size"], self["grayscale"], {}};
+  options.exif = self["exif"];
+  options.skip_bad = self["on_error"] == "skip";
   options.fit = place_in<PictureFit>(picture_fits(), self["fit"]);
   options.background = place_in<Background>(backgrounds(), self["background"]);
   const SplitRequest train = train_of(r);
@@ -65,6 +68,11 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
     options.classes = r.known->names;
   else if (r.split != "train" && train.self()["type"] == "ImageFolder")
     options.classes = make_folder(train)->class_names();
+  PicturesLine line;
+  options.check.progress = [&](int64_t done, int64_t all) {
+    line.show(done, all);
+    return true;
+  };
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
 }
 
@@ -91,7 +99,7 @@ std::filesystem::path data_root(const SplitRequest& r) {
 
 std::filesystem::path data_path(const SplitRequest& r, const char* key) {
   const std::filesystem::path path = r.self()[key].get<std::string>();
-  return path.is_absolute() ? path : data_root(r) / path;
+  return path.is_absolute() ? path : path == "." ? data_root(r) : data_root(r) / path;
 }
 
 Field root_field(const char* doc) { return text("root", nullptr, joined(doc, "; left out: data.root")); }
@@ -143,7 +151,11 @@ void add_image_rows(Catalog<DatasetRow>& all) {
                 "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
                 "side and fill the rest with the background"),
          choice("background", "black", backgrounds(), "color behind transparent pixels; \"none\": ignore transparency"),
-         boolean("grayscale", false, "gray pictures: [1, H, W] instead of [3, H, W]")}},
+         boolean("grayscale", false, "gray pictures: [1, H, W] instead of [3, H, W]"),
+         boolean("exif", true, "turn pictures as EXIF says, which cameras and phones write; false: as they are stored"),
+         choice("on_error", "fail", {"fail", "skip"},
+                "what happens if a picture cannot be read: \"fail\": the run ends before the first step, and lists all of them; "
+                "\"skip\": they are left out, with a warning that counts them")}},
        make_folder,
        folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},

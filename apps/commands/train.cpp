@@ -7,6 +7,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
+#include "apps/catalog/pictures.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
@@ -65,6 +66,21 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
   return std::make_unique<RunDir>(config.output_dir, same);
 }
 
+// Before anything is trained: one that cannot be read would end the run where it is met.
+void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
+  PictureReport report = examine_pictures(config.json, {.rank = group ? group->rank() : 0,
+                                                        .ranks = group ? group->size() : 1,
+                                                        .draws = !quiet,
+                                                        .stopped = [] { return stop_signal() != 0; }});
+  if (group) {
+    const std::vector<std::string> all = group->gather(to_json(report).dump());
+    report = {};
+    for (const std::string& of : all) report.add(read_report(Json::parse(of)));
+  }
+  if (const std::string warning = report.warning(); !warning.empty()) progress.warn(warning);
+  if (report.bad > 0) throw DataError(report.error());
+}
+
 int train(const TrainArguments& o) {
   catch_stop_signals();
   apply_threads(o.threads);
@@ -93,9 +109,10 @@ int train(const TrainArguments& o) {
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  config.json = with_statistics(config.json);
   Progress progress(
       {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
+  open_all_pictures(config, group.get(), o.quiet, progress);
+  config.json = with_statistics(config.json);
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Watch watch{.until = o.until};
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);

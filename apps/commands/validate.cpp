@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/catalog/pictures.h"
 #include "apps/catalog/weights.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
@@ -19,17 +20,31 @@ struct ValidateArguments {
   bool json = false;
 };
 
+constexpr double kPictureSeconds = 10;  // limit for opening pictures
+
+// "3 of 1200 pictures", and more where time ran out.
+std::string opened(const PictureReport& r) {
+  if (r.checked == r.pictures) return joined("all ", r.pictures, " pictures were opened");
+  return joined(r.checked, " of ", r.pictures, " pictures were opened within ", kPictureSeconds, " s (halfstep train opens all)");
+}
+
 int validate_files(const ValidateArguments& o) {
   int code = kDone;
   for (const std::string& file : o.files) {
     try {
-      const Config config = load_config(file, o.config);
+      Config config = load_config(file, o.config);
+      PictureReport pictures;
+      if (config.facts && config.data_fault.empty()) pictures = examine_pictures(config.json, {.seconds = kPictureSeconds});
+      if (const std::string warning = pictures.warning(); !warning.empty()) config.warnings.push_back(joined(file, ": ", warning));
+      config.data_fault += pictures.error();
       const bool readable = config.data_fault.empty();
       const std::vector<std::string> weights = config.facts ? check_weights(config.model, "model") : std::vector<std::string>{};
       if (o.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
         if (!readable) answer["data_error"] = config.data_fault;
         if (!weights.empty()) answer["weights"] = weights;
+        if (pictures.pictures > 0)
+          answer["pictures"] = {{"all", pictures.pictures}, {"opened", pictures.checked}, {"bad", pictures.bad}};
         if (config.facts && !config.facts->notes.made.empty()) answer["data"] = config.facts->notes.made;
         std::cout << line_of(answer) << '\n';
       } else {
@@ -38,6 +53,7 @@ int validate_files(const ValidateArguments& o) {
         std::cout << file << ": valid" << (config.facts ? "" : unchecked) << (readable ? "" : ", but its data cannot be read")
                   << '\n';
         if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
+        if (pictures.pictures > 0) std::cout << "  " << opened(pictures) << ", " << pictures.bad << " cannot be read\n";
         for (const std::string& line : weights) std::cout << "  " << line << '\n';
       }
       if (!readable) {

@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
+#include <iterator>
+#include <new>
+#include <utility>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
 #include "framework/data/form.h"
 #include "framework/data/image_file.h"
 #include "framework/data/labels.h"
+#include "framework/data/subsets.h"
+#include "framework/data/unicode.h"
 #include "framework/ops/window/resample.h"
 #include "framework/tensor/storage.h"
 
@@ -20,50 +24,20 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kFolder = "ImageFolder";
 
-std::vector<std::string> folders_in(const fs::path& root) {
-  std::vector<std::string> out;
-  std::error_code failed;
-  check<DataError>(fs::is_directory(root, failed), kFolder, root.string(),
-                   " must be a folder with a folder for each class, but is no folder");
-  for (fs::directory_iterator it(root, failed), end; !failed && it != end; it.increment(failed)) {
-    std::error_code none;
-    if (it->is_directory(none)) out.push_back(it->path().filename().string());
-  }
-  check<DataError>(!failed, kFolder, "cannot read the folder ", root.string());
-  check<DataError>(!out.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
-  std::sort(out.begin(), out.end());
-  return out;
+// "must have pictures ..., but has none"
+[[noreturn]] void has_no_pictures(const fs::path& folder, const PassedOver& passed) {
+  const std::vector<std::string> warnings = passed.warnings();
+  fail<DataError>(kFolder, folder.string(), " must have pictures (PNG or JPEG), but has none",
+                  warnings.empty() ? "" : ": " + warnings[0],
+                  Help{passed.other_pictures.empty() ? "each class has a folder of its own"
+                                                     : "convert them, e.g. with ImageMagick's mogrify -format png"});
 }
 
-// "10 .webp, 2 .gif"
-std::string endings_of(const std::vector<fs::path>& paths) {
-  std::map<std::string, int64_t> counts;
-  for (const fs::path& p : paths) ++counts[p.extension().string()];
-  std::string out;
-  for (const auto& [end, n] : counts) out += joined(out.empty() ? "" : ", ", n, ' ', end);
-  return out;
-}
-
-// unread: gets the pictures of other formats.
-std::vector<fs::path> pictures_in(const fs::path& folder, std::vector<fs::path>& unread) {
-  const size_t before = unread.size();
-  std::vector<fs::path> out;
-  std::error_code failed;
-  const auto links = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator it(folder, links, failed), end; !failed && it != end; it.increment(failed)) {
-    std::error_code none;
-    if (!it->is_regular_file(none)) continue;
-    if (is_picture_name(it->path())) out.push_back(it->path());
-    if (is_other_picture_name(it->path())) unread.push_back(it->path());
-  }
-  check<DataError>(!failed, kFolder, "cannot read the folder ", folder.string());
-  const std::vector<fs::path> others(unread.begin() + std::ptrdiff_t(before), unread.end());
-  check<DataError>(
-      !out.empty(), kFolder, folder.string(), " must have pictures (.png, .jpg or .jpeg), but has ",
-      others.empty() ? "none" : "only " + endings_of(others),
-      Help{others.empty() ? "each class has a folder of its own" : "convert them, e.g. with ImageMagick's mogrify -format png"});
-  std::sort(out.begin(), out.end());
-  return out;
+// "train", "Test": names of parts of the data, not of classes.
+bool is_part(std::string name) {
+  for (char& c : name) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  constexpr const char* kParts[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
+  return std::find(std::begin(kParts), std::end(kParts), name) != std::end(kParts);
 }
 
 }  // namespace
@@ -99,25 +73,64 @@ void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background back
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
   check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
-  const std::vector<std::string> there = folders_in(root);
+  const std::vector<std::string> there = folders_in(root, passed_, &beside_);
+  check<DataError>(!there.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, there, class_names_, notes_);
   for (size_t i = 0; i < there.size(); ++i) {
-    for (fs::path& path : pictures_in(root / there[i], unread_)) files_.push_back({std::move(path), labels[i]});
+    PassedOver passed;
+    std::vector<fs::path> found = pictures_in(root / there[i], passed);
+    if (found.empty()) has_no_pictures(root / there[i], passed);
+    passed_.add(passed);
+    for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
   }
+  if (options_.skip_bad) leave_out_bad(root);
+  options_.check = {};
   const int channels = options_.grayscale ? 1 : 3;
-  if (options_.size > 0) {
-    shape_ = {channels, options_.size, options_.size};
-  } else {
-    const Picture first = read_picture(files_[0].path, channels, options_.background);
-    shape_ = {channels, first.height, first.width};
+  std::optional<PictureSize> size = PictureSize{options_.size, options_.size};
+  if (options_.size == 0)
+    for (first_ = 0; !(size = size_of(files_[first_]));) {
+      if (++first_ < files_.size()) continue;
+      first_ = 0;
+      picture_size(files_[0].path);  // throws
+    }
+  shape_ = {channels, size->height, size->width};
+}
+
+void ImageFolderDataset::leave_out_bad(const fs::path& root) {
+  std::vector<fs::path> all;
+  for (const File& f : files_) all.push_back(f.path);
+  const PictureCheck found = check_pictures(all, options_.check);
+  if (found.faults.empty()) return;
+  check<DataError>(found.faults.size() < files_.size(), kFolder, "none of the ", files_.size(), " pictures in ", root.string(),
+                   " can be read: ", found.faults[0].text);
+  left_out_ = joined(found.faults.size(), " of ", files_.size(), found.faults.size() == 1 ? " pictures is" : " pictures are",
+                     " left out, since they cannot be read: ", found.faults[0].text);
+  left_out_ = replace_not_utf8(left_out_);
+  std::replace(left_out_.begin(), left_out_.end(), '\n', ' ');
+  for (size_t i = found.faults.size(); i-- > 0;) files_.erase(files_.begin() + std::ptrdiff_t(found.faults[i].place));
+  for (size_t c = 0; c < class_names_.size(); ++c) {
+    const auto is_of = [&](int64_t label) { return label == int64_t(c); };
+    check<DataError>(std::any_of(files_.begin(), files_.end(), [&](const File& f) { return is_of(f.label); }) ||
+                         !fs::exists(root / class_names_[c]),
+                     kFolder, "no picture of the class ", class_names_[c], " in ", root.string(), " can be read");
   }
 }
 
+std::optional<PictureSize> ImageFolderDataset::size_of(const File& file) const {
+  try {
+    return picture_size(file.path, options_.exif);
+  } catch (const DataError&) { return {}; }
+}
+
 void ImageFolderDataset::read(const File& file, float* to) const {
-  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background);
-  if (options_.size > 0) return fit_picture(p, options_.size, options_.fit, options_.background, to);
+  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background, options_.exif);
+  try {
+    if (options_.size > 0) return fit_picture(p, options_.size, options_.fit, options_.background, to);
+  } catch (const MemoryError&) { picture_too_large(file.path, p.width, p.height); } catch (const std::bad_alloc&) {
+    picture_too_large(file.path, p.width, p.height);
+  }
   check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
-                   " x ", shape_[1], " pixels as the first one, ", files_[0].path.string(), ", got ", p.width, " x ", p.height,
+                   " x ", shape_[1], " pixels as the first one, ", files_[first_].path.string(), ", got ", p.width, " x ", p.height,
                    Help{"set \"size\" to resize all to one size"});
   to_planes(p, to);
 }
@@ -144,13 +157,14 @@ int64_t ImageFolderDataset::check_sizes(double seconds) const {
   int64_t read = 0, wrong = 0;
   size_t example = 0;
   for (; read < size() && Clock::now() < end; ++read) {
-    if (picture_size(files_[size_t(read)].path) == wanted) continue;
+    const std::optional<PictureSize> is = size_of(files_[size_t(read)]);
+    if (!is || *is == wanted) continue;
     if (wrong++ == 0) example = size_t(read);
   }
   if (wrong == 0) return read;
-  const PictureSize other = picture_size(files_[example].path);
+  const PictureSize other = picture_size(files_[example].path, options_.exif);
   fail<DataError>(kFolder, "all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
-                  wanted.height, " as the first one, ", files_[0].path.string(), ": ", files_[example].path.string(), " has ",
+                  wanted.height, " as the first one, ", files_[first_].path.string(), ": ", files_[example].path.string(), " has ",
                   other.width, " x ", other.height, Help{"set \"size\" to resize all to one size"});
 }
 
@@ -163,7 +177,7 @@ std::vector<int64_t> ImageFolderDataset::labels() const {
 DataForm ImageFolderDataset::form() const {
   DataForm out = Dataset::form();
   out.names = class_names_;
-  ImageForm image{.background = options_.background};
+  ImageForm image{.background = options_.background, .exif = options_.exif};
   if (options_.size > 0) image.fit = options_.fit;
   out.source = image;
   return out;
@@ -171,15 +185,35 @@ DataForm ImageFolderDataset::form() const {
 
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out = notes_;
-  if (!unread_.empty())
-    out.warnings.push_back(joined(unread_.size(), unread_.size() == 1 ? " picture is" : " pictures are",
-                                  " left out, since only PNG and JPEG are read: ", endings_of(unread_), ", such as ",
-                                  unread_[0].string()));
+  if (const std::string passed = passed_.text(); !passed.empty()) out.made += joined(out.made.empty() ? "" : "; ", "left out: ", passed);
+  const std::vector<std::string> of_files = passed_.warnings();
+  out.warnings.insert(out.warnings.end(), of_files.begin(), of_files.end());
+  if (!left_out_.empty()) out.warnings.push_back(left_out_);
+  if (!beside_.empty())
+    out.warnings.push_back(joined(beside_.size(), beside_.size() == 1 ? " picture is" : " pictures are",
+                                  " left out, since they lie beside the folders of the classes, such as ",
+                                  replace_not_utf8(beside_[0].string())));
+  if (std::all_of(class_names_.begin(), class_names_.end(), is_part))
+    out.warnings.push_back(joined("the classes are called ", class_names_.front(), class_names_.size() > 1 ? " and " : "",
+                                  class_names_.size() > 1 ? class_names_.back() : "",
+                                  ", as parts of data are: path must name one of these folders if the classes lie below"));
   return out;
 }
 
 std::string ImageFolderDataset::describe() const {
   return joined(label_, ": ", size(), " pictures, input ", shape_, ", ", classes(), " classes");
+}
+
+std::vector<fs::path> picture_files(const Dataset& data) {
+  const Dataset& given = data.untransformed();
+  std::vector<fs::path> out;
+  if (const auto* part = dynamic_cast<const Subset<Dataset>*>(&given)) {
+    const std::vector<fs::path> all = picture_files(part->dataset());
+    for (const int64_t i : all.empty() ? std::vector<int64_t>() : part->indices()) out.push_back(all[size_t(i)]);
+  } else if (const auto* folder = dynamic_cast<const ImageFolderDataset*>(&given)) {
+    for (int64_t i = 0; i < folder->size(); ++i) out.push_back(folder->file(i));
+  }
+  return out;
 }
 
 }  // namespace halfstep

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/data/dataset.h"
+#include "framework/data/found_pictures.h"
 #include "framework/data/image_file.h"
+#include "framework/data/picture_check.h"
 
 namespace halfstep {
 
@@ -23,6 +26,9 @@ struct ImageFolderOptions {
   std::vector<std::string> classes{};  // the folders, e.g. the training data's; empty: those that there are, sorted by name
   PictureFit fit = PictureFit::crop;
   Background background = Background::black;  // behind transparent pixels and of `pad`, where none is black
+  bool exif = true;                           // pictures are turned as EXIF says
+  bool skip_bad = false;                      // leaves out pictures that cannot be read, which check_pictures finds
+  PictureCheckOptions check{};                // of that check
 };
 
 // Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].
@@ -31,10 +37,9 @@ void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Backgroun
 void to_planes(const Picture& picture, float* to);
 
 // Images [3, H, W] f32, [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that the file lies in, at any
-// depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Files whose names do
-// not end in .png, .jpg or .jpeg are passed over; notes() warns of pictures in other formats. Throws DataError: for a root that is
-// no folder or has no folders, a class without pictures, a folder that is not among `classes`; and as read_picture, when a batch
-// has the file in question.
+// depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Which files are
+// pictures, and what is passed over: found_pictures.h; notes() says it. Throws DataError: for a root that is no folder or has no
+// folders, a class without pictures, a folder that is not among `classes`; and as read_picture, when a batch has the file.
 class ImageFolderDataset : public Dataset {
  public:
   explicit ImageFolderDataset(const std::filesystem::path& root, const ImageFolderOptions& options = {});
@@ -49,8 +54,8 @@ class ImageFolderDataset : public Dataset {
   std::vector<int64_t> labels() const override;
   DataForm form() const override;
 
-  // Without a size: checks that all pictures have the size of the first one, from their headers. Stops after `seconds`, and returns
-  // how many pictures were checked. Throws DataError with an example and the number of pictures that differ.
+  // Without a size: checks that all pictures have the size of the first one, from their headers where those can be read. Stops
+  // after `seconds`, and returns how many were checked. Throws DataError with an example and the number of pictures that differ.
   int64_t check_sizes(double seconds) const;
 
   const std::vector<std::string>& class_names() const { return class_names_; }
@@ -62,14 +67,22 @@ class ImageFolderDataset : public Dataset {
     int64_t label;
   };
   void read(const File& file, float* to) const;
+  void leave_out_bad(const std::filesystem::path& root);
+  std::optional<PictureSize> size_of(const File& file) const;  // nothing where the header cannot be read
 
   std::string label_;
   ImageFolderOptions options_;
   std::vector<std::string> class_names_;
   std::vector<File> files_;
-  std::vector<std::filesystem::path> unread_;  // pictures of other formats
+  PassedOver passed_;
+  std::vector<std::filesystem::path> beside_;  // pictures that lie in no folder of a class
+  std::string left_out_;                       // how many bad pictures, with an example
+  size_t first_ = 0;                           // the file whose size all must have, without a size
   Shape shape_;
   DataNotes notes_;
 };
+
+// The picture of each sample of an ImageFolderDataset, of a part of one, or of one that is transformed; empty for other data.
+std::vector<std::filesystem::path> picture_files(const Dataset& data);
 
 }  // namespace halfstep

@@ -148,9 +148,10 @@ TEST_CASE("ImageFolder: pictures of other formats are counted, and sizes compare
   const TempDir dir;
   std::filesystem::create_directory(dir / "cats");
   for (const char* name : {"a.webp", "b.WEBP", "c.gif", "d.tif", "notes.txt"}) write_bytes(dir / "cats" / name, "x");
-  CHECK(
-      contains(message_of<DataError>([&] { ImageFolderDataset data(dir.path()); }),
-               "cats must have pictures (.png, .jpg or .jpeg), but has only 1 .WEBP, 1 .gif, 1 .tif, 1 .webp\nhelp: convert them"));
+  CHECK(contains(message_of<DataError>([&] { ImageFolderDataset data(dir.path()); }),
+                 "cats must have pictures (PNG or JPEG), but has none: 4 pictures are left out, since only PNG and JPEG are read: "
+                 "1 .WEBP, 1 .gif, 1 .tif, 1 .webp, such as " +
+                     (dir / "cats/a.webp").string() + "\nhelp: convert them"));
   for (const char* name : {"1.png", "2.png", "4.png"}) write_bytes(dir / "cats" / name, png(4, 4, solid(16, "abc")));
   const ImageFolderDataset data(dir.path());
   CHECK(data.check_sizes(60) == 3);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/catalog/pictures.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "apps/catalog/datasets.h"
+#include "framework/data/image_folder.h"
+#include "framework/data/unicode.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kShownFaults = 10;
+constexpr double kQuickSeconds = 0.5;  // a check that is as quick needs no line
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+std::vector<fs::path> pictures_of(const Json& config) {
+  std::vector<fs::path> out;
+  for (const std::string split : {"train", "val", "test"}) {
+    if (config["data"][split].is_null() || config["data"][split]["type"] != "ImageFolder") continue;
+    Json raw = config;
+    raw["data"][split]["transforms"] = Json::array();  // which may need statistics of all samples
+    try {
+      const std::vector<fs::path> more = picture_files(*build_dataset(raw, split));
+      out.insert(out.end(), more.begin(), more.end());
+    } catch (const DataError&) {}  // such as a folder that is not there: said where the data is read
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
+
+void PictureReport::add(const PictureReport& more) {
+  pictures += more.pictures, checked += more.checked, bad += more.bad, flawed += more.flawed;
+  faults.insert(faults.end(), more.faults.begin(), more.faults.end());
+  std::sort(faults.begin(), faults.end());
+  if (faults.size() > kShownFaults) faults.resize(kShownFaults);
+  if (flaw.empty()) flaw = more.flaw;
+}
+
+std::string PictureReport::error() const {
+  if (bad == 0) return "";
+  std::string out =
+      joined("[ImageFolder] all pictures must be readable, but ", bad, " of ", checked,
+             checked < pictures ? joined(" that were opened, of ", pictures, ',') : "", bad == 1 ? " is not:" : " are not:");
+  for (const std::string& fault : faults) out += "\n  " + fault;
+  if (bad > int64_t(faults.size())) out += joined("\n  and ", bad - int64_t(faults.size()), " more");
+  return out + "\nhelp: mend or remove them; with \"on_error\": \"skip\" beside \"path\" they are left out";
+}
+
+std::string PictureReport::warning() const {
+  if (flawed == 0) return "";
+  return joined(flawed, flawed == 1 ? " JPEG lacks its end or has" : " JPEGs lack their end or have",
+                " bytes that belong to nothing, and no pixel is missing: ", flawed == 1 ? "it is" : "they are", " used, such as ",
+                flaw);
+}
+
+Json to_json(const PictureReport& r) {
+  return {{"pictures", r.pictures}, {"checked", r.checked}, {"bad", r.bad},
+          {"flawed", r.flawed},     {"faults", r.faults},   {"flaw", r.flaw}};
+}
+
+PictureReport read_report(const Json& j) {
+  return {j["pictures"], j["checked"], j["bad"], j["flawed"], j["faults"].get<std::vector<std::string>>(), j["flaw"]};
+}
+
+PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
+  const std::vector<fs::path> all = pictures_of(config);
+  std::vector<fs::path> mine;
+  for (size_t i = size_t(o.rank); i < all.size(); i += size_t(o.ranks)) mine.push_back(all[i]);
+  PicturesLine line(o.draws && o.rank == 0);
+  const PictureCheck found = check_pictures(mine, {o.seconds, [&](int64_t done, int64_t of) {
+                                                     line.show(done * o.ranks, of * o.ranks);
+                                                     return !o.stopped || !o.stopped();
+                                                   }});
+  PictureReport out{.pictures = int64_t(mine.size()),
+                    .checked = found.checked,
+                    .bad = std::ssize(found.faults),
+                    .flawed = std::ssize(found.flaws)};
+  for (const auto& fault : found.faults) {
+    if (out.faults.size() == kShownFaults) break;
+    std::string text = replace_not_utf8(fault.text);
+    if (const size_t help = text.find("\nhelp: "); help != std::string::npos) text = text.replace(help, 7, " (") + ")";
+    out.faults.push_back(text.starts_with("[image] ") ? text.substr(8) : text);
+  }
+  if (!found.flaws.empty()) out.flaw = replace_not_utf8(mine[found.flaws[0].place].string());
+  return out;
+}
+
+PicturesLine::PicturesLine(bool draws) : draws_(draws && isatty(STDERR_FILENO) != 0), begun_(seconds_now()) {}
+
+PicturesLine::~PicturesLine() {
+  if (drawn_) std::fputs("\r\033[K", stderr);
+}
+
+void PicturesLine::show(int64_t done, int64_t all) {
+  if (!draws_ || seconds_now() - begun_ < kQuickSeconds) return;
+  std::fprintf(stderr, "\r\033[Kopening pictures: %lld of %lld", (long long)done, (long long)all);
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+}  // namespace halfstep::app

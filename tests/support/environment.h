@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// An environment variable for a scope, which programs that a test starts inherit.
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+namespace halfstep::testing {
+
+class Environment {
+ public:
+  [[nodiscard]] Environment(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace halfstep::testing
