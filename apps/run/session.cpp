@@ -33,8 +33,7 @@ RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
-  const DataFacts facts = facts_of(data);
-  config.facts = facts;
+  const DataFacts& facts = config.facts.emplace(facts_of(data));
   Issues issues;
   InferredModel inferred = infer_model(config.model, facts, config, "model", issues);
   if (inferred.output) check_loss(config.loss, inferred, facts, config, issues);
@@ -259,6 +258,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                   {"seconds", n.seconds},
                   {"first_loss", optional(n.first_loss)},
                   {"usual_loss", n.usual_loss}};
+  if (n.evaluation_due != 0) trainer["evaluation_due"] = n.evaluation_due;
   if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
   store(trainer, n.bests);
   for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
@@ -296,7 +296,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .val_metrics = {},
                     .seconds = t.number("seconds"),
                     .first_loss = t.number_or_null("first_loss")};
-  counters.usual_loss = stored_usual_loss(contents);
+  counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(t.integer("evaluation_due", 0, 0));
   if (t.has("last_skip")) {
     const StoredJson skip = t.part("last_skip");
     skip.expect(skip.get("cause").is_string(), "cause", "a text");

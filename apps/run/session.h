@@ -84,6 +84,7 @@ struct Counters {
   std::optional<double> stop_best;  // value of train.early_stopping.monitor
   int64_t stop_waited = 0;          // values since then
   bool stopped = false;             // early
+  int evaluation_due = 0;           // Trainer::finish is to evaluate at first: what has ended there; 0: nothing is due
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together

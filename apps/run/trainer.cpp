@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "amp/step/data_parallel.h"
 #include "apps/catalog/datasets.h"
@@ -89,6 +90,7 @@ TrainSummary Trainer::run_steps() {
   s_.model->train();
   allocator(s_.device).reset_peak();
   logged_.samples = n_.samples;
+  if (const int ended = std::exchange(n_.evaluation_due, 0)) finish(ended, s_.val != nullptr);
   while (!finished()) {
     train_batch();
     if (explainer_.ended()) return summary(Ending::interrupted);
@@ -101,7 +103,7 @@ TrainSummary Trainer::run_steps() {
   drain();
   // No checkpoint is written of such weights, so that a run that ends with them is not done.
   if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLosses : 1)) diverged("the last losses are not finite");
-  if (s_.val && n_.last_eval_step != n_.steps) evaluate_now();
+  if (s_.val && n_.last_eval_step != n_.steps) save_before_evaluation(0), evaluate_now();
   if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
   if (config_.checkpoint.every.unit != Interval::Unit::never)
     save();
@@ -127,6 +129,8 @@ void Trainer::introduce() const {
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
+  if (const std::string made = s_.val ? s_.val->dataset().notes().made : ""; made.starts_with("left out"))
+    progress_.line(joined("      ", made));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
   if (group_)
@@ -195,34 +199,18 @@ void Trainer::end_epoch() {
   drain();
   n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;
   n_.epoch_loss = 0, n_.epoch_samples = 0;
-  const auto due_now = [&](const Interval& every, Clock::time_point& before) {
-    return due(every, true, before) || (last.stepped && due(every, false, before));
-  };
   // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
-  if (due_now(config_.logging.every, last_log_))
+  const int ended = kEpochEnds | (last.stepped ? kStepEnds : 0);
+  if (due_at(ended, config_.logging.every, last_log_))
     log(true);
   else
     log_epoch();
-  const bool evaluated = s_.val && due_now(config_.train.eval_every, last_eval_);
-  if (evaluated) evaluate_now();
-  consider_stopping("train/loss", n_.train_loss);
-  consider_best("train/loss", n_.train_loss);
-  std::string line = joined("epoch ", epoch());
-  if (config_.train.epochs) line += joined("/", *config_.train.epochs);
-  line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
-  if (evaluated) line += "  val loss " + number_text(*n_.val_loss, 4);
-  if (evaluated)
-    for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "  val " + shown(m) : "";
-  line += "  lr " + number_text(s_.optimizer->lr(), 3);
-  if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
-  progress_.line(line + "  " + duration_text(seconds()));
-  if (due_now(config_.checkpoint.every, last_save_)) save_at_interval();
+  finish(ended, s_.val && due_at(ended, config_.train.eval_every, last_eval_));
 }
 
 void Trainer::after_step() {
   if (due(config_.logging.every, false, last_log_)) log();
-  if (s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_)) evaluate_now();
-  if (due(config_.checkpoint.every, false, last_save_)) save_at_interval();
+  finish(kStepEnds, s_.val && n_.last_eval_step != n_.steps && due(config_.train.eval_every, false, last_eval_));
 }
 
 void Trainer::drain() {

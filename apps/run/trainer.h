@@ -52,6 +52,7 @@ class Trainer {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kStepEnds = 1, kEpochEnds = 2, kSecured = -2;
   struct Pending {
     Tensor loss;
     StepOutcome outcome;
@@ -71,6 +72,11 @@ class Trainer {
   void train_batch();
   void end_epoch();
   void after_step();  // everything that is due after an optimizer step
+  // What follows the lines of a step, an epoch or both: `ended` is of kStepEnds and kEpochEnds.
+  void finish(int ended, bool evaluates);
+  bool due_at(int ended, const Interval& every, Clock::time_point& last);
+  // So that an evaluation that fails loses no step: once, as long as the run has no checkpoint.
+  void save_before_evaluation(int ended);
   void drain();       // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
   void check_weights();  // throws DivergedError where one is not finite
@@ -127,7 +133,7 @@ class Trainer {
   uint32_t agreed_ = 0;         // notices of all ranks at the last step
   int stop_ = 0;                // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
-  int64_t saved_step_ = -1;                           // applied ones then
+  int64_t saved_step_ = -1;                           // applied ones then; kSecured: only save_before_evaluation has saved
 };
 
 }  // namespace halfstep::app

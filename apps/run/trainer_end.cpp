@@ -59,6 +59,38 @@ void Trainer::check_weights() {
   for (const Tensor& t : s_.average->averages()) look("an average of the weights", t);
 }
 
+bool Trainer::due_at(int ended, const Interval& every, Clock::time_point& last) {
+  return ((ended & kEpochEnds) && due(every, true, last)) || ((ended & kStepEnds) && due(every, false, last));
+}
+
+void Trainer::finish(int ended, bool evaluates) {
+  if (evaluates) save_before_evaluation(ended), evaluate_now();
+  if (ended & kEpochEnds) {
+    consider_stopping("train/loss", n_.train_loss);
+    consider_best("train/loss", n_.train_loss);
+    std::string line = joined("epoch ", epoch());
+    if (config_.train.epochs) line += joined("/", *config_.train.epochs);
+    line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
+    if (evaluates) line += "  val loss " + number_text(*n_.val_loss, 4);
+    if (evaluates)
+      for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "  val " + shown(m) : "";
+    line += "  lr " + number_text(s_.optimizer->lr(), 3);
+    if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
+    progress_.line(line + "  " + duration_text(seconds()));
+  }
+  if (due_at(ended, config_.checkpoint.every, last_save_)) save_at_interval();
+}
+
+void Trainer::save_before_evaluation(int ended) {
+  if (saved_step_ != -1 || config_.checkpoint.every.unit == Interval::Unit::never) return;
+  drain();
+  if (bad_run_ > 0) return;
+  n_.evaluation_due = ended;
+  save();
+  n_.evaluation_due = 0;
+  saved_.reset(), saved_step_ = kSecured;  // a checkpoint of the same step with the evaluation's results replaces it
+}
+
 // Its weights are the first values, which nobody wants to evaluate or export by mistake. All is saved, the scale included.
 void Trainer::check_progress() const {
   if (n_.steps == 0 || n_.applied() > 0) return;
