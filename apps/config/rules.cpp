@@ -141,6 +141,8 @@ class Rules : private RuleSet {
     if (!out.facts) return;
     hold(*out.facts);
     balance(*out.facts);
+    if (out.facts->classes == 1 && !out.facts->label_sequences)
+      issues_.warn("data.train", "has one class, of which every model is right: accuracy is always 100 %");
     std::vector<std::string> warned = out.facts->notes.warnings;
     for (const std::string& w : warned) issues_.warn("data.train", w);
     for (const char* split : {"val", "test"}) {

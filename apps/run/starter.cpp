@@ -8,9 +8,11 @@
 
 #include "apps/schema/json.h"
 #include "framework/base/check.h"
+#include "framework/data/found_pictures.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/npy.h"
 #include "framework/data/text.h"
+#include "framework/data/unicode.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/zip.h"
 
@@ -25,6 +27,11 @@ std::string run_name(const fs::path& path) {
   for (const char c : (path.filename().empty() ? path.parent_path().filename() : path.stem()).string())
     out += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
   return out.empty() || out == "_" ? "run" : out;
+}
+
+std::string in_small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return text;
 }
 
 fs::path parent_folder(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
@@ -49,41 +56,84 @@ std::vector<StarterLine> convolutions(int64_t side, bool normalizes_batches) {
   return out;
 }
 
-// The first of these folders that holds folders; "" if none does.
-std::string split_folder(const fs::path& root, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    std::error_code none;
-    if (!fs::is_directory(root / name, none)) continue;
-    for (const fs::directory_entry& entry : fs::directory_iterator(root / name))
-      if (entry.is_directory()) return name;
-  }
+// The folders in a folder that may be classes or parts of the data.
+std::vector<std::string> visible_folders(const fs::path& root) {
+  PassedOver hidden;
+  return folders_in(root, hidden);
+}
+
+// The first of these folders, in small letters or others; "" if none is there.
+std::string folder_called(const fs::path& root, std::initializer_list<const char*> names) {
+  const std::vector<std::string> there = visible_folders(root);
+  for (const char* name : names)
+    for (const std::string& folder : there)
+      if (in_small_letters(folder) == name) return folder;
   return "";
 }
 
-StarterParts picture_starter(const fs::path& root) {
-  const std::string train = split_folder(root, {"train", "training"}),
-                    val = split_folder(root, {"val", "valid", "validation", "test"});
-  const bool parts = !train.empty() && !val.empty();
-  const fs::path folder = parts ? root / train : root;
-  const ImageFolderDataset data(folder, {.size = 32});
+// Where pictures lie: the parts of the data are folders with a folder for each class.
+struct PictureFolders {
+  fs::path root;                 // of the parts, or of the classes
+  std::string train, val, test;  // empty: there is no such part
+  std::string remark;
+};
+
+PictureFolders picture_folders(const fs::path& given) {
+  PictureFolders out{given, {}, {}, {}, {}};
+  for (;;) {  // to the first folder that does not just hold another
+    out.train = folder_called(out.root, {"train", "training"});
+    out.val = folder_called(out.root, {"val", "valid", "validation"});
+    out.test = folder_called(out.root, {"test", "testing"});
+    for (std::string* part : {&out.train, &out.val, &out.test}) {
+      if (part->empty() || !visible_folders(out.root / *part).empty()) continue;
+      if (part != &out.train && !out.train.empty()) out.remark += "; " + *part + " has no folders of classes: left out";
+      part->clear();
+    }
+    if (!out.train.empty()) break;
+    out.remark.clear();
+    PassedOver passed;
+    PassedOver::Paths pictures;
+    const std::vector<std::string> folders = folders_in(out.root, passed, &pictures);
+    if (folders.size() != 1 || !pictures.empty() || visible_folders(out.root / folders[0]).empty()) break;
+    out.root /= folders[0];
+  }
+  if (out.train.empty()) out.val.clear(), out.test.clear();
+  if (out.val.empty()) std::swap(out.val, out.test);
+  if (out.root != given) out.remark += joined("; they lie in ", out.root.string());
+  return out;
+}
+
+StarterParts picture_starter(const fs::path& given) {
+  const auto [root, train, val, test, remark] = picture_folders(given);
+  const bool parts = !val.empty();
+  const ImageFolderDataset data(root / train, {.size = 32});
   const auto classes = int64_t(data.class_names().size());
 
   // The sides of some hundred pictures, spread over all.
   constexpr int64_t kLook = 300;
   std::vector<int64_t> sides;
   std::set<std::pair<int64_t, int64_t>> sizes;
+  std::string fault;
   for (int64_t i = 0; i < std::min(kLook, data.size()); ++i) {
-    const PictureSize s = picture_size(data.file(i * data.size() / std::min(kLook, data.size())));
-    sides.push_back(std::min(s.width, s.height));
-    sizes.insert({s.width, s.height});
+    try {
+      const PictureSize s = picture_size(data.file(i * data.size() / std::min(kLook, data.size())));
+      sides.push_back(std::min(s.width, s.height));
+      sizes.insert({s.width, s.height});
+    } catch (const DataError& e) { fault = e.what(); }  // halfstep validate lists all of them
   }
+  check<DataError>(!sides.empty(), "init", "none of the pictures that were looked at can be read: ", fault);
   std::nth_element(sides.begin(), sides.begin() + sides.size() / 2, sides.end());
   const int64_t middle = sides[sides.size() / 2];
   int64_t size = 32;
   while (size < 128 && size * 3 / 2 < middle) size *= 2;
 
   StarterParts out;
-  out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, " classes");
+  out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
+  if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
+  if (const std::string left_out = data.notes().made; !left_out.empty()) out.what += "; " + left_out;
+  for (const std::string& w : data.notes().warnings) out.what += "; " + w;
+  out.what = replace_not_utf8(std::move(out.what));  // it becomes a comment of one line
+  std::replace(out.what.begin(), out.what.end(), '\n', ' ');
   out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});
   out.data.push_back({joined("\"size\": ", size),
                       sizes.size() == 1
@@ -95,8 +145,10 @@ StarterParts picture_starter(const fs::path& root) {
                                augments ? flips : "", normal, "]}"),
                         augments ? "no flips for text or digits" : ""});
   };
-  split("train", parts ? train : ".", parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
-  split("val", parts ? val : ".", parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
+  const std::string whole = train.empty() ? "." : train;
+  split("train", whole, parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
+  split("val", parts ? val : whole, parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
+  if (!test.empty()) split("test", test, "", false);
   out.layers = convolutions(size, true);
   out.loss = R"("CrossEntropyLoss")";
   out.samples = parts ? data.size() : data.size() * 4 / 5;
@@ -215,14 +267,12 @@ StarterParts parts_of(const fs::path& data) {
         return published_starter(data, "MNIST", 60000, 28);
     for (const fs::path& at : {data, data / "cifar10", data / "cifar-10-batches-bin"})
       if (exists_any(at, {"data_batch_1.bin"})) return published_starter(data, "CIFAR10", 50000, 32);
-    for (const fs::directory_entry& entry : fs::directory_iterator(data))
-      if (entry.is_directory()) return picture_starter(data);
+    if (!visible_folders(data).empty()) return picture_starter(data);
     fail<DataError>(
         "init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
         Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
-  std::string end = data.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  const std::string end = in_small_letters(data.extension().string());
   if (end == ".npz" || end == ".safetensors") return array_starter(data);
   if (end == ".txt" || end == ".md" || end == ".text") return text_starter(data);
   check<DataError>(end != ".npy" && end != ".json" && !is_picture_name(data) && !is_other_picture_name(data), "init", data.string(),
