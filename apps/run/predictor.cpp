@@ -15,6 +15,8 @@
 #include "apps/catalog/transforms.h"
 #include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/log.h"
+#include "framework/data/found_pictures.h"
 #include "framework/data/labels.h"
 #include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
@@ -76,21 +78,23 @@ struct Pictures {
   }
 };
 
-// The pictures that a path names: itself, or those in the folder.
+// The pictures that a path names: itself, or those in the folder, as ImageFolder finds them.
 std::vector<fs::path> pictures_at(const fs::path& path) {
   if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> out;
-  for (const auto& entry : fs::recursive_directory_iterator(path, fs::directory_options::follow_directory_symlink))
-    if (entry.is_regular_file() && is_picture_name(entry.path())) out.push_back(entry.path());
-  check<DataError>(!out.empty(), kPredict, path.string(), ": the folder has no pictures (.png, .jpg or .jpeg)");
-  std::sort(out.begin(), out.end());
+  PassedOver passed;
+  const std::vector<fs::path> out = pictures_in(path, passed);
+  for (const std::string& w : passed.warnings()) logging::warn(w);
+  if (const std::string text = passed.text(); !text.empty()) logging::warn(path.string() + ": left out: " + text);
+  check<DataError>(!out.empty(), kPredict, path.string(), ": the folder has no pictures (PNG or JPEG)");
   return out;
 }
 
-// The class that a picture's folder names, NaN if it names none.
+// The class that a picture's folder names, NaN if it names none: of the folders of the path that was given the first one from the
+// top, as an ImageFolder takes the first one below its root.
 double class_of_folder(const fs::path& path, const DataForm& form) {
-  const int64_t place = find_label(form.names, path.parent_path().filename().string());
-  return place < 0 ? kUnknown : double(place);
+  for (const fs::path& folder : path.parent_path())
+    if (const int64_t place = find_label(form.names, folder.string()); place >= 0) return double(place);
+  return kUnknown;
 }
 
 Tensor forward_of(Module& model, Device device, const AutocastOptions& region, const Tensor& x) {
