@@ -185,7 +185,8 @@ DataForm ImageFolderDataset::form() const {
 
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out = notes_;
-  if (const std::string passed = passed_.text(); !passed.empty()) out.made += joined(out.made.empty() ? "" : "; ", "left out: ", passed);
+  if (const std::string passed = passed_.text(); !passed.empty())
+    out.made += joined(out.made.empty() ? "" : "; ", "left out: ", passed);
   const std::vector<std::string> of_files = passed_.warnings();
   out.warnings.insert(out.warnings.end(), of_files.begin(), of_files.end());
   if (!left_out_.empty()) out.warnings.push_back(left_out_);

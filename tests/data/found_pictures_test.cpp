@@ -103,7 +103,7 @@ TEST_CASE("pictures that cannot be read are found together, once, and may be lef
   CHECK(found.checked == 40);
   REQUIRE(found.faults.size() == 3);
   CHECK(found.faults[0].place == 3);
-  CHECK(contains(found.faults[2].text, "12.png: only PNG and JPEG are read, but the content is WebP\nhelp: convert it"));
+  CHECK(contains(found.faults[2].text, "12.png: the file is a WebP picture\nhelp: PNG and JPEG are read"));
   REQUIRE(found.flaws.size() == 1);
   CHECK(found.flaws[0].place == 11);
 
