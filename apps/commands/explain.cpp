@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "apps/commands/commands.h"
 #include "apps/config/json_schema.h"
@@ -12,13 +14,16 @@
 namespace halfstep::app {
 
 void add_explain(CLI::App& program, Action& chosen) {
-  auto what = std::make_shared<std::string>();
+  auto what = std::make_shared<std::vector<std::string>>();
   CLI::App* c = program.add_subcommand("explain", "Say what a key of configs, or a type of layer, loss or data, means");
-  c->add_option("key", *what, "such as optimizer.momentum, Conv2d, Conv2d.padding or momentum; default: all sections")
+  c->add_option("key", *what,
+                "such as optimizer.momentum, Conv2d, Conv2d.padding, momentum or early stopping; default: all sections")
       ->type_name("KEY");
   c->callback([what, &chosen] {
     chosen = [what] {
-      std::cout << explain(*what);
+      std::string words;
+      for (const std::string& word : *what) words += (words.empty() ? "" : " ") + word;
+      std::cout << explain(words);
       return kDone;
     };
   });

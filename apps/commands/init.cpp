@@ -7,6 +7,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/run/starter.h"
+#include "apps/schema/shell_word.h"
 #include "framework/io/atomic_file.h"
 
 namespace halfstep::app {
@@ -14,24 +15,25 @@ namespace {
 
 struct InitArguments {
   std::string data, out;
+  StarterWishes wishes;
   bool replace = false;
 };
 
 int init(const InitArguments& o) {
   check<ConfigError>(o.out.empty() || o.replace || !std::filesystem::exists(o.out), "init", o.out, " exists",
                      Help{"--replace replaces it"});
-  const Starter s = starter_config(o.data);
-  const std::string file = o.out.empty() ? s.name + ".json" : o.out;
-  if (o.out.empty()) {
+  const Starter s = starter_config(o.data, o.wishes);
+  const std::string file = o.out.empty() ? s.name + ".json" : o.out, word = shell_word(file);
+  if (o.out.empty())
     std::cout << s.text;
-    std::cerr << s.what << ". Store the config with --out " << file << ", then:\n";
-  } else {
+  else
     atomic_write(o.out, s.text);
-    std::cerr << s.what << ". Wrote " << file << "; next:\n";
-  }
-  std::cerr << "  halfstep inspect data " << file << "   describe the data\n"
-            << "  halfstep validate " << file << "       check the config\n"
-            << "  halfstep train " << file << '\n';
+  std::cerr << s.what << '\n';
+  for (const std::string& note : s.notes) std::cerr << "  " << note << '\n';
+  std::cerr << (o.out.empty() ? "Store the config with --out " + word + ", then:\n" : "Wrote " + file + "; next:\n")
+            << "  halfstep inspect data " << word << "   describe the data\n"
+            << "  halfstep validate " << word << "       check the config\n"
+            << "  halfstep train " << word << '\n';
   return kDone;
 }
 
@@ -45,6 +47,9 @@ void add_init(CLI::App& program, Action& chosen) {
        "a table, series or text, .npz or .safetensors arrays, a folder of pictures in folders of classes, or a folder with "
        "MNIST's or CIFAR-10's files")
       ->required();
+  c->add_option("--target", o->wishes.target, "the column of a table, or the array, that is to be predicted; by name or number")
+      ->type_name("COLUMN");
+  c->add_option("--task", o->wishes.task, "predict classes, or numbers")->check(CLI::IsMember({"classification", "regression"}));
   c->add_option("--out", o->out, "write the config to this file")->type_name("FILE");
   c->add_flag("--replace", o->replace, "replace the file");
   c->callback([o, &chosen] { chosen = [o] { return init(*o); }; });

@@ -30,6 +30,7 @@ constexpr size_t kReportedMembers = 20;
 
 struct SweepArguments {
   std::string file;
+  std::vector<std::string> lists;  // KEY=VALUE,VALUE: then `file` is a config
   ConfigOptions config;
   std::optional<int> threads;
   int jobs = 1;
@@ -105,7 +106,7 @@ int sweep_config_file(const SweepArguments& o) {
   apply_threads(o.threads);
   check<ConfigError>(detect_launch().size == 1, "sweep", "a sweep starts its members itself, and is one process",
                      Help{"start it without mpirun or torchrun"});
-  const SweepFile sweep = read_sweep(o.file);
+  const SweepFile sweep = o.lists.empty() ? read_sweep(o.file) : sweep_of(o.file, o.lists);
   SweepMembers members = check_members(sweep, o.config.sets);
   for (const std::string& w : members.warnings) std::cerr << "warning: " << w << '\n';
   if (o.dry_run) {
@@ -128,6 +129,7 @@ int sweep_config_file(const SweepArguments& o) {
   const size_t left = members_to_train(members, false).size();
   lines << '\n';
   print_results(lines, sweep, members, results);
+  print_spreads(lines, sweep, members, results);
   write_page(sweep.output_dir, results, lines);
   if (!json["best"].is_null()) lines << "best: " << results[0].member->folder.string() << '\n';
   if (left > 0)
@@ -144,11 +146,15 @@ void add_sweep(CLI::App& program, Action& chosen) {
   auto o = std::make_shared<SweepArguments>();
   CLI::App* c =
       program.add_subcommand("sweep", "Train a config with each of many settings, and order the runs by their best value");
-  c->add_option("sweep", o->file, "a JSON file: a config, and the values of its keys to try")->required();
+  c->add_option("sweep", o->file, "a JSON file: a config, and the values of its keys to try; or a config, with KEY=LIST")
+      ->required();
+  c->add_option("lists", o->lists, "values of the config's keys to try, such as seed=0,1,2 optimizer.lr=0.1,0.01")
+      ->type_name("KEY=LIST");
   c->add_option("--jobs", o->jobs, "number of runs at the same time, which share the threads")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add_set(*c, o->config);
+  c->get_option("--set")->allow_extra_args(false);  // what follows its value is a KEY=LIST
   c->add_flag("--dry-run", o->dry_run, "check the configs of all members, list them, and stop");
   c->add_flag("--retry", o->retry, "train members again that failed before");
   c->add_flag("--json", o->json, "print the results as one JSON object on stdout; everything else goes to stderr");

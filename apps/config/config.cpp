@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/config/config.h"
 
+#include <algorithm>
+#include <fstream>
 #include <utility>
 
 #include "apps/config/merge.h"
 #include "apps/config/rules.h"
+#include "apps/schema/shell_word.h"
 
 namespace halfstep::app {
 namespace {
@@ -17,9 +20,28 @@ void refuse_sweep(const ParsedJson& parsed, const std::filesystem::path& file) {
                        Help{"`halfstep sweep " + file.string() + "` trains its members"});
 }
 
+// Data in place of a config would be answered with a fault of its JSON.
+void refuse_data(const std::filesystem::path& file) {
+  std::error_code none;
+  const bool folder = std::filesystem::is_directory(file, none);
+  if (file.extension() == ".json" || !(folder || std::filesystem::is_regular_file(file, none))) return;
+  if (folder && std::filesystem::exists(file / "config.resolved.json", none)) return;
+  std::string begin(64, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), std::streamsize(begin.size()));
+  begin.resize(size_t(std::max<std::streamsize>(0, in.gcount())));
+  const size_t first = begin.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (!folder && first != std::string::npos && (begin[first] == '{' || begin[first] == '/')) return;
+  fail<ConfigError>("config", file.string(),
+                    folder ? " must be a config; it is a directory, not a file"
+                           : " must be a config, an object in JSON, but does not begin with {",
+                    Help{"if it is data, `halfstep init " + shell_word(file.string()) + "` writes a config for it"});
+}
+
 Config finish(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
   const bool object = parsed.json.is_object();  // else validate() says so
+  replace_rivals(parsed, options.sets, issues);
   if (options.no_amp && object) parsed.json["amp"] = false;
   check_effective(parsed, options.sets, issues);
   if (options.device && object) {
@@ -46,6 +68,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
 
 Config load_config(const std::filesystem::path& file, const ConfigOptions& options) {
   Issues issues;
+  refuse_data(file);
   ParsedJson parsed = load_with_bases(file, issues);
   refuse_sweep(parsed, file);
   return finish(std::move(parsed), file, options, issues);

@@ -10,6 +10,7 @@
 #include "apps/catalog/dataset_examples.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
+#include "framework/base/check.h"
 
 namespace halfstep::app {
 namespace {
@@ -139,7 +140,7 @@ std::string line(const char* name, const std::string& text) { return "  " + padd
 
 std::string text_of(const Place& p) {
   const Field& f = *p.field;
-  std::string out = p.path + (f.doc.empty() ? "" : ": " + f.doc) + '\n' + line("value", f.expects());
+  std::string out = wrapped(p.path + (f.doc.empty() ? "" : ": " + f.doc), 2) + '\n' + line("value", f.expects());
   if (f.kind != Kind::section) out += line("default", default_of(f));
   if (!p.types.empty()) out += line("in", joined_list(p.types));
   const std::vector<std::string> others = other_names(f.key);
@@ -176,6 +177,58 @@ bool is_at(const Place& p, const std::string& path) {
   if (!p.family) return false;
   const size_t key = p.path.rfind('.'), given = path.rfind('.');
   return given != std::string::npos && p.path.substr(key) == path.substr(given) && path.starts_with(p.path.substr(0, key + 1));
+}
+
+std::vector<std::string> parts_of_path(const std::string& path) {
+  std::vector<std::string> out(1);
+  for (const char c : path) c == '.' ? void(out.emplace_back()) : void(out.back() += c);
+  return out;
+}
+
+// Does `given` lead to the place? Before its last part it may leave out parts of the place's path, as data.missing does, name
+// another split, and name types that have the key, as optimizer.AdamW.lr does.
+bool leads_to(const std::vector<std::string>& given, const std::vector<std::string>& path, const std::vector<std::string>& types) {
+  size_t at = 0;
+  for (size_t i = 0; i + 1 < given.size(); ++i) {
+    const std::string part = given[i] == "val" || given[i] == "test" ? "train" : given[i];
+    if (part == "layers" || std::find(types.begin(), types.end(), part) != types.end()) continue;
+    while (at < path.size() && path[at] != part) ++at;
+    if (at++ == path.size()) return false;
+  }
+  return true;
+}
+
+// All that the path, key or type means; "": nothing.
+std::string text_at(const Index& index, const std::string& path) {
+  std::string out;
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "\n") + text; };
+
+  for (const Place& p : index.places())
+    if (is_at(p, path)) add(text_of(p));
+  if (!out.empty()) return out;
+
+  const size_t dot = path.find('.');
+  const std::string type = path.substr(0, dot), key = dot == std::string::npos ? "" : path.substr(dot + 1);
+  for (const auto& [at, family] : index.families()) {
+    const Component* c = family->find(type);
+    if (!c) continue;
+    if (key.empty()) add(text_of(at, *family, *c));
+    for (const auto* fields : {&c->fields, &family->common})
+      for (const Field& f : *fields)
+        if (f.key == key) add(text_of(Place{at + "." + key, &f, {c->type}, family}));
+  }
+  if (!out.empty()) return out;
+
+  const std::vector<std::string> given = parts_of_path(path);
+  for (const Place& p : index.places()) {
+    const std::vector<std::string> own = parts_of_path(p.path);
+    if (own.back() == given.back() && leads_to(given, own, p.types)) add(text_of(p));
+  }
+  for (const auto& [at, family] : index.families()) {
+    const Component* c = family->find(given.back());
+    if (c && leads_to(given, parts_of_path(at), {})) add(text_of(at, *family, *c));
+  }
+  return out;
 }
 
 }  // namespace
@@ -230,36 +283,23 @@ std::vector<std::string> words_of_setting(const std::string& path) {
 std::string explain(const std::string& what) {
   if (what.empty()) return "The keys of a config; `halfstep explain KEY` says more of each:\n" + keys_of({&root_schema().fields});
   const Index index;
-  const std::string path = without_numbers(what);
-  std::string out;
-  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "\n") + text; };
-
-  for (const Place& p : index.places())
-    if (is_at(p, path)) add(text_of(p));
-  if (!out.empty()) return out;
-
-  const size_t dot = path.find('.');
-  const std::string type = path.substr(0, dot), key = dot == std::string::npos ? "" : path.substr(dot + 1);
-  for (const auto& [at, family] : index.families()) {
-    const Component* c = family->find(type);
-    if (!c) continue;
-    if (key.empty()) add(text_of(at, *family, *c));
-    for (const auto* fields : {&c->fields, &family->common})
-      for (const Field& f : *fields)
-        if (f.key == key) add(text_of(Place{at + "." + key, &f, {c->type}, family}));
-  }
-  if (!out.empty()) return out;
-
-  const std::string last = path.substr(path.rfind('.') + 1);
-  for (const Place& p : index.places())
-    if (p.path.substr(p.path.rfind('.') + 1) == path) add(text_of(p));
-  if (!out.empty()) return out;
-
   std::vector<std::string> names;
   for (const auto& [at, family] : index.families())
     for (const Component& c : family->components) names.push_back(c.type);
   for (const Place& p : index.places()) names.push_back(p.path.substr(p.path.rfind('.') + 1));
-  const std::string near = suggest(last, names);
+  std::string near;
+  // Words may be parts of a path or of a name: "optimizer momentum", "early stopping", "batch size".
+  for (const char* between : {".", "_", ""}) {
+    std::string path;
+    for (const char c : what) path += c == ' ' ? between : std::string(1, c);
+    path = without_numbers(path);
+    if (const std::string found = text_at(index, path); !found.empty()) return found;
+    const std::string last = path.substr(path.rfind('.') + 1), meant = suggest(last, names);
+    if (const std::vector<std::string> others = other_names(meant); std::find(others.begin(), others.end(), last) != others.end())
+      return joined(what, " is called ", meant, " here.\n\n", text_at(index, path.substr(0, path.size() - last.size()) + meant));
+    if (near.empty()) near = meant;
+    if (what.find(' ') == std::string::npos) break;
+  }
   if (near.empty())
     fail<ConfigError>("explain", "there is no key and no type \"", what, '"', Help{"halfstep explain lists the keys of a config"});
   fail<ConfigError>("explain", "there is no key and no type \"", what, '"', Help{"did you mean \"" + near + "\"?"});

@@ -7,9 +7,11 @@
 
 namespace halfstep::app {
 
-// `what`: a key by its path ("optimizer.momentum", "model.layers.0.bias"), a type ("Conv2d"), a type's key ("Conv2d.padding"), or
-// a key alone ("momentum"), which is explained wherever it occurs; "" gives the sections of a config. Other programs' names are
-// understood. Throws ConfigError with the nearest names for anything else.
+// `what`: a key by its path ("optimizer.momentum", "model.layers.0.bias"), of which parts may be left out ("data.missing") or be
+// types
+// ("optimizer.AdamW.lr"), a type ("Conv2d"), a type's key ("Conv2d.padding"), or a key alone ("momentum"), which is explained
+// wherever it occurs; "" gives the sections of a config. Several words are parts of one name ("early stopping") or path. Other
+// programs' names are understood. Throws ConfigError with the nearest names for anything else.
 std::string explain(const std::string& what);
 
 // The path of the key that somebody means by `word`, such as "train.epochs" by "epochs" or "num-epochs"; "" if there is none. Keys

@@ -242,6 +242,33 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
   config.origins[path] = {origin, {}, {}};
 }
 
+void replace_rivals(ParsedJson& config, const std::vector<std::string>& sets, Issues& issues) {
+  if (!config.json.is_object()) return;
+  const auto is_set = [&](const std::string& path) {
+    return std::any_of(sets.begin(), sets.end(), [&](const std::string& set) {
+      return set.starts_with(path + "=") && set.substr(path.size() + 1) != "null";
+    });
+  };
+  const auto replace = [&](Tree& section, const std::string& by, const std::string& path, const char* key, const char* other) {
+    if (!is_set(by) || is_set(join_path(path, other)) || !section.is_object()) return;
+    const auto rival = section.find(other);
+    if (rival == section.end() || rival->is_null()) return;
+    issues.warn(join_path(path, key), joined("takes the place of ", other, ", which is ", rival->dump()));
+    section.erase(rival);
+  };
+  if (config.json.contains("train")) {
+    replace(config.json["train"], "train.max_steps", "train", "max_steps", "epochs");
+    replace(config.json["train"], "train.epochs", "train", "epochs", "max_steps");
+  }
+  if (!config.json.contains("data") || !config.json["data"].is_object()) return;
+  for (const char* split : {"train", "val", "test"}) {
+    if (!config.json["data"].contains(split)) continue;
+    const std::string path = join_path("data", split);
+    for (const std::string& by : {std::string("data.fold"), join_path(path, "fold")})
+      replace(config.json["data"][split], by, path, "fold", "range");
+  }
+}
+
 void share_data_keys(ParsedJson& config) {
   if (!config.json.is_object() || !config.json.contains("data") || !config.json["data"].is_object()) return;
   Tree& data = config.json["data"];

@@ -21,6 +21,10 @@ ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 // name become objects on the way. What cannot be set is added to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
+// What is set takes the place of what the config has in its stead: train.max_steps of train.epochs, and the other way round;
+// data.fold of the splits' range. `issues` has a warning for each that says so.
+void replace_rivals(ParsedJson& config, const std::vector<std::string>& sets, Issues& issues);
+
 // Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, does not set the
 // key and has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
 void share_data_keys(ParsedJson& config);

@@ -64,14 +64,6 @@ std::string number_code(float v) {
   return number_code(fault == std::errc() ? std::strtod(std::string(text.data(), end).c_str(), nullptr) : double(v));
 }
 
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == text.npos) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 std::string origin_lines(const std::string& comment, const std::string& from, int64_t step) {
   return comment + " Written by halfstep " + HALFSTEP_VERSION + " from " + printable(from) + " (step " + std::to_string(step) +
          ").\n" + comment + " This file is yours: change it as you like.\n";

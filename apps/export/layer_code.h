@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/schema/json.h"
+#include "apps/schema/shell_word.h"
 
 namespace halfstep::app {
 
@@ -35,7 +36,6 @@ std::string indented(int depth, int width = 2);
 std::string number_code(double v);  // shortest text that a double reads as v
 std::string number_code(float v);   // and that a float does: 0.1307, not 0.1307000070810318
 
-std::string shell_word(const std::string& text);  // quoted where a shell would not take it as one word
 
 // What PyTorch has no layer for, or one that gives several tensors: a name and its Python code.
 const std::map<std::string, std::string>& torch_classes();

@@ -6,15 +6,14 @@
 #include <cmath>
 #include <set>
 
+#include "apps/config/config.h"
 #include "apps/schema/json.h"
 #include "framework/base/check.h"
 #include "framework/data/found_pictures.h"
 #include "framework/data/image_folder.h"
-#include "framework/data/npy.h"
 #include "framework/data/text.h"
 #include "framework/data/unicode.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/zip.h"
+#include "framework/io/json.h"
 
 namespace halfstep::app {
 namespace {
@@ -34,26 +33,30 @@ std::string in_small_letters(std::string text) {
   return text;
 }
 
-fs::path parent_folder(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
-
 bool exists_any(const fs::path& folder, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
 
 // --- pictures ---
 
-std::vector<StarterLine> convolutions(int64_t side, bool normalizes_batches) {
-  std::vector<StarterLine> out;
-  int64_t channels = 16;
-  for (int64_t size = side; size >= 8 && channels <= 128; size /= 2, channels *= 2) {
-    const std::string norm = normalizes_batches ? R"( "BatchNorm2d",)" : "";
-    out.push_back({R"({"type": "Conv2d", "out_channels": )" + std::to_string(channels) + R"(, "kernel_size": 3, "padding": 1},)" +
-                       norm + R"( "ReLU", {"type": "MaxPool2d", "kernel_size": 2})",
-                   ""});
+// Are some of the pictures, spread over all, without a colour?
+bool are_gray(const ImageFolderDataset& data) {
+  constexpr int64_t kRead = 12;
+  const int64_t n = std::min(kRead, data.size());
+  for (int64_t i = 0; i < n; ++i) {
+    try {
+      const auto pixels = read_picture(data.file(i * data.size() / n), 3).pixels;
+      for (size_t at = 0; at + 2 < pixels.size(); at += 3)
+        if (pixels[at] != pixels[at + 1] || pixels[at] != pixels[at + 2]) return false;
+    } catch (const DataError&) {}  // the check of the config names it
   }
-  out.front().comment = "each block halves the sides";
-  out.push_back({R"("Flatten", {"type": "Linear", "out_features": "auto"})", "\"auto\": one for each class"});
-  return out;
+  return true;
+}
+
+// Digits and letters, which mean something else when they are mirrored.
+bool are_characters(const std::vector<std::string>& classes) {
+  return std::all_of(classes.begin(), classes.end(),
+                     [](const std::string& c) { return c.size() == 1 && std::isalnum(static_cast<unsigned char>(c[0])); });
 }
 
 // The folders in a folder that may be classes or parts of the data.
@@ -124,8 +127,8 @@ StarterParts picture_starter(const fs::path& given) {
   check<DataError>(!sides.empty(), "init", "none of the pictures that were looked at can be read: ", fault);
   std::nth_element(sides.begin(), sides.begin() + sides.size() / 2, sides.end());
   const int64_t middle = sides[sides.size() / 2];
-  int64_t size = 32;
-  while (size < 128 && size * 3 / 2 < middle) size *= 2;
+  int64_t size = std::min<int64_t>(middle, 32);  // small pictures keep their size
+  while (size >= 32 && size < 128 && size * 3 / 2 < middle) size *= 2;
 
   StarterParts out;
   out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
@@ -139,17 +142,21 @@ StarterParts picture_starter(const fs::path& given) {
                       sizes.size() == 1
                           ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels")
                           : joined("pictures have different sizes; half of those looked at have a shorter side up to ", middle)});
+  if (are_gray(data)) out.data.push_back({R"("grayscale": true)", "one channel: no picture looked at has a colour"});
   const std::string flips = R"({"type": "RandomHorizontalFlip"}, )", normal = R"({"type": "Normalize", "from": "data"})";
+  const bool mirrors = !are_characters(data.class_names());
   const auto split = [&](const char* name, const std::string& path, const std::string& range, bool augments) {
     out.data.push_back({joined('"', name, R"(": {"type": "ImageFolder", "path": )", in_quotes(path), range, R"(, "transforms": [)",
-                               augments ? flips : "", normal, "]}"),
-                        augments ? "no flips for text or digits" : ""});
+                               augments && mirrors ? flips : "", normal, "]}"),
+                        !augments ? ""
+                        : mirrors ? "mirrored at random; leave that out where left and right differ, as in text"
+                                  : "not mirrored: classes with names of one character may be digits or letters"});
   };
   const std::string whole = train.empty() ? "." : train;
   split("train", whole, parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
   split("val", parts ? val : whole, parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
   if (!test.empty()) split("test", test, "", false);
-  out.layers = convolutions(size, true);
+  out.layers = starter_convolutions(size, true);
   out.loss = R"("CrossEntropyLoss")";
   out.samples = parts ? data.size() : data.size() * 4 / 5;
   const std::vector<int64_t> labels = data.labels();
@@ -173,7 +180,7 @@ StarterParts published_starter(const fs::path& root, const char* type, int64_t s
       {joined(R"("train": {"type": ")", type, R"(", "transforms": [{"type": "Normalize", "from": "data"}]})"), ""},
       {joined(R"("val": {"type": ")", type, R"(", "split": "test", "transforms": [{"type": "Normalize", "from": "data"}]})"),
        "the publisher's test images"}};
-  out.layers = convolutions(side, false);
+  out.layers = starter_convolutions(side, false);
   out.loss = R"("CrossEntropyLoss")";
   out.batch_size = 128, out.samples = samples, out.steps = 2500;
   return out;
@@ -188,7 +195,7 @@ StarterParts text_starter(const fs::path& file) {
   out.what = joined("a text of about ", tokens, " characters, ", characters.vocabulary(), " different ones");
   const int64_t seq_len = tokens > 200000 ? 128 : 64;
   const bool large = tokens > 500000;
-  out.data = {{"\"root\": " + in_quotes(parent_folder(file).string()), ""},
+  out.data = {{"\"root\": " + in_quotes(folder_of_file(file)), ""},
               {R"("tokenizer": "char")", "or byte, word, or bpe with a tokenizer_file"},
               {joined(R"("seq_len": )", seq_len), "characters that are read together"}};
   for (const auto& [split, range] : {std::pair("train", "[0, 0.9]"), std::pair("val", "[0.9, 1]")})
@@ -204,64 +211,26 @@ StarterParts text_starter(const fs::path& file) {
   return out;
 }
 
-// --- arrays ---
-
-StarterParts array_starter(const fs::path& file) {
-  const bool npz = file.extension() == ".npz";
-  std::vector<std::string> names;
-  if (npz) {
-    const ZipFile archive(file);
-    for (const std::string& name : archive.names()) names.push_back(fs::path(name).stem().string());
-  } else {
-    for (const TensorEntry& e : read_safetensors_header(file).entries) names.push_back(e.name);
-  }
-  // By the names that people use, else the only two.
-  const auto find = [&](std::initializer_list<const char*> wanted) {
-    for (const char* w : wanted)
-      if (std::find(names.begin(), names.end(), w) != names.end()) return std::string(w);
-    return std::string();
-  };
-  std::string x = find({"x", "X", "input", "inputs", "data", "x_train", "images", "features"});
-  std::string y = find({"y", "Y", "target", "targets", "label", "labels", "y_train"});
-  if (names.size() == 2 && x.empty() != y.empty()) {
-    const std::string& known = x.empty() ? y : x;
-    (x.empty() ? x : y) = names[0] == known ? names[1] : names[0];
-  }
-  std::string all;
-  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
-  check<DataError>(!x.empty() && !y.empty(), "init", file.string(), " has no arrays that are named as inputs and targets: ", all,
-                   Help{"name them x and y, or write the config by hand: docs/your_data.md, \"Arrays\""});
-  const Tensor inputs = npz ? read_npz(file, x) : load_safetensors(file).tensors.at(x);
-  const Tensor targets = npz ? read_npz(file, y) : load_safetensors(file).tensors.at(y);
-  const bool classes = !is_floating(targets.dtype()) && targets.dim() == 1;
-
-  StarterParts out;
-  out.what = joined("arrays: ", x, ' ', inputs.shape(), ", ", y, ' ', targets.shape());
-  out.data = {{"\"root\": " + in_quotes(parent_folder(file).string()), ""}};
-  for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")})
-    out.data.push_back(
-        {joined('"', split, R"(": {"type": ")", npz ? "NPZ" : "Safetensors", R"(", "path": )", in_quotes(file.filename().string()),
-                R"(, "input": )", in_quotes(x), R"(, "target": )", in_quotes(y), ", \"range\": ", range, "}"),
-         ""});
-  const int64_t side = inputs.dim() == 4 ? std::min(inputs.size(2), inputs.size(3)) : 0;
-  if (side >= 8)
-    out.layers = convolutions(side, true);
-  else
-    out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""},
-                  {R"({"type": "Linear", "out_features": "auto"})",
-                   classes ? "\"auto\": one for each class" : "\"auto\": the target's width"}};
-  out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
-  out.loss_comment = classes ? "targets are whole numbers: classes" : "targets are numbers to predict";
-  out.samples = inputs.size(0) * 4 / 5;
-  return out;
-}
-
 // --- the whole ---
 
-StarterParts parts_of(const fs::path& data) {
+// Files that are no data, or not enough of it.
+void refuse_other_files(const fs::path& data, const std::string& end) {
+  const auto refuse = [&](const char* what, const std::string& help) { fail<DataError>("init", data.string(), what, Help{help}); };
+  if (end == ".npy")
+    refuse(" is one array, where inputs and targets are two",
+           joined("in Python: import numpy as np; np.savez(\"data.npz\", x=np.load(", in_quotes(data.string()), "), y=...)"));
+  if (end == ".json")
+    refuse(" is a config or another JSON file, which is no data", "docs/your_data.md has a config for each kind of data");
+  if (is_picture_name(data) || is_other_picture_name(data))
+    refuse(" is one picture", "give the folder, which has a folder for each class");
+}
+
+StarterParts parts_of(const fs::path& data, const StarterWishes& wishes) {
   std::error_code none;
   check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
   if (fs::is_directory(data, none)) {
+    check<ConfigError>(wishes.target.empty() && wishes.task.empty(), "init", data.string(),
+                       " is a folder, whose folders are the classes: --target and --task are for tables and arrays");
     for (const fs::path& at : {data, data / "mnist", data / "MNIST" / "raw"})
       if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}))
         return published_starter(data, "MNIST", 60000, 28);
@@ -273,39 +242,90 @@ StarterParts parts_of(const fs::path& data) {
         Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
   const std::string end = in_small_letters(data.extension().string());
-  if (end == ".npz" || end == ".safetensors") return array_starter(data);
-  if (end == ".txt" || end == ".md" || end == ".text") return text_starter(data);
-  check<DataError>(end != ".npy" && end != ".json" && !is_picture_name(data) && !is_other_picture_name(data), "init", data.string(),
-                   end == ".npy"    ? " is one array, where inputs and targets are two"
-                   : end == ".json" ? " is a config or another JSON file, which is no data"
-                                    : " is one picture",
-                   Help{"docs/your_data.md has a config for each kind of data"});
-  return table_starter(data);  // whatever its name, its first lines say whether it is one
+  if (end == ".npz" || end == ".safetensors") return array_starter(data, wishes);
+  const bool text = end == ".txt" || end == ".md" || end == ".text";
+  check<ConfigError>(!text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
+                     " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
+  if (text) return text_starter(data);
+  refuse_other_files(data, end);
+  return table_starter(data, wishes);  // whatever its name, its first lines say whether it is one
+}
+
+// Names of columns may hold ends of lines, which would end a comment.
+std::string in_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  return text;
 }
 
 void add(std::string& out, const std::string& indent, const StarterLine& line, bool comma) {
   constexpr size_t kColumn = 60;
   std::string text = indent + line.code + (comma ? "," : "");
   if (!line.comment.empty() && text.size() + 2 > kColumn) {  // above it
-    out += indent + "// " + line.comment + '\n';
+    out += indent + "// " + in_one_line(line.comment) + '\n';
   } else if (!line.comment.empty()) {
     text.resize(kColumn, ' ');
-    text += "// " + line.comment;
+    text += "// " + in_one_line(line.comment);
   }
   out += text + '\n';
 }
 
+// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured.
+void check_starter(const fs::path& data, Starter& starter, const StarterParts& parts) {
+  std::string wrong;
+  try {
+    const Config config = resolve_config(read_json<Json>(starter.text, /*comments=*/true), "the config");
+    wrong = config.data_fault;
+    starter.notes.insert(starter.notes.end(), config.warnings.begin(), config.warnings.end());
+    if (config.facts) {
+      int64_t parameters = 0;
+      for (const LayerRow& row : config.layers) parameters += row.parameters;
+      const DataFacts& f = *config.facts;
+      starter.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
+                                     f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
+                                     parameters, " parameters"));
+    }
+  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL
+    fail<DataError>("init", data.string(), ": names cannot be written into a config: ", e.what(), Help{"rename the columns"});
+  }
+  if (wrong.empty()) return;
+  check<DataError>(parts.problem.empty(), "init", data.string(), ": ", parts.problem, Help{parts.remedy});
+  const bool helps = wrong.find("\nhelp: ") != std::string::npos;
+  fail<DataError>("init", data.string(), ": no config is written, since what init would write does not pass halfstep validate:\n",
+                  wrong, helps || parts.remedy.empty() ? "" : joined(Help{parts.remedy}));
+}
+
 }  // namespace
 
-std::string in_quotes(const std::string& text) { return Json(text).dump(); }
+std::string in_quotes(const std::string& text) {
+  try {
+    return Json(text).dump();
+  } catch (const Json::type_error&) { fail<DataError>("init", "names must be UTF-8, got ", line_of(Json(text))); }
+}
 
-Starter starter_config(const fs::path& data) {
-  const StarterParts p = parts_of(data);
-  Starter out{run_name(data), p.what, ""};
+std::string folder_of_file(const fs::path& file) { return file.has_parent_path() ? file.parent_path().string() : "."; }
+
+std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batches) {
+  std::vector<StarterLine> out;
+  int64_t channels = 16;
+  const std::string norm = normalizes_batches ? R"( "BatchNorm2d",)" : "";
+  for (int64_t size = side; out.empty() || (size >= 8 && channels <= 128); size /= 2, channels *= 2)
+    out.push_back({joined(R"({"type": "Conv2d", "out_channels": )", channels, R"(, "kernel_size": 3, "padding": 1},)", norm,
+                          R"( "ReLU")", size >= 8 ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
+                   ""});
+  if (side >= 8) out.front().comment = "each block halves the sides";
+  out.push_back({R"("Flatten", {"type": "Linear", "out_features": "auto"})", "\"auto\": one for each class"});
+  return out;
+}
+
+Starter starter_config(const fs::path& data, const StarterWishes& wishes) {
+  const StarterParts p = parts_of(data, wishes);
+  Starter out{run_name(data), in_one_line(p.what), "", p.notes};
   const int64_t per_epoch = std::max<int64_t>(1, p.samples / p.batch_size);
   const int64_t epochs = std::clamp<int64_t>((p.steps + per_epoch / 2) / per_epoch, 2, 200);
   std::string& t = out.text;
-  t = "// " + data.string() + ": " + p.what + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) + ",\n  \"data\": {\n";
+  t = "// " + in_one_line(data.string() + ": " + p.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +
+      ",\n  \"data\": {\n";
   for (const StarterLine& line : p.data) add(t, "    ", line, true);
   add(t, "    ", {joined(R"("loader": {"batch_size": )", p.batch_size, "}"), ""}, false);
   t += "  },\n  \"model\": {\"type\": \"Sequential\", \"layers\": [\n";
@@ -318,6 +338,8 @@ Starter starter_config(const fs::path& data) {
   add(t, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"}, true);
   add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
   t += "}\n";
+  check_starter(data, out, p);
+  for (std::string& note : out.notes) note = in_one_line(note);
   return out;
 }
 

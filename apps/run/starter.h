@@ -9,17 +9,26 @@
 
 namespace halfstep::app {
 
+// What the user decides. "": init does.
+struct StarterWishes {
+  std::string target;  // a column of a table by name or number, or an array
+  std::string task;    // "classification" or "regression"
+};
+
 struct Starter {
-  std::string name;  // of the run, from the path
-  std::string what;  // "a table of 150 rows: 4 inputs, classes by species"
-  std::string text;  // JSON, with a comment for each choice
+  std::string name;                // of the run, from the path
+  std::string what;                // "a table of 150 rows and 5 columns, to predict species (the last column)"
+  std::string text;                // JSON, with a comment for each choice
+  std::vector<std::string> notes;  // what was left out, converted or left open, and what the config makes of the data
 };
 
 // data: a delimited table (any name but those below), a series (a table of a date and a number), a text (.txt, .md), an archive of
 // arrays (.npz, .safetensors), a folder of pictures in folders of classes, or a folder of MNIST's or CIFAR-10's files. Reads as
-// much as the choices need: a table whole, of pictures the headers of some hundred.
-// Throws DataError for what it does not know, with what it looked for, and as the readers do.
-Starter starter_config(const std::filesystem::path& data);
+// much as the choices need: a table and arrays whole, of pictures the headers of some hundred, and then whatever `halfstep
+// validate` reads, whose rules the config passes. Throws DataError for what it does not know, with what it looked for, for data of
+// which it can make no config that passes, with the remedy, and as the readers do; ConfigError for wishes that the data does not
+// have.
+Starter starter_config(const std::filesystem::path& data, const StarterWishes& wishes = {});
 
 // What the kinds of data differ in. A line is a part of the JSON and its comment, which may be empty.
 struct StarterLine {
@@ -34,8 +43,13 @@ struct StarterParts {
   double lr = 0.001;
   int64_t batch_size = 32, samples = 0;  // samples: of the training part
   int64_t steps = 3000;                  // that training should take, about
+  std::vector<std::string> notes{};
+  std::string problem{}, remedy{};  // what is said if the config does not pass: of the data, and what to do about it
 };
-std::string in_quotes(const std::string& text);  // as JSON
-StarterParts table_starter(const std::filesystem::path& file);  // a series, too
+std::string in_quotes(const std::string& text);                 // as JSON
+std::string folder_of_file(const std::filesystem::path& file);  // "." where the path has none
+std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batches);
+StarterParts table_starter(const std::filesystem::path& file, const StarterWishes& wishes);  // a series, too
+StarterParts array_starter(const std::filesystem::path& file, const StarterWishes& wishes);
 
 }  // namespace halfstep::app

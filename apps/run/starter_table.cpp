@@ -1,220 +1,379 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <optional>
 #include <set>
 
 #include "apps/run/starter.h"
+#include "apps/run/starter_columns.h"
 #include "framework/base/check.h"
-#include "framework/data/csv_sheet.h"
 
 namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
+using Columns = std::vector<StarterColumn>;
 
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
-}
-
-// What the cells of a column are.
-struct Column {
-  size_t at = 0;
-  std::string name;
-  size_t numbers = 0, empty = 0, texts = 0, dates = 0;
-  bool whole = true, counts_up = true;    // of its numbers; counts_up: each is one more than the one before
-  std::set<std::string> distinct, words;  // distinct: at most kDistinct of its cells; words: those for "missing"
-  bool is_number() const { return numbers > 0 && texts == 0; }
-  bool is_date(size_t rows) const { return dates > 0 && dates + empty == rows; }
-};
-constexpr size_t kDistinct = 1000;
-
-bool is_missing_word(const std::string& cell) {
-  static const std::set<std::string> words = {"?", "na", "n/a", "nan", "null", "none", "-", "."};
-  return words.contains(lower(cell));
-}
-
-Column look_at(const CsvSheet& sheet, size_t at, const CsvFormat& format, CsvDateOrder order) {
-  Column c{.at = at, .name = sheet.names()[at]};
-  double before = NAN;
-  for (size_t row = 0; row < sheet.rows(); ++row) {
-    const std::string cell(sheet.cell(row, at));
-    double v = 0;
-    CsvDate date;
-    if (cell.empty()) {
-      ++c.empty;
-    } else if (parse_number(cell, format, v) && std::isfinite(v)) {
-      ++c.numbers;
-      c.whole &= v == std::floor(v);
-      c.counts_up &= std::isnan(before) || v == before + 1;
-      before = v;
-    } else if (is_missing_word(cell)) {
-      ++c.empty;
-      c.words.insert(cell);
-    } else if (parse_date(cell, order, date)) {
-      ++c.dates;
-    } else {
-      ++c.texts;
-    }
-    if (!cell.empty() && c.distinct.size() < kDistinct) c.distinct.insert(cell);
-  }
-  return c;
-}
-
-// The file's own way to write numbers and dates: the one that explains most of its cells.
-struct Reading {
-  CsvFormat format;
-  CsvDateOrder order = CsvDateOrder::ymd;
-  std::vector<Column> columns;
-};
-Reading read(const CsvSheet& sheet) {
-  const auto texts = [](const std::vector<Column>& columns) {
-    size_t n = 0;
-    for (const Column& c : columns) n += c.texts;
-    return n;
-  };
-  std::optional<Reading> best;
-  for (const auto& [decimal, thousands] : {std::pair('.', char(0)), {',', char(0)}, {',', '.'}, {'.', ','}}) {
-    if (decimal == sheet.format().delimiter || (thousands && thousands == sheet.format().delimiter)) continue;
-    for (const CsvDateOrder order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
-      Reading r{{sheet.format().delimiter, decimal, thousands}, order, {}};
-      for (size_t c = 0; c < sheet.names().size(); ++c) r.columns.push_back(look_at(sheet, c, r.format, order));
-      if (!best || texts(r.columns) < texts(best->columns)) best = std::move(r);
-    }
-  }
-  return *best;
-}
+constexpr size_t kMostClasses = 1000;  // as framework/data/csv.cpp
 
 // How a config names a column: by its name, or by its number where there is no header.
-std::string reference(const CsvSheet& sheet, const Column& c) {
+std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
   return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
 }
-std::string spoken(const CsvSheet& sheet, const Column& c) {
-  return sheet.has_header() ? c.name : "column " + std::to_string(c.at);
+std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
+  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
-void add_format(StarterParts& out, const Reading& r) {
+std::string listed_names(const std::vector<std::string>& words, const char* between = ", ", size_t most = 8) {
+  std::string out;
+  for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];
+  return out + (words.size() > most ? joined(" and ", words.size() - most, " more") : "");
+}
+
+// A line of Python that reads the table, changes it as `t`, and writes another.
+std::string in_pandas(const fs::path& file, const std::string& change) {
+  return joined("in Python: import pandas; t = pandas.read_csv(", in_quotes(file.string()), "); ", change, "; t.to_csv(",
+                in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
+}
+
+void add_format(StarterParts& out, const TableReading& r) {
+  if (r.format.thousands && r.format.thousands == r.format.delimiter)
+    out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
-  if (r.format.thousands)
-    out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
+  if (!r.format.thousands) return;
+  out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
+  if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
 }
 
-void add_split(StarterParts& out, const char* type, const fs::path& file, bool in_order, bool stratified) {
+// kind: what the parts are.
+void add_split(StarterParts& out, const char* type, const fs::path& file, const std::string& train, const std::string& val,
+               bool stratified) {
   const std::string more = stratified ? R"(, "stratified": true)" : "";
-  for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")}) {
-    const bool first = std::string_view(split) == "train";
+  for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")})
     out.data.push_back({joined('"', split, R"(": {"type": ")", type, R"(", "path": )", in_quotes(file.filename().string()),
                                R"(, "range": )", range, more, "}"),
-                        first      ? (in_order ? "the first rows" : "a random part, which depends on seed")
-                        : in_order ? "the rows after them"
-                                   : "the rest"});
+                        std::string_view(split) == "train" ? train : val});
+}
+
+// Names the cells that are taken for missing values although they hold something else.
+void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) {
+  if (c.odd.empty()) return;
+  std::vector<std::string> cells;
+  for (const size_t row : c.odd)
+    cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
+  out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
+                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ",
+                             listed_names(cells, ", ", 5), "; correct it in the file, or leave it"));
+}
+
+// --- series ---
+
+bool is_named_as_time(const StarterColumn& c) {
+  static const std::set<std::string> names = {"year", "time", "date", "month", "day", "week", "hour", "t", "step", "period", ""};
+  std::string name = c.name;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
+  return names.contains(name);
+}
+
+// Is the table of two columns a series: a time, and numbers? Then the time's place.
+std::optional<size_t> time_of_series(const Columns& all, const CsvSheet& sheet, const StarterWishes& wishes) {
+  if (all.size() != 2 || wishes.task == "classification") return {};
+  for (const size_t time : {size_t(0), size_t(1)}) {
+    const StarterColumn &t = all[time], &values = all[1 - time];
+    const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)));
+    if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
+    if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return time;
+  }
+  return {};
+}
+
+// The time of a row, as a number; NaN: it has none.
+double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t column) {
+  double value = NAN;
+  CsvDate date;
+  if (parse_date(sheet.cell(row, column), r.order, date)) return date.days;
+  return parse_number(sheet.cell(row, column), r.format, value) ? value : NAN;
+}
+
+// "time": the column whose order is checked, or why it is not. Refuses rows that are in another order.
+void add_time(StarterParts& out, const CsvSheet& sheet, const TableReading& r, const fs::path& file, const StarterColumn& time) {
+  if (time.grows) return out.data.push_back({"\"time\": " + reference(sheet, time), "must increase from row to row"});
+  for (size_t row = 1; row < sheet.rows(); ++row) {
+    const double before = time_at(sheet, r, row - 1, time.at), now = time_at(sheet, r, row, time.at);
+    check<DataError>(!(now < before), "init", cell_place(sheet, row, time.at), ": a series must be in the order of time, but \"",
+                     sheet.cell(row, time.at), "\" follows \"", sheet.cell(row - 1, time.at), '"',
+                     Help{in_pandas(file, joined("t = t.sort_values(t.columns[", time.at, "])"))});
+  }
+  for (size_t row = 1; row < sheet.rows(); ++row) {
+    if (time_at(sheet, r, row - 1, time.at) < time_at(sheet, r, row, time.at)) continue;
+    return out.notes.push_back(joined("the order of ", spoken(sheet, time), " is not checked: ", cell_place(sheet, row, time.at),
+                                      " is not later than the row before it"));
   }
 }
 
 // One column over time: the values after a window of it are predicted.
-StarterParts series(const CsvSheet& sheet, const Reading& r, const fs::path& file, const Column& date, const Column& values) {
+StarterParts series(const CsvSheet& sheet, const TableReading& r, const fs::path& file, size_t time) {
+  const StarterColumn& values = r.columns[1 - time];
   StarterParts out;
   const auto rows = int64_t(sheet.rows());
+  for (size_t row = 0; row < sheet.rows() && values.has_gaps(); ++row) {
+    double value = 0;
+    const std::string_view cell = sheet.cell(row, values.at);
+    if (parse_number(cell, r.format, value)) continue;
+    const size_t gaps = values.rows - values.filled();
+    fail<DataError>("init", cell_place(sheet, row, values.at), ": a series must have a number in each row, but ", gaps,
+                    gaps == 1 ? " row has" : " rows have", " none, here ", cell.empty() ? "an empty cell" : joined('"', cell, '"'),
+                    Help{in_pandas(file, joined("c = t.columns[", values.at, "]; t[c] = pandas.to_numeric(t[c], ",
+                                                "errors=\"coerce\").interpolate(limit_direction=\"both\")"))});
+  }
   const int64_t window = std::clamp<int64_t>(rows / 10, 4, 28);
   out.what = joined("a series of ", rows, " values of ", spoken(sheet, values));
-  out.data.push_back({"\"root\": " + in_quotes(file.has_parent_path() ? file.parent_path().string() : "."), ""});
+  out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   out.data.push_back({"\"column\": " + reference(sheet, values), ""});
-  if (date.is_date(sheet.rows()) && r.order == CsvDateOrder::ymd)
-    out.data.push_back({"\"time\": " + reference(sheet, date), "must increase from row to row"});
+  add_time(out, sheet, r, file, r.columns[time]);
   add_format(out, r);
   out.data.push_back({joined("\"window\": ", window), "values that the model sees"});
   out.data.push_back({"\"horizon\": 1", "values after them, which it predicts"});
-  add_split(out, "TimeSeries", file, true, false);
+  add_split(out, "TimeSeries", file, "the first rows", "the rows after them", false);
   out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
                 {R"({"type": "Linear", "out_features": 1})", "as horizon"}};
   out.loss = R"("MSELoss")", out.metrics = R"(["rmse"])";
   out.samples = std::max<int64_t>(1, rows * 4 / 5 - window);
+  out.remedy = "a series needs some dozen rows: windows of values, and later ones to check with";
   return out;
 }
 
-const Column* named_target(const std::vector<Column>& columns) {
-  for (const char* name : {"target", "label", "labels", "class", "y", "outcome"})
-    for (const Column& c : columns)
-      if (lower(c.name) == name) return &c;
-  return nullptr;
+// --- the target ---
+
+struct TargetChoice {
+  const StarterColumn* column = nullptr;
+  std::string why;
+  std::vector<std::string> others;  // that could be one as well
+};
+
+// Why a column is not taken for the target without a wish; "": it could be one.
+std::string reason_against_target(const CsvSheet& sheet, const StarterColumn& c) {
+  const std::string left_out = reason_to_leave_out(sheet, c);
+  if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
+    return "";
+  if (!left_out.empty()) return left_out;
+  if (c.kind == ColumnKind::date) return "has dates";
+  if (2 * c.filled() < c.rows) return joined("is empty in ", c.rows - c.filled(), " of ", c.rows, " rows");
+  if (c.distinct < 2) return "has one value alone";
+  if (sheet.has_header() && c.kind == ColumnKind::number && is_named_as_time(c)) return "is a time";
+  return "";
 }
 
-}  // namespace
+TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const StarterWishes& wishes, const fs::path& file) {
+  TargetChoice out;
+  std::string reasons;
+  std::vector<const StarterColumn*> could;
+  for (const StarterColumn& c : all) {
+    const std::string against = reason_against_target(sheet, c);
+    if (against.empty())
+      could.push_back(&c);
+    else
+      reasons += (reasons.empty() ? "" : "; ") + spoken(sheet, c) + ' ' + against;
+  }
+  const auto take = [&](const StarterColumn* c, const char* why) {
+    if (!out.column && c) out.column = c, out.why = why;
+  };
+  const auto named = [&](std::initializer_list<const char*> names) -> const StarterColumn* {
+    for (const char* name : names) {
+      for (const StarterColumn* c : could) {
+        const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+        const std::string_view wanted = name;
+        if (sheet.has_header() && std::equal(c->name.begin(), c->name.end(), wanted.begin(), wanted.end(), same)) return c;
+      }
+    }
+    return nullptr;
+  };
+  if (!wishes.target.empty()) {
+    take(&all[sheet.find(wishes.target)], "as asked");
+    check<DataError>(out.column->distinct > 1, "init", file.string(), ": the target must have two different values, but ",
+                     spoken(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
+                     Help{could.empty() ? "no column has them: is the file whole?" : "give another --target"});
+  }
+  take(named({"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"}), "by its name");
+  if (!could.empty() && could.back() == &all.back()) take(could.back(), "the last column");
+  take(named({"y", "class"}), "by its name");
+  if (!could.empty()) take(could.back(), "the last column that could be one");
+  check<DataError>(out.column, "init", file.string(), " has no column that could be the target: ", reasons,
+                   Help{"--target COLUMN takes one all the same"});
+  for (const StarterColumn* c : could)
+    if (c != out.column) out.others.push_back(sheet.has_header() ? c->name : std::to_string(c->at));
+  return out;
+}
 
-StarterParts table_starter(const fs::path& file) {
-  const CsvSheet sheet("init", file, {}, {});
-  const Reading r = read(sheet);
-  const size_t rows = sheet.rows();
-  check<DataError>(r.columns.size() > 1, "init", file.string(), " has one column, where a table has inputs and a target",
-                   Help{"is the delimiter another one than comma, semicolon, tab or |?"});
-  if (r.columns.size() == 2 && r.columns[0].is_date(rows) && r.columns[1].is_number())
-    return series(sheet, r, file, r.columns[0], r.columns[1]);
+// Is the target one of classes? Throws for a task that it does not allow.
+bool has_classes(const CsvSheet& sheet, const StarterColumn& target, const StarterWishes& wishes) {
+  const bool texts = target.kind != ColumnKind::number,
+             few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
+  check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
+                     spoken(sheet, target), " has texts or dates",
+                     Help{target.example.empty() ? "--task classification has a class for each date"
+                                                 : joined("such as \"", target.example.substr(0, 40), '"')});
+  const bool classes = wishes.task == "classification" || (wishes.task.empty() && (texts || few));
+  check<DataError>(!classes || target.distinct <= kMostClasses, "init", "a target may have ", kMostClasses, " classes, but ",
+                   spoken(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
+                   Help{texts ? "give another --target" : "--task regression predicts numbers"});
+  return classes;
+}
 
-  const Column* const named = sheet.has_header() ? named_target(r.columns) : nullptr;
-  const Column& target = named ? *named : r.columns.back();
-  std::string excluded, why, dates;
-  int inputs = 0;
-  for (const Column& c : r.columns) {
-    if (&c == &target) continue;
-    const std::string name = lower(c.name);
-    const bool number_of_row = c.is_number() && c.counts_up && c.whole && rows > 2;
-    const bool all_differ = c.texts > 0 && c.distinct.size() > 20 && 2 * c.distinct.size() > std::min(rows, kDistinct);
-    if (number_of_row || all_differ || c.numbers + c.texts + c.dates == 0 || (sheet.has_header() && name == "id")) {
-      excluded += (excluded.empty() ? "" : ", ") + reference(sheet, c);
-      why += (why.empty() ? "" : "; ") + spoken(sheet, c) +
-             (number_of_row     ? " counts the rows"
-              : all_differ      ? " has texts that nearly all differ"
-              : c.empty == rows ? " is empty"
-                                : " is no input");
-    } else {
-      ++inputs;
-      if (c.is_date(rows)) dates += (dates.empty() ? "" : ", ") + reference(sheet, c);
+// --- the table ---
+
+bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
+  const std::string_view cell = sheet.cell(row, c.at);
+  return cell.empty() || c.words.contains(std::string(cell));
+}
+
+// "missing" and its words. Rows without a target are dropped, where that costs no more than a tenth of the others.
+void add_missing(StarterParts& out, const CsvSheet& sheet, const fs::path& file, const StarterColumn& target, bool classes,
+                 const std::vector<const StarterColumn*>& inputs) {
+  size_t cells = 0, without = 0, lost = 0, first = 0;
+  std::set<std::string> words;
+  const bool words_are_classes = classes && target.kind != ColumnKind::number;
+  const auto has_target = [&](size_t row) {
+    return words_are_classes ? !sheet.cell(row, target.at).empty() : !is_missing_in(sheet, target, row);
+  };
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    size_t gaps = 0;
+    for (const StarterColumn* c : inputs) gaps += is_missing_in(sheet, *c, row);
+    cells += gaps;
+    if (has_target(row))
+      lost += gaps > 0;
+    else if (++without == 1)
+      first = row;
+  }
+  for (const StarterColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
+  if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
+  if (without > 0) {
+    const std::string rows = joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target));
+    check<DataError>(10 * lost <= sheet.rows() - without, "init", cell_place(sheet, first, target.at), ": ", rows,
+                     " to learn from, this one first, and leaving out all rows with a gap would cost ", lost, " more",
+                     Help{in_pandas(file, joined("t = t.dropna(subset=[t.columns[", target.at, "]])"))});
+    out.data.push_back({R"("missing": "drop_row")", lost == 0 ? rows : joined(rows, ", and ", lost, " more have another gap")});
+    out.notes.push_back(joined(rows, without == 1 ? " and is left out" : " and are left out",
+                               lost == 0 ? "" : joined(", with ", lost, " that have another gap")));
+  } else if (cells > 0) {
+    out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
+  }
+  if ((without == 0 && cells == 0) || words.empty()) return;
+  std::vector<std::string> list;
+  for (const std::string& w : words) list.push_back(in_quotes(w));
+  out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
+}
+
+// Is the first row a header, in a table without numbers? It is if none of its cells comes again, and others do.
+bool has_words_as_header(const CsvSheet& sheet) {
+  bool repeats = false;
+  for (size_t c = 0; c < sheet.names().size(); ++c) {
+    std::set<std::string_view> seen;
+    for (size_t row = 0; row < sheet.rows(); ++row) {
+      if (sheet.is_number(row, c) || (row > 0 && sheet.cell(row, c) == sheet.cell(0, c))) return false;
+      repeats |= !seen.insert(sheet.cell(row, c)).second;
     }
   }
-  check<DataError>(inputs > 0, "init", file.string(), " has no column that could be an input: ", why);
+  return repeats;
+}
 
-  const bool texts = target.texts > 0 || target.dates > 0;
-  const size_t values = target.distinct.size();
-  const bool classes = texts || (target.whole && values <= 20 && 5 * values <= rows);
-  StarterParts out;
-  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target));
-  out.data.push_back({"\"root\": " + in_quotes(file.has_parent_path() ? file.parent_path().string() : "."), ""});
-  out.data.push_back({"\"target\": " + reference(sheet, target), named ? "by its name" : "the last column"});
+void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
+  const StarterColumn& target = *choice.column;
+  const std::string others =
+      choice.others.empty() ? "" : joined("; others: ", listed_names(choice.others), " (halfstep init --target COLUMN)");
+  out.data.push_back(
+      {"\"target\": " + (target.name.empty() ? std::to_string(target.at) : reference(sheet, target)), choice.why + others});
+  if (!choice.others.empty())
+    out.notes.push_back("the target could also be " + listed_names(choice.others) +
+                        ": --target COLUMN [--task classification|regression]");
+  const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
-                      joined(values, values == kDistinct ? " or more" : "", " different ",
+                      joined(target.distinct, " different ",
                              texts          ? "texts"
                              : target.whole ? "whole numbers"
                                             : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
+}
+
+// The columns that a model is to see; the others are listed with the reason.
+std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvSheet& sheet, const Columns& all,
+                                                const StarterColumn& target, const fs::path& file) {
+  std::vector<const StarterColumn*> inputs;
+  std::vector<std::string> excluded, why;
+  bool free_text = false;
+  for (const StarterColumn& c : all) {
+    if (&c == &target) continue;
+    std::string reason = reason_to_leave_out(sheet, c);
+    if (reason.empty() && target.has_gaps() && 2 * c.filled() < c.rows)
+      reason = joined("is empty in ", c.rows - c.filled(), " of ", c.rows, " rows");
+    if (reason.empty()) {
+      inputs.push_back(&c);
+      continue;
+    }
+    excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
+    free_text |= c.is_free_text();
+  }
+  const char* const texts = "free texts are inputs as tokens in arrays only: docs/configs.md, \"Text and tokens\"";
+  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
+                   Help{free_text ? texts : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
+  if (free_text) out.notes.emplace_back(texts);
+  if (excluded.empty()) return inputs;
+  out.data.push_back({"\"exclude\": [" + listed_names(excluded, ", ", excluded.size()) + "]", listed_names(why, "; ")});
+  out.notes.push_back("left out: " + listed_names(why, "; "));
+  return inputs;
+}
+
+}  // namespace
+
+StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
+  std::optional<CsvSheet> read;
+  read.emplace("init", file, CsvFormat(), std::nullopt);
+  const bool header = !read->has_header() && has_words_as_header(*read);
+  if (header) read.emplace("init", file, CsvFormat(), true);
+  const CsvSheet& sheet = *read;
+  const TableReading r = read_columns(sheet);
+  const size_t rows = sheet.rows();
+  check<DataError>(r.columns.size() > 1, "init", file.string(), " has one column, where a table has inputs and a target",
+                   Help{"is the delimiter another one than comma, semicolon, tab or |?"});
+  if (const auto time = time_of_series(r.columns, sheet, wishes)) return series(sheet, r, file, *time);
+
+  const TargetChoice choice = choose_target(sheet, r.columns, wishes, file);
+  const StarterColumn& target = *choice.column;
+  const bool classes = has_classes(sheet, target, wishes);
+  StarterParts out;
+  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
+                    choice.why, ')');
+  out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  if (header) out.data.push_back({R"("header": true)", "none of the first row's texts comes again"});
+  add_target(out, sheet, choice, classes);
   add_format(out, r);
-  if (!excluded.empty()) out.data.push_back({"\"exclude\": [" + excluded + "]", why});
+  const std::vector<const StarterColumn*> inputs = choose_inputs(out, sheet, r.columns, target, file);
+  std::vector<std::string> dates;
+  const StarterColumn* in_order = nullptr;
+  for (const StarterColumn* c : inputs) {
+    note_odd(out, sheet, *c);
+    if (c->kind != ColumnKind::date) continue;
+    dates.push_back(reference(sheet, *c));
+    if (c->grows) in_order = c;
+  }
+  note_odd(out, sheet, target);
   if (!dates.empty()) {
-    out.data.push_back(
-        {"\"dates\": [" + dates + "]", "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
+    out.data.push_back({"\"dates\": [" + listed_names(dates, ", ", dates.size()) + "]",
+                        "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
     if (r.order != CsvDateOrder::ymd)
-      out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'), ""});
+      out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
+                          r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
   }
-  size_t gaps = 0;
-  std::set<std::string> words;
-  for (const Column& c : r.columns) {
-    if (&c == &target || c.empty == rows) continue;
-    gaps += c.empty;
-    words.insert(c.words.begin(), c.words.end());
-  }
-  if (gaps > 0) out.data.push_back({R"("missing": "median")", joined(gaps, " cells are missing")});
-  if (!words.empty()) {
-    std::string list;
-    for (const std::string& w : words) list += (list.empty() ? "" : ", ") + in_quotes(w);
-    out.data.push_back({"\"missing_words\": [" + list + "]", "how they are written"});
-  }
+  add_missing(out, sheet, file, target, classes, inputs);
   out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
   if (!classes)
     out.data.push_back(
         {R"("standardize_target": true)", "targets as well; metrics and predictions are in the units of the column"});
-  add_split(out, "CSV", file, false, classes);
+  add_split(out, "CSV", file,
+            joined("a random part, which depends on seed",
+                   in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
+            "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
   out.layers = {
       {joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""},
@@ -224,6 +383,7 @@ StarterParts table_starter(const fs::path& file) {
   out.samples = int64_t(rows) * 4 / 5;
   out.batch_size = rows < 5000 ? 32 : 128;
   out.lr = 0.003;
+  out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;
 }
 

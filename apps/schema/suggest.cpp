@@ -65,6 +65,9 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"float32", "f32"}, {"fp32", "f32"}, {"lower", "low"}, {"lower_precision_fp", "low"}, {"float16", "low"}, {"bfloat16", "low"},
     {"half", "low"}, {"fp16", "low"}, {"bf16", "low"}, {"fp32_set_opt_dtype", "f32_output"},
     {"gpu", "cuda"}, {"maximize", "max"}, {"minimize", "min"}, {"top1", "accuracy"}, {"acc", "accuracy"},
+    {"gradient_accumulation", "accumulate_steps"}, {"gradient_clipping", "clip_grad_norm"}, {"missing_values", "missing"},
+    {"augmentation", "transforms"}, {"augmentations", "transforms"}, {"kfold", "fold"}, {"k_fold", "fold"},
+    {"cross_validation", "fold"},
 };
 // clang-format on
 

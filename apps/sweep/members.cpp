@@ -150,8 +150,8 @@ SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string
     try {
       const Config config = sweep_config(sweep, sweep.members[i], sets);
       if (!config.data_fault.empty()) throw DataError(config.data_fault + "\nin " + who + " of " + sweep.path.string());
-      for (const std::string& w : config.warnings)
-        if (warnings.insert(w).second) out.warnings.push_back(w);
+      for (const std::string& w : config.warnings)  // one that a swept key has in every member is said once
+        if (warnings.insert(w.starts_with("--set ") ? w.substr(w.find(": ")) : w).second) out.warnings.push_back(w);
       add_member(sweep.members[i], config, identities, out);
     } catch (const ConfigError& e) {
       if (++faults <= kListedMembers) wrong += "\n" + who + ": " + detail_of(e);

@@ -7,6 +7,7 @@
 #include "apps/config/merge.h"
 #include "apps/config/source.h"
 #include "apps/schema/schema.h"
+#include "apps/schema/shell_word.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"
 #include "framework/io/atomic_file.h"
@@ -138,14 +139,32 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
   }
 }
 
+// "0,1,2", "[0,1,2]", "[0,5],[1,5]", "SGD,Adam", or a range as in a file.
+Json values_in(const std::string& text) {
+  try {
+    const Json all = read_json<Json>("[" + text + "]");
+    return all.size() == 1 && (all[0].is_array() || all[0].is_object()) ? all[0] : all;
+  } catch (const JsonError&) {}
+  Json out = Json::array();
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    try {
+      out.push_back(read_json<Json>(word));
+    } catch (const JsonError&) { out.push_back(word); }
+    at = end + 1;
+  }
+  return out;
+}
+
 // Such a file would be answered with each of its keys.
 void refuse_config(const Json& file, const std::filesystem::path& path) {
   for (const char* key : {"grid", "random", "base", "config"})
     if (file.contains(key)) return;
   for (const char* key : {"model", "extends"})
     check<ConfigError>(!file.contains(key), "sweep", path.string(), " must be a sweep, but is a config: it has \"", key, '"',
-                       Help{"`halfstep train " + path.string() + "` trains it; a sweep names it: {\"base\": \"" +
-                            path.filename().string() + "\", \"grid\": {\"optimizer.lr\": [0.1, 0.01]}}"});
+                       Help{"`halfstep train " + shell_word(path.string()) + "` trains it, `halfstep sweep " +
+                            shell_word(path.string()) + " optimizer.lr=0.1,0.01` with each of these values"});
 }
 
 }  // namespace
@@ -180,6 +199,27 @@ SweepFile read_sweep(const std::filesystem::path& path) {
     issues.error("config.extends", "cannot be given here: name that file as \"base\"", true);
   read_members(file, out, issues);
   issues.raise(path.string(), parsed.origins);
+  return out;
+}
+
+SweepFile sweep_of(const std::filesystem::path& config, const std::vector<std::string>& lists) {
+  SweepFile out{.path = config, .name = config.stem().string(), .base = config};
+  Json grid = Json::object();
+  for (const std::string& list : lists) {
+    const size_t equals = list.find('=');
+    check<ConfigError>(equals != std::string::npos && equals > 0 && equals + 1 < list.size(), "sweep",
+                       "keys must have the form KEY=VALUE,VALUE, got ", list, Help{"halfstep sweep config.json seed=0,1,2"});
+    const std::string key = list.substr(0, equals);
+    check<ConfigError>(!grid.contains(key), "sweep", "a key must be given once, got two lists for ", key);
+    grid[key] = values_in(list.substr(equals + 1));
+    out.name += '-' + key.substr(key.rfind('.') + 1);
+  }
+  out.output_dir = std::filesystem::path("runs") / out.name;
+  Issues issues;
+  Json file = Json::object();
+  file["grid"] = grid;
+  read_members(file, out, issues);
+  issues.raise("the command line", {});
   return out;
 }
 

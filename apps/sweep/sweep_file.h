@@ -30,6 +30,10 @@ struct SweepFile {
 // Throws ConfigError that lists all that is wrong, each with its line.
 SweepFile read_sweep(const std::filesystem::path& path);
 
+// The sweep over a config's keys that a command line spells: "seed=0,1,2", "optimizer.lr=[0.1,0.01]", "data.fold=[0,5],[1,5]" or
+// "optimizer=SGD,AdamW", each a key of a grid. It is named as the config and the keys: runs/iris-seed. Throws as read_sweep.
+SweepFile sweep_of(const std::filesystem::path& config, const std::vector<std::string>& lists);
+
 // The config of a member: that of the file, with `fixed`, `values` and then `sets` (a.b=c). Throws ConfigError.
 Config sweep_config(const SweepFile& sweep, const Settings& values, const std::vector<std::string>& sets);
 

@@ -2,6 +2,9 @@
 #include "apps/sweep/sweep_results.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <ostream>
 
@@ -11,7 +14,45 @@
 namespace halfstep::app {
 namespace {
 
+// Is it a key that repeats a training, on other random numbers or on another part of the data?
+bool repeats(const std::string& key) {
+  const std::string last = key.substr(key.rfind('.') + 1);
+  return last == "seed" || last == "fold";
+}
+
 bool is_done(const SweepResult& r) { return r.state.finished() && !r.state.failed(); }
+
+// Finished members that differ in seed or fold alone.
+struct Spread {
+  Settings others;  // of the other keys
+  size_t members = 0;
+  std::vector<double> values;
+  double mean() const { return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size()); }
+  double deviation() const {  // of a sample: divided by n - 1
+    double squares = 0;
+    for (const double v : values) squares += (v - mean()) * (v - mean());
+    return std::sqrt(squares / double(values.size() - 1));
+  }
+};
+
+std::vector<Spread> spreads_of(const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results) {
+  std::vector<Spread> out;
+  if (std::none_of(sweep.keys.begin(), sweep.keys.end(), repeats)) return out;
+  std::map<std::string, size_t> places;
+  for (const SweepMember& m : members.all) {
+    Settings others;
+    Json key = Json::array();
+    for (const Setting& s : m.values)
+      if (!repeats(s.key)) others.push_back(s), key.push_back(s.value);
+    const auto [at, added] = places.emplace(key.dump(), out.size());
+    if (added) out.push_back({others, 0, {}});
+    Spread& spread = out[at->second];
+    ++spread.members;
+    const auto own = std::find_if(results.begin(), results.end(), [&](const SweepResult& r) { return r.member == &m; });
+    if (own != results.end() && is_done(*own) && own->state.value) spread.values.push_back(*own->state.value);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -49,6 +90,25 @@ void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers
   print_cells(out, cells);
 }
 
+void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers& members,
+                   const std::vector<SweepResult>& results) {
+  std::string over;
+  for (const std::string& key : sweep.keys)
+    if (repeats(key)) over += (over.empty() ? "" : " and ") + key.substr(key.rfind('.') + 1);
+  for (const Spread& s : spreads_of(sweep, members, results)) {
+    if (s.values.empty()) continue;
+    std::vector<std::string> keys;
+    for (const Setting& setting : s.others) keys.push_back(setting.key);
+    const std::vector<std::string> names = short_names(keys);
+    for (size_t i = 0; i < names.size(); ++i) out << (i > 0 ? ", " : "") << names[i] << ' ' << value_text(s.others[i].value);
+    out << (names.empty() ? "" : ": ") << members.monitor << " over " << over << ": mean " << number_text(s.mean(), 5);
+    if (s.values.size() > 1) out << ", standard deviation " << number_text(s.deviation(), 3);
+    out << ", of " << s.values.size() << (s.values.size() == 1 ? " run" : " runs");
+    if (s.values.size() < s.members) out << " (" << s.members - s.values.size() << " not finished)";
+    out << '\n';
+  }
+}
+
 Json results_json(const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results) {
   Json list = Json::array();
   for (const SweepResult& r : results) {
@@ -66,10 +126,19 @@ Json results_json(const SweepFile& sweep, const SweepMembers& members, const std
                     {"exit_code", s.exit_code ? Json(*s.exit_code) : Json()},
                     {"error", s.error.empty() ? Json() : Json(s.error)}});
   }
+  Json spreads = Json::array();
+  for (const Spread& s : spreads_of(sweep, members, results)) {
+    Json values = Json::object();
+    for (const Setting& setting : s.others) values[setting.key] = setting.value;
+    spreads.push_back({{"values", values},
+                       {"runs", s.values.size()},
+                       {"mean", s.values.empty() ? Json() : Json(s.mean())},
+                       {"std", s.values.size() < 2 ? Json() : Json(s.deviation())}});
+  }
   const bool found = !results.empty() && is_done(results[0]) && results[0].state.value;
   return {{"sweep", sweep.name},  {"file", sweep.path.string()}, {"monitor", members.monitor},
           {"mode", members.mode}, {"keys", sweep.keys},          {"best", found ? Json(results[0].member->name) : Json()},
-          {"members", list},      {"others", members.others}};
+          {"members", list},      {"over_seeds", spreads},       {"others", members.others}};
 }
 
 }  // namespace halfstep::app

@@ -19,6 +19,9 @@ struct SweepResult {
 std::vector<SweepResult> sweep_results(const SweepMembers& members);
 
 void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
+// A line for each setting of the other keys, where the sweep is over seeds or folds: mean and standard deviation of the monitored
+// value.
+void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
 // With the members in the order of `results`; what is not known is null.
 Json results_json(const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
 

@@ -2,6 +2,7 @@
 // `halfstep sweep` as a process: members that finish, fail, are stopped and killed.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <csignal>
 #include <iterator>
 #include <sstream>
@@ -173,6 +174,53 @@ TEST_CASE("sweep: a file that was changed adds members, and names those that it 
   CHECK(j["members"].size() == 2);
   CHECK(j["others"] == Json{"0001-lr0.1"});
   CHECK(fs::exists(dir.member("0001-lr0.1") / "run.json"));
+}
+
+TEST_CASE("sweep: keys on the command line, and the mean over seeds") {
+  const SweepFolder dir;
+  const std::string start = "sweep swept.json --threads 1 --set train.epochs=1 ";
+  const Ran ran = run(dir, start + "optimizer.lr=0.01,0.1 seed=0,1,2 --json");
+  REQUIRE_MESSAGE(ran.code == 0, ran.err);
+  const Json j = ran.json();
+  CHECK(j["sweep"] == "swept-lr-seed");
+  CHECK(j["members"].size() == 6);
+  CHECK(fs::exists(dir / "runs/swept-lr-seed/0001-lr0.01-seed0/run.json"));
+  REQUIRE(j["over_seeds"].size() == 2);
+  for (const Json& group : j["over_seeds"]) {
+    std::vector<double> values;
+    for (const Json& m : j["members"])
+      if (m["values"]["optimizer.lr"] == group["values"]["optimizer.lr"]) values.push_back(m["value"].get<double>());
+    REQUIRE(values.size() == 3);
+    const double mean = (values[0] + values[1] + values[2]) / 3;
+    double squares = 0;
+    for (const double v : values) squares += (v - mean) * (v - mean);
+    CHECK(group["runs"] == 3);
+    CHECK(group["mean"].get<double>() == doctest::Approx(mean));
+    CHECK(group["std"].get<double>() == doctest::Approx(std::sqrt(squares / 2)));
+  }
+  const Ran again = run(dir, start + "optimizer.lr=0.01,0.1 seed=0,1,2");
+  CHECK_MESSAGE(contains(again.out, "lr 0.01: val/loss over seed: mean "), again.out);
+  CHECK_MESSAGE(contains(again.out, ", of 3 runs\n"), again.out);
+  // Parts of the data from a file; a sweep over neither has no mean.
+  const Ran folds = dir.sweep(R"({"base": "swept.json", "set": {"train.epochs": 1}, "grid": {"data.fold": [[0, 2], [1, 2]]}})");
+  REQUIRE_MESSAGE(folds.code == 0, folds.err);
+  CHECK_MESSAGE(contains(folds.out, "\nval/loss over fold: mean "), folds.out);
+  const Ran rates = run(dir, start + "optimizer.lr=[0.01,0.1] --dry-run");
+  CHECK_MESSAGE(contains(rates.out, "swept-lr: 2 members -> runs/swept-lr\n"), rates.out);
+  CHECK(!contains(rates.out, "mean"));
+  CHECK(contains(run(dir, start + "optimizer=SGD,AdamW --dry-run").out, "AdamW"));
+  CHECK(contains(run(dir, start + "data.loader.batch_size='{\"from\": 2, \"to\": 6, \"step\": 2}' --dry-run").out, ": 3 members"));
+  const auto fails = [&](const std::string& lists, const std::string& part) {
+    const Ran r = run(dir, start + lists);
+    CHECK(r.code == 2);
+    CHECK_MESSAGE(contains(r.err, part), r.err);
+  };
+  fails("seed", "keys must have the form KEY=VALUE,VALUE, got seed\nhelp: halfstep sweep config.json seed=0,1,2");
+  fails("seed=0,1 seed=2", "a key must be given once");
+  fails("sed=0,1", "sed: unknown key");
+  fails("output_dir=a,b", "each member has its own folder");
+  const Ran config = run(dir, "sweep swept.json");
+  CHECK_MESSAGE(contains(config.err, "`halfstep sweep swept.json optimizer.lr=0.1,0.01` with each of these values"), config.err);
 }
 
 TEST_CASE("sweep: what is wrong is an error before any member begins") {

@@ -23,7 +23,7 @@ TEST_CASE("rules between keys") {
                  R"(model: must be the name of a layer or an object with "type", got ["ReLU"]; layers in a row are {"type")"));
   CHECK(contains(with({"data.loader.drop_last=true", "data.loader.batch_size=100"}), "with drop_last there is no batch"));
   CHECK(contains(with({"train.deterministic=false"}), "must be true: every run gives the same bits"));
-  CHECK(contains(with({"train.max_steps=3"}), "must not be given together with epochs"));
+  CHECK(contains(with({"train.max_steps=3", "train.epochs=1"}), "must not be given together with epochs"));
   CHECK(contains(with({"train.epochs=null"}), "train: needs epochs or max_steps"));
   CHECK(contains(with({"model.out_features=3"}), "the output must have shape [10], one a class, got [3]"));
   CHECK(contains(with({"checkpoint.keep_best=1", "checkpoint.monitor=val/loss"}), "val/loss needs data.val"));
@@ -237,4 +237,29 @@ TEST_CASE("patterns are checked with the config and matched in linear time") {
   const std::clock_t start = std::clock();
   CHECK_THROWS_WITH_AS(optimizer("(((((.*)*)*)*)*)*y"), doctest::Contains("but is in none"), ConfigError);
   CHECK(std::clock() - start < 5 * CLOCKS_PER_SEC);
+}
+
+TEST_CASE("--set: a length of the run, or a fold, takes the place of what the config has in its stead, and a warning says so") {
+  TempDir dir;
+  const auto file =
+      write(dir / "c.json", R"({"model": {"type": "MLP", "hidden": [8], "out_features": "auto"}, "loss": "CrossEntropyLoss",
+    "optimizer": "SGD", "data": {"train": {"type": "Digits", "size": 64, "range": [0, 0.5]},
+    "val": {"type": "Digits", "size": 64, "range": [0.5, 1]}, "loader": {"batch_size": 16}}, "train": {"epochs": 2}})");
+  const Config steps = load_config(file, {.sets = {"train.max_steps=50"}});
+  CHECK(steps.json["train"]["epochs"].is_null());
+  CHECK(steps.json["train"]["max_steps"] == 50);
+  REQUIRE(steps.warnings.size() == 1);
+  CHECK(steps.warnings[0] == "--set train.max_steps=50: train.max_steps: takes the place of epochs, which is 2");
+  const auto other = write(dir / "d.json", R"({"extends": "c.json", "train": {"epochs": null, "max_steps": 9}})");
+  const Config epochs = load_config(other, {.sets = {"train.epochs=3"}});
+  CHECK(epochs.json["train"]["max_steps"].is_null());
+  CHECK(epochs.json["train"]["epochs"] == 3);
+  const Config fold = load_config(file, {.sets = {"data.fold=[1,4]"}});
+  CHECK(fold.json["data"]["val"]["range"] == Json{0.0, 1.0});
+  CHECK(fold.warnings.size() == 2);
+  // Both given by the user, one switched off, or a fold beside a range that is set as well: as before.
+  CHECK(contains(error_of(file, {.sets = {"train.epochs=3", "train.max_steps=5"}}), "must not be given together with epochs"));
+  CHECK(load_config(file, {.sets = {"train.max_steps=null"}}).warnings.empty());
+  CHECK(contains(error_of(file, {.sets = {"data.fold=[1,4]", "data.val.range=[0,0.3]"}}),
+                 "fold: must not be given together with range"));
 }

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// `halfstep init` on data that leaves a choice, or none: the target, the columns left out, and the promise that what it writes
+// passes `halfstep validate`.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+#include "tests/data/array_files.h"
+#include "tests/data/picture_files.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+std::string table(const std::string& header, int n, const std::function<std::string(int)>& row) {
+  std::string out = header + '\n';
+  for (int i = 0; i < n; ++i) out += row(i) + '\n';
+  return out;
+}
+std::string text(int i) { return std::to_string(i); }
+std::string one_of_three(int i) { return i % 3 == 0 ? "Adelie" : i % 3 == 1 ? "Gentoo" : "Chinstrap"; }
+int shuffled(int i, int n) { return (i * 37 + 11) % n; }  // n not a multiple of 37
+
+// What init prints for a table, the config and then what it says; its exit code is `code`, and only then is there a config.
+struct Began {
+  int code;
+  std::string config, said;
+  bool has(const std::string& part) const { return contains(config, part) || contains(said, part); }
+};
+Began begin(const TempDir& dir, const std::string& arguments) {
+  fs::remove(dir / "c.json");
+  const Ran r = run(dir, "init " + arguments + " --out c.json");
+  const Began out{r.code, read(dir / "c.json"), r.err};
+  CHECK_MESSAGE((r.code == 0) == !out.config.empty(), arguments, ": ", r.err);
+  if (r.code == 0) {
+    const Ran valid = run(dir, "validate c.json");
+    CHECK_MESSAGE(valid.code == 0, arguments, ": ", valid.err, out.config);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("init: the target is a column that can be one") {
+  const TempDir dir;
+  const auto chooses = [&](const std::string& csv, const std::string& target, const std::string& why) {
+    write(dir / "t.csv", csv);
+    const Began b = begin(dir, "t.csv");
+    CHECK_MESSAGE(contains(b.config, "\"target\": \"" + target + '"'), b.said, b.config);
+    CHECK_MESSAGE(contains(b.said, "to predict " + target + " (" + why + ")"), b.said);
+  };
+  // A class of tickets, and then who lived.
+  chooses(table("age,class,lived", 60, [](int i) { return text(20 + i * 7 % 40) + ',' + text(1 + i % 3) + ',' + text(i % 2); }),
+          "lived", "the last column");
+  // y is a side of a stone here.
+  chooses(
+      table("carat,y,worth", 60, [](int i) { return text(i * 7 % 11) + ".5," + text(i * 5 % 13) + ".25," + text(300 + 17 * i); }),
+      "worth", "the last column");
+  // Names that nearly all differ.
+  chooses(table("power,consumption,car", 60,
+                [](int i) { return text(90 + i * 7 % 40) + ',' + text(4 + i * 3 % 9) + ".5,model " + text(i); }),
+          "consumption", "the last column that could be one");
+  // A year, and a column that is mostly empty.
+  chooses(table("kind,mass,year", 60,
+                [](int i) { return one_of_three(i) + ',' + text(3000 + i * 137 % 900) + ',' + text(2007 + i % 3); }),
+          "mass", "the last column that could be one");
+  chooses(table("mass,kind,remarks", 60,
+                [](int i) {
+                  return text(3000 + i * 137 % 900) + ',' + one_of_three(i) + ',' + (i % 9 == 0 ? "wet" : i % 9 == 1 ? "dry" : "");
+                }),
+          "kind", "the last column that could be one");
+  // A number of the row in another order; times of day; one value alone.
+  chooses(
+      table("size,heat,place", 60, [](int i) { return text(i * 7 % 11) + ',' + text(i * 5 % 13) + ".5," + text(shuffled(i, 60)); }),
+      "heat", "the last column that could be one");
+  chooses(
+      table("y,watts,at", 60,
+            [](int i) { return text(i * 7 % 11) + ".5," + text(i * 5 % 13) + ".5,00:" + text(10 + i % 50) + ":" + text(10 + i); }),
+      "y", "by its name");
+  chooses(table("size,heat,unit", 60, [](int i) { return text(i * 7 % 11) + ',' + text(i * 5 % 13) + ".5,kW"; }), "heat",
+          "the last column that could be one");
+}
+
+TEST_CASE("init: --target and --task") {
+  const TempDir dir;
+  write(dir / "birds.csv", table("species,mass,wing,sex", 60, [](int i) {
+          return one_of_three(i) + ',' + text(3000 + 7 * i) + ',' + text(180 + i * 7 % 50) + ',' + (i % 2 ? "f" : "m");
+        }));
+  const Began plain = begin(dir, "birds.csv --target mass");
+  CHECK(plain.has(R"("target": "mass")"));
+  CHECK(plain.has(R"("task": "regression")"));
+  CHECK(plain.has("the target could also be species, wing, sex: --target COLUMN [--task classification|regression]"));
+  CHECK(begin(dir, "birds.csv --target 0").has(R"("target": "species")"));
+  CHECK(begin(dir, "birds.csv --target wing --task classification").has("\"CrossEntropyLoss\""));
+  const Began column = begin(dir, "birds.csv --target weight");
+  CHECK(column.code == 2);
+  CHECK_MESSAGE(column.has("has no column \"weight\"; its 4 columns are species, mass, wing, sex"), column.said);
+  const Began task = begin(dir, "birds.csv --target sex --task regression");
+  CHECK(task.code == 2);
+  CHECK_MESSAGE(task.has("--task regression needs a column of numbers, but sex has texts"), task.said);
+  CHECK(begin(dir, "birds.csv --task numbers").code == 2);
+  write(dir / "novel.txt", std::string(5000, 'a') + std::string(5000, 'b'));
+  CHECK(begin(dir, "novel.txt --target mass").code == 2);
+  save_safetensors(dir / "a.safetensors", {{"x", rand({40, 4})}, {"kind", randint(0, 3, {40})}, {"age", rand({40})}});
+  CHECK(begin(dir, "a.safetensors --target age").has("\"MSELoss\""));
+  CHECK(begin(dir, "a.safetensors --target kind").has("\"CrossEntropyLoss\""));
+  CHECK(begin(dir, "a.safetensors --target sort").has("it has "));
+}
+
+TEST_CASE("init: columns that are left out, and cells that are read otherwise, are named") {
+  const TempDir dir;
+  const auto says = [&](const std::string& csv, std::initializer_list<const char*> parts,
+                        std::initializer_list<const char*> never = {}) {
+    write(dir / "t.csv", csv);
+    const Began b = begin(dir, "t.csv");
+    CHECK(b.code == 0);
+    for (const char* part : parts) CHECK_MESSAGE(b.has(part), part, '\n', b.said, b.config);
+    for (const char* part : never) CHECK_MESSAGE(!b.has(part), part, '\n', b.said, b.config);
+  };
+  const auto y = [](int i) { return ',' + text(i % 2); };
+  // 300 texts of 1,200 rows are not nearly all different; 900 are.
+  says(table("city,x,y", 1200, [&](int i) { return "c" + text(i % 300) + ',' + text(i % 7) + y(i); }),
+       {"city has 300 different texts, where a column may have 64"}, {"nearly all differ"});
+  says(table("who,x,y", 1200, [&](int i) { return "c" + text(i % 900) + ',' + text(i % 7) + y(i); }),
+       {"who has texts that nearly all differ (900 in 1200 rows)"});
+  says(table("review,x,y", 60, [&](int i) { return "it was a good film number " + text(i) + ',' + text(i % 7) + y(i); }),
+       {"left out: review has free texts (60 different in 60 rows)",
+        "free texts are inputs as tokens in arrays only: docs/configs.md"});
+  // Thousands, also where the delimiter separates them.
+  says(table("income,y", 60, [&](int i) { return (i % 2 ? "\"1," + text(100 + i) + '"' : text(900 + i)) + y(i); }),
+       {R"("thousands": ",")", R"("delimiter": ",")", "thousands are separated: \"1,101\" is 1101"}, {"exclude"});
+  // A typing error among numbers, one among dates.
+  says(table("income,y", 300, [&](int i) { return (i == 16 ? "12o" : text(100 + i * 7 % 90)) + y(i); }),
+       {"income has a cell that is no number, taken for a missing value: \"12o\" in t.csv:18:1", R"("missing_words": ["12o"])"},
+       {"exclude"});
+  says(table("day,x,y", 60,
+             [&](int i) { return (i == 5 ? "soon" : "2024-03-" + text(10 + i * 7 % 20)) + ',' + text(i % 7) + y(i); }),
+       {"day has a cell that is no date, taken for a missing value: \"soon\" in t.csv:7:1", R"("dates": ["day"])"}, {"exclude"});
+  says(table("cost,x,y", 60, [&](int i) { return (i % 2 ? "$" + text(i) : text(i)) + ',' + text(i % 7) + y(i); }),
+       {"cost has numbers with a currency sign such as \"$1\": remove the sign from the file"});
+  says(table("code,x,y", 60, [&](int i) { return (i % 2 ? "A" + text(i % 5) : text(i % 5)) + ',' + text(i % 7) + y(i); }),
+       {"code mixes 30 numbers and 30 texts such as \"A1\""});
+  // Indexes: without a name, in another order, of an extract.
+  says(table(",x,y", 60, [&](int i) { return text(shuffled(i, 60)) + ',' + text(i % 7) + y(i); }),
+       {"numbers the rows, in another order"});
+  says(table("Unnamed: 0,x,y", 60, [&](int i) { return text(shuffled(i, 60) * 3) + ',' + text(i % 7) + y(i); }),
+       {"is an index without a name"});
+  says(table("CustomerId,x,y", 60, [&](int i) { return text(1000 + shuffled(i, 60) * 7) + ',' + text(i % 7) + y(i); }),
+       {"CustomerId is an id"});
+  says(table("size,x,y", 60, [&](int i) { return text(shuffled(i, 60) * 2) + ',' + text(i % 7) + y(i); }), {}, {"exclude"});
+  // Rows without a target.
+  says(table("x,y", 60, [&](int i) { return text(i % 7) + ',' + (i == 7 ? "" : text(i * 5 % 60) + ".5"); }),
+       {"1 row has no value of y and is left out"});
+  // Nothing but texts, and a name with an end of line.
+  says(table(
+           "color,size,kind", 60,
+           [](int i) { return std::string(i % 2 ? "red" : "blue") + ',' + (i % 3 ? "big" : "small") + ',' + (i % 5 ? "a" : "b"); }),
+       {R"("header": true)", R"("target": "kind")"}, {"was read as a sample"});
+  says(
+      table("\"income\n(euro)\",x,y", 60, [&](int i) { return "it was a good film number " + text(i) + ',' + text(i % 7) + y(i); }),
+      {"income (euro) has free texts"});
+  // A year is a time.
+  says(table("YEAR,spots", 60, [](int i) { return text(1900 + i) + ',' + text(i * 7 % 50) + ".5"; }),
+       {R"("type": "TimeSeries")", R"("time": "YEAR")"});
+  says(
+      table("day,heat", 60, [](int i) { return "2024-03-" + text(10 + (i < 10 ? i : i - 1) / 3) + ',' + text(i * 7 % 50) + ".5"; }),
+      {R"("type": "TimeSeries")", "the order of day is not checked: t.csv:3:1 is not later than the row before it"}, {R"("time")"});
+}
+
+TEST_CASE("init: whatever the data, its config passes validate, or nothing is written and the remedy printed") {
+  const TempDir dir;
+  const auto two = [](int i) { return text(i % 7) + ',' + text(i % 2); };
+  const auto bytes = [](const auto& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]);
+  };
+  const Tensor x = rand({60, 4}), kinds = randint(0, 3, {60}), images = rand({12, 1, 16, 16}), planes = randint(0, 2, {12, 16, 16});
+  const Tensor bits = randint(0, 2, {60, 5});
+  const auto arrays = [&](const char* name, const Tensor& inputs, const Tensor& targets) {
+    save_safetensors(dir / (std::string(name) + ".safetensors"), {{"x", inputs}, {"y", targets}});
+  };
+  arrays("masks", images, randint(0, 4, {12, 16, 16}));
+  arrays("masks_alone", images.squeeze(1), planes.to(DType::u8));
+  arrays("masks_true", images, planes.to(DType::boolean));
+  arrays("masks_channel", images, planes.unsqueeze(1));
+  arrays("masks_255", images, (planes * 255).to(DType::u8));
+  arrays("nan", log(x - 0.5), kinds);
+  arrays("steps", rand({40, 3, 50}), randint(0, 4, {40, 50}));
+  arrays("bits", x, bits);
+  arrays("bits_float", x, bits.to(DType::f32));
+  arrays("bits_true", x, bits.to(DType::boolean));
+  arrays("one_hot", x, one_hot(kinds, 3));
+  arrays("column", x, kinds.unsqueeze(1));
+  arrays("true", x, kinds.to(DType::boolean));
+  arrays("signs", x, (randint(0, 2, {60}) * 2 - 1).to(DType::f32));
+  arrays("signs_whole", x, (randint(0, 2, {60}) * 2 - 1).to(DType::i64));
+  arrays("many", x, randint(0, 50000, {60}));
+  arrays("floats", x, kinds.to(DType::f32));
+  arrays("flat", x.select(1, 0), kinds);
+  arrays("photos", rand({60, 20, 24, 3}), kinds);
+  arrays("gray", randint(0, 255, {60, 20, 20}).to(DType::u8), kinds);
+  arrays("late_channels", rand({60, 40, 3}), kinds);
+  arrays("to_pictures", images, rand({12, 2, 16, 16}));
+  arrays("to_rows", x, rand({60, 3, 5}));
+  arrays("short", x, kinds.narrow(0, 0, 50));
+  arrays("constant", x, kinds * 0);
+  arrays("few", x.narrow(0, 0, 2), kinds.narrow(0, 0, 2));
+  Tensor gaps = rand({60});
+  gaps.select(0, 7).fill_(NAN);
+  arrays("gaps", x, gaps);
+  const std::vector<float> four(40, 1.5f);
+  write(dir / "words.npz", halfstep::testing::zip({{"x.npy", halfstep::testing::npy("<f4", "(10, 4)", bytes(four))},
+                                                   {"y.npy", halfstep::testing::npy("<U1", "(10,)", std::string(40, 'a'))}},
+                                                  false));
+  const auto csv = [&](const char* name, const std::string& rows) { write(dir / (std::string(name) + ".csv"), rows); };
+  csv("rows2", "x,y\n1,0\n2,1\n");
+  csv("one_class", table("x,y", 60, [](int i) { return text(i % 7) + ",same"; }));
+  csv("names", table("x,y", 60, [](int i) { return text(i % 7) + ",name " + text(i); }));
+  csv("classes", table("x,y", 2500, [](int i) { return text(i % 7) + ",c" + text(i % 1200); }));
+  csv("numbers", table("x,y", 2500, [](int i) { return text(i % 7) + "," + text(i % 1200); }));
+  csv("twice", table("x,x,y", 60, [&](int i) { return text(i % 5) + ',' + two(i); }));
+  csv("huge", table("x,y", 60, [](int i) { return (i == 9 ? "1e300" : text(i % 7)) + ',' + text(i % 2); }));
+  csv("infinite", table("x,y", 60, [](int i) { return (i == 9 ? "inf" : text(i % 7)) + ',' + text(i % 2); }));
+  csv("gap", table("day,heat", 60, [](int i) { return "2024-03-" + text(i / 3 + 10) + ',' + (i == 20 ? "" : text(i % 7)); }));
+  csv("backwards", table("day,heat", 20, [](int i) { return "2024-03-" + text(29 - i) + ',' + text(i % 7); }));
+  csv("holes", table("a,b,y", 60, [](int i) {
+        return (i % 3 ? "1" : "") + std::string(",") + (i % 2 ? text(i) : "") + ',' + (i % 10 ? text(i) + ".5" : "");
+      }));
+  csv("end", table("x,y,", 60, [&](int i) { return two(i) + ','; }));
+  csv("lonely", table("x,y", 60, [&](int i) { return text(i % 7) + ',' + (i == 3 ? "c" : i % 2 ? "a" : "b"); }));
+  csv("umlauts", "\xef\xbb\xbf" + table("Gr\xc3\xb6\xc3\x9f"
+                                        "e;Preis \"neu\"",
+                                        60, [](int i) { return "1," + text(i % 7) + ";1.2" + text(10 + i) + ",5"; }));
+  write(dir / "short.txt", "abc");
+
+  // "": a config; else what is said of the remedy.
+  const std::pair<const char*, const char*> all[] = {
+      {"masks.safetensors", ""},
+      {"masks_alone.safetensors", ""},
+      {"masks_true.safetensors", ""},
+      {"masks_channel.safetensors", ""},
+      {"masks_255.safetensors", "np.unique("},
+      {"nan.safetensors", "np.nan_to_num("},
+      {"steps.safetensors", ""},
+      {"bits.safetensors", ""},
+      {"bits_float.safetensors", ""},
+      {"bits_true.safetensors", ""},
+      {"one_hot.safetensors", ".argmax(1)"},
+      {"column.safetensors", "[:, 0]"},
+      {"true.safetensors", ".astype(\"int64\")"},
+      {"signs.safetensors", ""},
+      {"signs_whole.safetensors", "np.unique("},
+      {"many.safetensors", ""},
+      {"floats.safetensors", ""},
+      {"flat.safetensors", "[:, None]"},
+      {"photos.safetensors", ""},
+      {"gray.safetensors", ""},
+      {"late_channels.safetensors", ""},
+      {"to_pictures.safetensors", ""},
+      {"to_rows.safetensors", ""},
+      {"short.safetensors", "must have a row for each sample"},
+      {"constant.safetensors", "--target names another"},
+      {"few.safetensors", ""},
+      {"gaps.safetensors", "np.isfinite("},
+      {"words.npz", "np.unique("},
+      {"rows2.csv", "help: "},
+      {"one_class.csv", "help: "},
+      {"names.csv", "help: "},
+      {"classes.csv", "help: "},
+      {"numbers.csv", ""},
+      {"twice.csv", ""},
+      {"huge.csv", ""},
+      {"infinite.csv", ""},
+      {"gap.csv", "interpolate("},
+      {"backwards.csv", "sort_values("},
+      {"holes.csv", "dropna("},
+      {"end.csv", ""},
+      {"lonely.csv", ""},
+      {"umlauts.csv", ""},
+      {"short.txt", "help: "},
+  };
+  for (const auto& [data, remedy] : all) {
+    CAPTURE(data);
+    const Began b = begin(dir, data);
+    CHECK_MESSAGE(b.code == (*remedy ? 3 : 0), b.said);
+    CHECK_MESSAGE(contains(b.said, remedy), b.said);
+  }
+}
+
+TEST_CASE("init: a series in an array gets convolutions, inputs a scale, and held-out arrays their place") {
+  const TempDir dir;
+  save_safetensors(dir / "waves.safetensors", {{"x", rand({60, 3, 100}) * 50.0}, {"y", randint(0, 3, {60})}});
+  const Began waves = begin(dir, "waves.safetensors");
+  CHECK(waves.has("\"Conv1d\""));
+  CHECK(waves.has(R"("transforms": [{"type": "Normalize", "from": "data"}])"));
+  CHECK(run(dir, "train c.json --quiet --threads 1 --set train.epochs=1 --set output_dir=r").code == 0);
+  save_safetensors(dir / "digits.safetensors", {{"x_train", randint(0, 255, {40, 8, 8}).to(DType::u8)},
+                                                {"y_train", randint(0, 3, {40})},
+                                                {"x_test", randint(0, 255, {12, 8, 8}).to(DType::u8)},
+                                                {"y_test", randint(0, 3, {12})}});
+  const Began digits = begin(dir, "digits.safetensors");
+  CHECK_MESSAGE(digits.has(R"("val": {"type": "Safetensors", "path": "digits.safetensors", "input": "x_test", "target": "y_test")"),
+                digits.config);
+  CHECK(digits.has("\"Conv2d\""));
+}
+
+TEST_CASE("init: small pictures keep their size, gray ones their channel, and characters are not mirrored") {
+  const TempDir dir;
+  const auto draw = [&](const char* root, std::initializer_list<const char*> classes, bool gray) {
+    for (const char* c : classes) {
+      fs::create_directories(dir / root / c);
+      for (int i = 0; i < 12; ++i) {
+        std::string pixels;
+        for (int p = 0; p < 10 * 10; ++p)
+          pixels += gray ? std::string(3, char(p + 9 * i)) : std::string{char(p), char(i), char(99)};
+        write(dir / root / c / (text(i) + ".png"), halfstep::testing::png(10, 10, pixels));
+      }
+    }
+  };
+  draw("ziffern", {"3", "8", "A"}, true);
+  const Began digits = begin(dir, "ziffern");
+  for (const char* part : {R"("size": 10)", R"("grayscale": true)", "not mirrored"}) CHECK_MESSAGE(digits.has(part), digits.config);
+  CHECK(!digits.has("RandomHorizontalFlip"));
+  draw("pets", {"cat", "dog"}, false);
+  const Began pets = begin(dir, "pets");
+  for (const char* part : {R"("size": 10)", "RandomHorizontalFlip", "mirrored at random"})
+    CHECK_MESSAGE(pets.has(part), pets.config);
+  CHECK(!pets.has("grayscale"));
+}
+
+TEST_CASE("init: the next commands are words of a shell, and what is no config names init") {
+  const TempDir dir;
+  write(dir / "t.csv", table("x,y", 60, [](int i) { return text(i % 7) + ',' + text(i % 2); }));
+  const Ran r = run(dir, "init t.csv --out 'my first.json'");
+  CHECK_MESSAGE(contains(r.err, "halfstep train 'my first.json'\n"), r.err);
+  write(dir / "one x.npy", halfstep::testing::npy(rand({4, 2})));
+  const Began array = begin(dir, "'one x.npy'");
+  CHECK(array.code == 3);
+  CHECK_MESSAGE(array.has("np.savez(\"data.npz\", x=np.load(\"one x.npy\"), y=...)"), array.said);
+  const Ran trained = run(dir, "train t.csv");
+  CHECK(trained.code == 2);
+  CHECK_MESSAGE(contains(trained.err, "help: if it is data, `halfstep init t.csv` writes a config for it"), trained.err);
+  CHECK(contains(run(dir, "validate 'one x.npy'").err, "`halfstep init 'one x.npy'` writes"));
+  fs::create_directories(dir / "pets");
+  CHECK(contains(run(dir, "train pets").err, "`halfstep init pets` writes a config for it"));
+}
