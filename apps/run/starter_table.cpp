@@ -228,37 +228,22 @@ bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
-// "missing" and its words. Rows without a target are dropped, where that costs no more than a tenth of the others.
-void add_missing(StarterParts& out, const CsvSheet& sheet, const fs::path& file, const StarterColumn& target, bool classes,
+// Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
+void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& target, bool classes,
                  const std::vector<const StarterColumn*>& inputs) {
-  size_t cells = 0, without = 0, lost = 0, first = 0;
+  size_t cells = 0, without = 0;
   std::set<std::string> words;
   const bool words_are_classes = classes && target.kind != ColumnKind::number;
-  const auto has_target = [&](size_t row) {
-    return words_are_classes ? !sheet.cell(row, target.at).empty() : !is_missing_in(sheet, target, row);
-  };
   for (size_t row = 0; row < sheet.rows(); ++row) {
-    size_t gaps = 0;
-    for (const StarterColumn* c : inputs) gaps += is_missing_in(sheet, *c, row);
-    cells += gaps;
-    if (has_target(row))
-      lost += gaps > 0;
-    else if (++without == 1)
-      first = row;
+    for (const StarterColumn* c : inputs) cells += is_missing_in(sheet, *c, row);
+    without += words_are_classes ? sheet.cell(row, target.at).empty() : is_missing_in(sheet, target, row);
   }
   for (const StarterColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
   if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
-  if (without > 0) {
-    const std::string rows = joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target));
-    check<DataError>(10 * lost <= sheet.rows() - without, "init", cell_place(sheet, first, target.at), ": ", rows,
-                     " to learn from, this one first, and leaving out all rows with a gap would cost ", lost, " more",
-                     Help{in_pandas(file, joined("t = t.dropna(subset=[t.columns[", target.at, "]])"))});
-    out.data.push_back({R"("missing": "drop_row")", lost == 0 ? rows : joined(rows, ", and ", lost, " more have another gap")});
-    out.notes.push_back(joined(rows, without == 1 ? " and is left out" : " and are left out",
-                               lost == 0 ? "" : joined(", with ", lost, " that have another gap")));
-  } else if (cells > 0) {
-    out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
-  }
+  if (without > 0)
+    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
+                               without == 1 ? ", and is left out" : ", and are left out"));
+  if (cells > 0) out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
@@ -365,7 +350,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
                           r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
   }
-  add_missing(out, sheet, file, target, classes, inputs);
+  add_missing(out, sheet, target, classes, inputs);
   out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
   if (!classes)
     out.data.push_back(
