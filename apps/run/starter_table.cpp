@@ -243,7 +243,8 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   if (without > 0)
     out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
                                without == 1 ? ", and is left out" : ", and are left out"));
-  if (cells > 0) out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
+  if (cells > 0)
+    out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));

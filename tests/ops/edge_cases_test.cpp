@@ -292,7 +292,7 @@ TEST_CASE("a result that is too large to count is refused, not wrapped around") 
   CHECK_THROWS_AS(empty({0, huge, huge}), ShapeError);
 }
 
-TEST_CASE("grid_sample in 16 bits is a rounding away from the truth, on large planes too") {
+TEST_CASE("grid_sample in 16 bits is a rounding away from the truth, on large planes too" * doctest::test_suite("values")) {
   Generator generator(7);
   for (const DType dtype : {DType::f16, DType::bf16}) {
     for (const int64_t size : {64, 500}) {

@@ -116,7 +116,7 @@ TEST_CASE("layers print, hold and compute what PyTorch's do, in float64 and floa
   }
 }
 
-TEST_CASE("layers' gradients are those of differences") {
+TEST_CASE("layers' gradients are those of differences" * doctest::test_suite("values")) {
   for (const Golden& g : goldens("layer")) {
     CAPTURE(g.json.dump());
     const auto module = make(g, DType::f64);
