@@ -159,7 +159,7 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
   says(table("size,x,y", 60, [&](int i) { return text(shuffled(i, 60) * 2) + ',' + text(i % 7) + y(i); }), {}, {"exclude"});
   // Rows without a target.
   says(table("x,y", 60, [&](int i) { return text(i % 7) + ',' + (i == 7 ? "" : text(i * 5 % 60) + ".5"); }),
-       {"1 row has no value of y and is left out"});
+       {"1 row has no value of y, and is left out"});
   // Nothing but texts, and a name with an end of line.
   says(table(
            "color,size,kind", 60,
