@@ -16,6 +16,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # loops that gain by more ask for i
 
 # __FILE__ begins at the root of the sources, so that an object is the same in every clone. ccache says paths from the build folder.
 file(RELATIVE_PATH up ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+string(REGEX REPLACE "/$" "" up "${up}")
 foreach(root ${PROJECT_SOURCE_DIR} ${up})
   add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fmacro-prefix-map=${root}/=>)
 endforeach()
