@@ -70,11 +70,12 @@ if(HALFSTEP_SANITIZE MATCHES "undefined")
   list(APPEND HALFSTEP_TEST_ENVIRONMENT UBSAN_OPTIONS=print_stacktrace=1)
 endif()
 
-# halfstep_test(DIR [LIBS target...]): all .cpp in and below that folder as one doctest program, run as DIR (label cpu), and as
-# DIR.SUITE for the suites `data`, `slow`, `cuda` and `values` where the folder has them. `values`: sweeps that compare numbers and
-# run no code that other tests do not run. Under sanitizers, which look for errors of memory, these are slow tests.
+# halfstep_test(DIR [LIBS target...] [PARTS folder...]): all .cpp in and below that folder as one doctest program, run as DIR (label
+# cpu), and as DIR.SUITE for the suites `data`, `slow`, `cuda` and `values` where the folder has them. `values`: sweeps that compare
+# numbers and run no code that other tests do not run. Under sanitizers, which look for errors of memory, these are slow tests.
+# PARTS: folders below DIR whose tests run apart, as DIR.FOLDER, so that they may run beside the rest.
 function(halfstep_test dir)
-  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LIBS;PARTS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cpp)
   list(REMOVE_ITEM sources ops/op_cases.cpp)  # an object library, which several programs link
   set(target test_${dir})
@@ -82,7 +83,18 @@ function(halfstep_test dir)
   halfstep_unity(${target} ${sources})
   target_link_libraries(${target} PRIVATE halfstep_test_main halfstep_source_dir halfstep::halfstep halfstep_flags ${ARG_LIBS})
   target_compile_options(${target} PRIVATE ${HALFSTEP_TEST_OPTIMIZATION})
-  add_test(NAME ${dir} COMMAND ${target} --test-suite-exclude=data,slow,cuda,values)
+  set(of_suites --test-suite-exclude=data,slow,cuda,values)
+  set(apart)
+  foreach(part IN LISTS ARG_PARTS)
+    add_test(NAME ${dir}.${part} COMMAND ${target} ${of_suites} "--source-file=*tests/${dir}/${part}/*")
+    set_tests_properties(${dir}.${part} PROPERTIES LABELS cpu ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
+    list(APPEND apart "*tests/${dir}/${part}/*")
+  endforeach()
+  if(apart)
+    list(JOIN apart "," apart)
+    list(APPEND of_suites "--source-file-exclude=${apart}")
+  endif()
+  add_test(NAME ${dir} COMMAND ${target} ${of_suites})
   set_tests_properties(${dir} PROPERTIES LABELS cpu ENVIRONMENT "${HALFSTEP_TEST_ENVIRONMENT}")
   foreach(suite data slow cuda values)
     set(has FALSE)
