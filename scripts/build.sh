@@ -13,8 +13,9 @@ dir=build/$preset
 jobs=${HALFSTEP_JOBS:-$(nproc)}
 
 # With ccache (which CMake takes where it is installed), an object of one clone serves another: paths below the clone count as
-# relative, and debug information may name the clone that compiled it. The log lists the files, and what the cache had of each.
-export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1 CCACHE_STATSLOG=$PWD/$dir/ccache.log
+# relative, and debug information may name the clone that compiled it. ccache.log lists what the last build compiled, and what the
+# cache had of it.
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1 CCACHE_STATSLOG=$PWD/$dir/ccache.new
 
 choices=()
 # A preset sets the variable anew in every configuration, also where the cache has the choice of an earlier one.
@@ -62,6 +63,7 @@ progress() {
 rm -f "$CCACHE_STATSLOG"
 NINJA_STATUS='@%f/%t ' ninja -C "$dir" -j "$jobs" "$@" 2>&1 | progress >&2
 if [[ -s $CCACHE_STATSLOG ]]; then
-  hits=$(grep -cE '^(direct|preprocessed)_cache_hit$' "$CCACHE_STATSLOG" || true)
-  echo "$hits of $((hits + $(grep -cx cache_miss "$CCACHE_STATSLOG" || true))) objects came from the compiler's cache" >&2
+  mv "$CCACHE_STATSLOG" "$dir/ccache.log"
+  hits=$(grep -cE '^(direct|preprocessed)_cache_hit$' "$dir/ccache.log" || true)
+  echo "$hits of $((hits + $(grep -cx cache_miss "$dir/ccache.log" || true))) objects came from the compiler's cache" >&2
 fi

@@ -212,6 +212,7 @@ bool stdout_is_written() {
 
 int run_program(int argc, const char* const* argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
+  name_shortened_files();
   const int code = run_command(argc, argv);
   return stdout_is_written() || code != kDone ? code : kFailed;
 }

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 
 #include "apps/exit_codes.h"
+#include "framework/io/mapped_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -17,7 +19,30 @@ void on_signal(int number) {
   if (g_received == 0 || number == SIGINT) g_received = number;
 }
 
+// Calls nothing that a handler may not call.
+void on_lost_page(int number, siginfo_t* info, void*) {
+  const char* const path = mapped_file_at(info->si_addr);
+  if (!path) {
+    signal(number, SIG_DFL);
+    return;  // the access is repeated, and ends the process
+  }
+  const auto say = [](const char* text) { [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text)); };
+  say("[file] ");
+  say(path);
+  say(": the file was shortened while it is in use, as by saving over it\nhelp: write the new file beside it, and move it there; ");
+  say("checkpoints are kept, and halfstep train --resume auto continues\n");
+  _exit(kData);
+}
+
 }  // namespace
+
+void name_shortened_files() {
+  struct sigaction action = {};
+  action.sa_sigaction = on_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
 
 void catch_stop_signals() {
   g_received = 0;

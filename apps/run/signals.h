@@ -9,6 +9,10 @@ namespace halfstep::app {
 // continues when the reader of its output exits.
 void catch_stop_signals();
 
+// From now on a mapped file that another program shortens ends the process with code 3 and a message that names it. Checkpoints
+// that are written stay.
+void name_shortened_files();
+
 // The signal that came first, but SIGINT before all others; 0: none.
 int stop_signal();
 // Throws StoppedError if there was one.

@@ -10,8 +10,12 @@
 namespace halfstep {
 
 // The pages of a file of `bytes` bytes, more than 0. Writing to one makes a copy of it, in memory alone. The file may be replaced
-// or removed meanwhile, but not shortened: the system kills a program that accesses a missing part. Throws IoError "[where] ..."
-// when the file cannot be mapped or has another size.
+// or removed meanwhile, but not shortened: the system sends SIGBUS to a program that accesses a missing part, which ends it unless
+// it has a handler. Throws IoError "[where] ..." when the file cannot be mapped or has another size.
 std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes, std::string_view where);
+
+// Returns the path of the mapped file that has the address among its pages, null if none of the first 64 that are mapped does. May
+// be called by a handler of signals.
+const char* mapped_file_at(const void* address);
 
 }  // namespace halfstep
