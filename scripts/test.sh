@@ -4,7 +4,8 @@
 #   scripts/test.sh                   all but the slow tests; uses the files built by scripts/run.sh
 #   scripts/test.sh default -R ops    the tests of one folder
 #   scripts/test.sh default -L slow   the slow tests
-#   scripts/test.sh asan              under the address and undefined-behaviour sanitizers, without the slow tests and those of data
+#   scripts/test.sh asan              under the address and undefined-behaviour sanitizers, without slow tests and those of data;
+#                                     sweeps that only compare values are slow there (-L values)
 #   scripts/test.sh tsan              under the thread sanitizer, without those and the fuzz tests
 # HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
 set -euo pipefail

@@ -243,6 +243,13 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   if (without > 0)
     out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
                                without == 1 ? ", and is left out" : ", and are left out"));
+  for (const std::string& w : words_are_classes ? target.words : std::set<std::string>()) {
+    size_t rows = 0;
+    for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.at) == w;
+    const std::string word = in_quotes(w);
+    out.notes.push_back(joined(word, " counts as a class of ", spoken(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
+                               "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
+  }
   if (cells > 0)
     out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
   if ((without == 0 && cells == 0) || words.empty()) return;

@@ -135,6 +135,9 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
   says(table("review,x,y", 60, [&](int i) { return "it was a good film number " + text(i) + ',' + text(i % 7) + y(i); }),
        {"left out: review has free texts (60 different in 60 rows)",
         "free texts are inputs as tokens in arrays only: docs/configs.md"});
+  // A word for a missing value may be a class; a person must say.
+  says(table("x,kind", 60, [&](int i) { return text(i % 7) + ',' + (i % 10 == 0 ? "NA" : i % 2 ? "oak" : "elm"); }),
+       {"\"NA\" counts as a class of kind, in 6 rows; if it means no answer, \"missing_words\": [\"NA\"] leaves these rows out"});
   // Thousands, also where the delimiter separates them.
   says(table("income,y", 60, [&](int i) { return (i % 2 ? "\"1," + text(100 + i) + '"' : text(900 + i)) + y(i); }),
        {R"("thousands": ",")", R"("delimiter": ",")", "thousands are separated: \"1,101\" is 1101"}, {"exclude"});
