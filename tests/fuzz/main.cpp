@@ -16,6 +16,7 @@
 #include <random>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/source_dir.h"
 
 namespace {
 
@@ -111,7 +112,7 @@ int main(int argc, char** argv) {
     for (std::string& input : inputs) give(std::move(input));
     return 0;
   }
-  const fs::path corpus = fs::path(HALFSTEP_FUZZ_CORPUS) / argv[1];
+  const fs::path corpus = fs::path(halfstep_source_dir()) / "tests/fuzz/corpus" / argv[1];
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(corpus)) files.push_back(entry.path());
   std::sort(files.begin(), files.end());
