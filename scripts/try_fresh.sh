@@ -33,7 +33,7 @@ timed "apt (scripts/setup.sh)" in_root scripts/setup.sh
 timed "scripts/run.sh train configs/digits_mlp.json" in_root scripts/run.sh train configs/digits_mlp.json
 timed "installation, find_package, import halfstep" in_root bash -euo pipefail -c '
   cmake --install build/default --prefix /tmp/prefix >/tmp/installed
-  cmake -S tests/consumer -B /tmp/consumer -DCMAKE_PREFIX_PATH=/tmp/prefix -DCMAKE_BUILD_TYPE=Release >/tmp/configured
+  cmake -G Ninja -S tests/consumer -B /tmp/consumer -DCMAKE_PREFIX_PATH=/tmp/prefix -DCMAKE_BUILD_TYPE=Release >/tmp/configured
   cmake --build /tmp/consumer -j "$HALFSTEP_JOBS"
   /tmp/consumer/consumer
   /tmp/consumer/consumer_app
