@@ -35,8 +35,7 @@ timed "installation, find_package, import halfstep" in_root bash -euo pipefail -
   cmake --install build/default --prefix /tmp/prefix >/tmp/installed
   cmake -G Ninja -S tests/consumer -B /tmp/consumer -DCMAKE_PREFIX_PATH=/tmp/prefix -DCMAKE_BUILD_TYPE=Release >/tmp/configured
   cmake --build /tmp/consumer -j "$HALFSTEP_JOBS"
-  /tmp/consumer/consumer
-  /tmp/consumer/consumer_app
+  (cd /tmp && consumer/consumer && consumer/consumer_app)
   apt-get install -y -qq --no-install-recommends python3-numpy >/tmp/apt 2>&1
   for python in python /tmp/prefix/lib/halfstep; do
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$python python3 -c "
