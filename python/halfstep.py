@@ -7,8 +7,7 @@
     model.classes, model.form               # names of classes; what the training data taught
 
 The library libhalfstep_predict.so.0 is the file that the environment variable HALFSTEP_LIBRARY names, or lies beside this file, in
-the folder above it or in that folder's build/default, or is where the loader finds it. Threads may share a model. Failures are
-halfstep.Error.
+the folder above it or in its build/default, or is where the loader finds it. Threads may share a model; failures: halfstep.Error.
 """
 import ctypes
 import functools
@@ -27,8 +26,7 @@ class Error(RuntimeError):
 
 def _load():
     here = os.path.dirname(os.path.abspath(__file__))
-    above = os.path.dirname(here)
-    beside = [os.path.join(folder, _NAME) for folder in (here, above, os.path.join(above, "build/default"))]
+    beside = [os.path.join(here, folder, _NAME) for folder in (".", "..", "../build/default")]
     named = os.environ.get("HALFSTEP_LIBRARY")
     path = named or next((p for p in beside if os.path.exists(p)), _NAME)
     try:

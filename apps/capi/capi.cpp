@@ -205,7 +205,9 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
 void write_results(const OpenModel& m, bool answers, const Tensor& outputs, float* to) {
   const app::Predictor& model = m.predictor;
   Tensor values = outputs;
-  if (answers) values = app::answers_of(outputs.to(DType::f64), model.config().loss, model.form()).to(DType::f32);
+  if (answers)  // numbers in float64 and shares in float32, as Predictor has them
+    values = app::answers_of(model.form().classes > 0 ? outputs : outputs.to(DType::f64), model.config().loss, model.form());
+  values = values.to(DType::f32);
   values = values.contiguous();
   const auto* from = values.data_ptr<float>();
   std::copy(from, from + values.numel(), to);
