@@ -85,7 +85,7 @@ std::vector<std::string> input_lines(const DataForm& form) {
   return out;
 }
 
-bool has_scale(const DataForm& form) { return form.classes == 0 && (form.scale.std != 1 || form.scale.mean != 0); }
+bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != TargetScale(); }
 
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x) {
   const FreshStates begin(*model.parts().model);

@@ -10,6 +10,7 @@
 #include "apps/run/plan.h"
 #include "apps/run/ranks.h"
 #include "apps/run/trainer.h"
+#include "apps/schema/shell_word.h"
 #include "framework/backend/backend.h"
 #include "framework/tensor/memory.h"
 
@@ -19,15 +20,6 @@ namespace {
 constexpr double kFarAbove = 10;       // times the first loss: it rose
 constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
 constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
-
-// A path as a shell takes it.
-std::string quoted(const std::string& path) {
-  const char* const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+,:=@%";
-  if (path.find_first_not_of(plain) == std::string::npos) return path;
-  std::string out = "'";
-  for (const char c : path) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 // How this program was called: scripts/run.sh says so.
 std::string command_name() {
@@ -259,7 +251,7 @@ void Trainer::warn_of_no_progress() {
                   number_text(*n_.first_loss, 4));
   if (!why.empty())
     progress_.warn(joined("the run has learned nothing: ", why, ". Often optimizer.lr is the cause, here ", s_.optimizer_text, "; ",
-                          command_name(), " lr-find ", quoted((dir_.path() / "config.resolved.json").string()),
+                          command_name(), " lr-find ", shell_word((dir_.path() / "config.resolved.json").string()),
                           " measures which rates suit"));
 }
 
@@ -269,7 +261,7 @@ void Trainer::say_next() {
   const std::string folder = dir_.path().string();
   const bool text = std::holds_alternative<TextForm>(s_.form.source);
   const std::string next =
-      joined("; next: ", command_name(), text ? " generate " : " predict ", quoted(folder), text ? "" : " FILE...");
+      joined("; next: ", command_name(), text ? " generate " : " predict ", shell_word(folder), text ? "" : " FILE...");
   if (n_.bests.list.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
   const Best& best = n_.bests.list[0];
   std::string when = joined("step ", best.step, " of ", n_.applied());

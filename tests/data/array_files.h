@@ -35,6 +35,19 @@ inline std::string npy(const Tensor& t) {
              {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
 }
 
+// What gzip makes of these bytes.
+inline std::string gzipped(const std::string& bytes) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&z, bytes.size()) + 32, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data())), z.avail_in = uInt(bytes.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
 // An archive as numpy.savez writes it, or savez_compressed.
 inline std::string zip(const std::vector<std::pair<std::string, std::string>>& entries, bool deflated) {
   std::string out, directory;

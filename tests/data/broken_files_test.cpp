@@ -36,18 +36,6 @@ struct Broken {
   const char* text;  // of the error
 };
 
-std::string gz(const std::string& bytes) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, bytes.size()) + 32, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data())), z.avail_in = uInt(bytes.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
-
 std::string idx1(const std::string& data) { return std::string("\0\0\x08\x01\0\0\0", 7) + char(data.size()) + data; }
 
 std::string safetensors(const std::string& header, const std::string& data) { return little(header.size(), 8) + header + data; }
@@ -72,7 +60,7 @@ std::vector<Broken> all() {
   };
   const auto picture = [](const fs::path& p) { read_picture(p, 3); };
   const std::string x = npy("<f4", "(2, 1)", std::string(8, '\0')), y = npy("<i8", "(2,)", std::string(16, '\0'));
-  const std::string archive = zip({{"x.npy", x}, {"y.npy", y}}, false), packed = gz(idx1("abcdefgh"));
+  const std::string archive = zip({{"x.npy", x}, {"y.npy", y}}, false), packed = gzipped(idx1("abcdefgh"));
   const std::string picture_bytes = png(4, 4, std::string(48, 'x'));
   return {
       {"IDX magic", "f", "\1" + idx1("ab").substr(1), idx, "the magic number must be 2049"},

@@ -13,24 +13,13 @@
 #include "framework/data/time_series.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
+#include "tests/data/array_files.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
 
 namespace {
-
-std::string packed(const std::string& bytes) {
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  std::string out(deflateBound(&z, bytes.size()) + 32, '\0');
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data())), z.avail_in = uInt(bytes.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = uInt(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
 
 // UTF-16 of code points below 0x10000.
 std::string wide(std::u16string_view text, bool little) {
@@ -91,29 +80,29 @@ TEST_CASE("text files: four encodings, and marks that decide") {
 
 TEST_CASE("text files: packed by gzip, whatever the name") {
   const std::string text = "a,b\n1,2\n3,4\n";
-  Text one(packed(text));
+  Text one(gzipped(text));
   CHECK(one.read() == text);
   CHECK(one.notes.made == "unpacked by gzip");
-  CHECK(Text(packed(text) + packed("5,6\n") + std::string(100, '\0')).read() == text + "5,6\n");
-  CHECK(Text(packed(std::string(3'000'000, 'x'))).read().size() == 3'000'000);
-  CHECK(Text(packed("")).read().empty());
-  CHECK(Text(packed(wide(u"\ufeffgr\u00fcn\n", true))).read() == kGreen);
-  std::string damaged = packed(text);
+  CHECK(Text(gzipped(text) + gzipped("5,6\n") + std::string(100, '\0')).read() == text + "5,6\n");
+  CHECK(Text(gzipped(std::string(3'000'000, 'x'))).read().size() == 3'000'000);
+  CHECK(Text(gzipped("")).read().empty());
+  CHECK(Text(gzipped(wide(u"\ufeffgr\u00fcn\n", true))).read() == kGreen);
+  std::string damaged = gzipped(text);
   damaged[12] = char(damaged[12] ^ 0x55);
   CHECK(contains(Text(damaged).fault(), "t.csv: the file is packed by gzip, but is damaged"));
   for (const size_t cut : {5, 1}) {
-    const std::string whole = packed(text);
+    const std::string whole = gzipped(text);
     CHECK(contains(Text(whole.substr(0, whole.size() - cut)).fault(), "is packed by gzip, but is cut off"));
   }
-  CHECK(contains(Text(packed(text) + "more").fault(), "something else follows the packed data"));
+  CHECK(contains(Text(gzipped(text) + "more").fault(), "something else follows the packed data"));
   CHECK(CsvDataset(one.path, {.classification = false}).size() == 2);
   CHECK(TimeSeriesDataset(one.path).size() == 1);
   const TextDataset characters(one.path, {.seq_len = 2});
   CHECK(characters.tokens().size() == 8);
   CHECK(characters.notes().made == "unpacked by gzip");
   // Bytes are not text: they are unpacked by the name alone.
-  CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(packed(text).size()) - 1);
-  write_bytes(one.dir / "t.gz", packed(text));
+  CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(gzipped(text).size()) - 1);
+  write_bytes(one.dir / "t.gz", gzipped(text));
   CHECK(TextDataset(one.dir / "t.gz", {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(text.size()) - 1);
 }
 
