@@ -44,6 +44,23 @@ class Counted : public Metric {
   int64_t ignored_;
 };
 
+// A metric of every k-th number of a sample, from number j on: of one column of several.
+class OfColumn : public Metric {
+ public:
+  OfColumn(std::unique_ptr<Metric> of, int64_t j, int64_t k) : of_(std::move(of)), j_(j), k_(k) {}
+  void reset() override { of_->reset(); }
+  void add(const Tensor& output, const Tensor& target) override { of_->add(column(output), column(target)); }
+  double value() const override { return of_->value(); }
+  Json details() const override { return of_->details(); }
+  bool more_is_better() const override { return of_->more_is_better(); }
+  bool is_share() const override { return of_->is_share(); }
+
+ private:
+  Tensor column(const Tensor& numbers) const { return numbers.reshape({numbers.size(0), -1, k_}).select(2, j_); }
+  std::unique_ptr<Metric> of_;
+  int64_t j_, k_;
+};
+
 std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
 
 // The list, with the metrics that are always computed before it.
@@ -81,6 +98,26 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
     std::unique_ptr<Metric> metric = row.make(self);
     if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
     out.push_back({name_of(self), std::move(metric), row.always});
+  }
+  return out;
+}
+
+std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value) {
+  const auto build = [&] { return build_metrics(list, Targets::numbers); };
+  std::vector<NamedMetric> out = build();
+  if (last_value) {
+    std::vector<NamedMetric> same = build();
+    for (size_t m = 0; m < out.size(); ++m) out[m].last_value = std::move(same[m].metric);
+  }
+  const auto k = int64_t(columns.size());
+  for (int64_t j = 0; j < k && k > 1; ++j) {
+    std::vector<NamedMetric> model = build(), none = build();
+    for (size_t m = 0; m < model.size(); ++m) {
+      NamedMetric one{joined(model[m].name, '.', columns[size_t(j)]), std::make_unique<OfColumn>(std::move(model[m].metric), j, k),
+                      model[m].always, columns[size_t(j)]};
+      if (last_value) one.last_value = std::make_unique<OfColumn>(std::move(none[m].metric), j, k);
+      out.push_back(std::move(one));
+    }
   }
   return out;
 }

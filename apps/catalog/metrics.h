@@ -22,7 +22,7 @@ class Metric {
   virtual void reset() = 0;
   // `output` [B, ...] is the model's, in the dtype that it computed in; `target` [B, ...] is the data's. Both are on the device.
   virtual void add(const Tensor& output, const Tensor& target) = 0;
-  virtual double value() const = 0;  // over all batches since reset()
+  virtual double value() const = 0;            // over all batches since reset()
   virtual Json details() const { return {}; }  // more than the value, such as a table: a list of rows; or null
   virtual bool more_is_better() const { return true; }
   virtual bool is_share() const { return false; }  // of 1; people are shown it in percent
@@ -52,11 +52,17 @@ MetricRow metric_row(std::string type, std::string doc, std::optional<Targets> t
 struct NamedMetric {
   std::string name;  // "accuracy"; in metrics.jsonl "val/accuracy"
   std::unique_ptr<Metric> metric;
-  bool always;  // see MetricRow
+  bool always;           // see MetricRow
+  std::string column{};  // of the targets, whose values alone it compares; empty: it compares all
+  // The same over the predictions of no change, where there are any; else null.
+  std::unique_ptr<Metric> last_value{};
 };
 // The metrics of a config's list, after those that are always computed. `given`: the targets of the data; empty: not known.
 // `ignored`: a class that the loss does not count, and so they do not.
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored = {});
+// The same for targets from these columns: besides, each metric over each column, named "rmse.COLUMN", where there are several.
+// last_value: do predictions of no change stand beside the model's?
+std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value);
 // Do the listed metrics fit the data, and have they names of their own? Paths "metrics.N".
 void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues);
 

@@ -29,6 +29,10 @@ const std::vector<std::string>& missing_words() {
   static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // as CsvMissing
   return all;
 }
+const std::vector<std::string>& series_missing() {
+  static const std::vector<std::string> all = {"refuse", "drop", "last", "interpolate"};  // as SeriesMissing
+  return all;
+}
 const std::vector<std::string>& date_orders() {
   static const std::vector<std::string> all = {"ymd", "dmy", "mdy"};  // as CsvDateOrder
   return all;
@@ -104,18 +108,33 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   const Json& self = r.self();
   TimeSeriesOptions options;
-  if (!self["column"].is_null()) options.column = column(self["column"]);
-  if (!self["time"].is_null()) options.time = column(self["time"]);
+  options.all_columns = self["columns"] == "all";
+  if (!options.all_columns) options.columns = columns_of(self["columns"]);
+  if (!self["column"].is_null()) {
+    check<ConfigError>(options.columns.empty() && !options.all_columns, "TimeSeries", "give column or columns, not both");
+    options.columns = {column(self["column"])};
+  }
+  options.target = columns_of(self["target"]), options.time = columns_of(self["time"]);
+  options.missing = place_in<SeriesMissing>(series_missing(), self["missing"]);
+  options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.window = self["window"], options.horizon = self["horizon"], options.stride = self["stride"];
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
   options.standardize = self["standardize"];
   options.header = header_of(self);
   options.format = format_of(self);
+  // Held-out data has the columns, scale and step of the training data.
   const SplitRequest train = train_of(r);
-  if (options.standardize && r.known && std::holds_alternative<SeriesForm>(r.known->source))
-    options.scaling = r.known->scale;
-  else if (options.standardize && r.split != "train" && train.self()["type"] == "TimeSeries" && train.self()["standardize"] == true)
-    options.scaling = make_series(train)->target_scale();
+  std::optional<TimeSeriesOptions> known;
+  if (r.known && std::holds_alternative<SeriesForm>(r.known->source))
+    known = std::get<SeriesForm>(r.known->source).options;
+  else if (r.split != "train" && train.self()["type"] == "TimeSeries" &&
+           (options.all_columns || train.self()["standardize"] == true))
+    known = make_series(train)->options();
+  if (known) {
+    if (options.all_columns) options.columns = known->columns, options.all_columns = false;
+    if (options.standardize && (r.known || train.self()["standardize"] == true)) options.scaling = known->scaling;
+    if (options.time == known->time) options.step = known->step;
+  }
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 
@@ -164,19 +183,30 @@ void add_table_rows(Catalog<DatasetRow>& all) {
        /*normalizes=*/false,
        /*streams=*/false,
        /*takes_parts=*/true});
-  all.add({{"TimeSeries",
-            "windows [window, 1] over a column of a table, and the values [horizon] after each; metrics are in the column's units",
-            {path_field("the file"), root_field("folder of path"),
-             column_field("column", "column by name or index; left out: the last"),
-             column_field("time", "a column whose values must increase, by name or index"), part_field(),
-             integer("window", nullptr, "values of the input").at_least(1).at_most(kMaxSample).required(),
-             integer("horizon", 1, "values to predict").at_least(1).at_most(kMaxSample),
-             integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
-             format[1], format[2], format[3], format[4],
-             boolean("standardize", true, "inputs and targets to mean 0 and deviation 1 (of the training data)")}},
-           make_series,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
-           /*takes_range=*/true});
+  all.add(
+      {{"TimeSeries",
+        "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
+        "columns' units",
+        {path_field("the file"), root_field("folder of path"),
+         column_field("column", "the only column, by name or index; without it and columns: the last"),
+         columns("columns", "columns that the model sees, by name or index; \"all\": all of numbers but time")
+             .or_one()
+             .or_word("all"),
+         columns("target", "those of the columns that are predicted; left out: all").or_one(),
+         columns("time", "a column of dates or numbers that must increase; or those of year, month (or quarter), day, hour, minute")
+             .or_one(),
+         choice("missing", "refuse", series_missing(),
+                "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
+                "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
+         list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
+         part_field(), integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
+         integer("horizon", 1, "rows to predict").at_least(1).at_most(kMaxSample),
+         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
+         format[1], format[2], format[3], format[4],
+         boolean("standardize", true, "each column to mean 0 and deviation 1 (of the training data)")}},
+       make_series,
+       [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
+       /*takes_range=*/true});
 }
 
 }  // namespace halfstep::app

@@ -95,9 +95,11 @@ int eval(const EvalArguments& o) {
             << r.samples << " samples: loss " << number_text(r.loss, 6);
   for (const MetricValue& m : r.metrics) {
     if (!m.in_lines()) continue;
-    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6));
+    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
+              << beside(m);
   }
   std::cout << '\n';
+  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
   for (const MetricValue& m : r.metrics) {
     if (!m.details.is_null()) print_table(m);
   }

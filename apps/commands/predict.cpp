@@ -66,7 +66,19 @@ class Writer {
   }
 
  private:
+  // Are the numbers of several columns, in a row for each step into the future?
+  bool has_columns() const { return std::holds_alternative<SeriesForm>(form_.source) && form_.names.size() > 1; }
+
+  void text_of_columns(const Prediction& p) {
+    const size_t k = form_.names.size();
+    for (size_t i = 0; i < p.numbers.size(); ++i) {
+      if (i % k == 0) out_ << p.input << (p.numbers.size() > k ? joined(" +", i / k + 1) : "") << ": ";
+      out_ << form_.names[i % k] << ' ' << number_text(p.numbers[i], 6) << (i % k + 1 < k ? ", " : "\n");
+    }
+  }
+
   void text(const Prediction& p) {
+    if (has_columns()) return text_of_columns(p);
     out_ << p.input << ": ";
     for (size_t k = 0; k < p.top.size(); ++k) {
       out_ << (k ? ", " : "") << p.top[k].name;
@@ -90,7 +102,9 @@ class Writer {
     } else if (form_.classes > 0 || numel(form_.target) == 1) {
       out = {"prediction"};
     } else {
-      for (int64_t i = 0; i < numel(form_.target); ++i) out.push_back("prediction." + std::to_string(i + 1));
+      const auto k = has_columns() ? int64_t(form_.names.size()) : 1, all = numel(form_.target);
+      for (int64_t i = 0; i < all; ++i)
+        out.push_back((k > 1 ? form_.names[size_t(i % k)] : "prediction") + (k == 1 || all > k ? joined('.', i / k + 1) : ""));
     }
     out.emplace_back("error");
     return out;
@@ -146,6 +160,8 @@ class Writer {
     } else {
       j["values"] = Json::array();
       for (const double v : p.numbers) j["values"].push_back(number(v));
+      const size_t k = has_columns() ? form_.names.size() : 0;
+      for (size_t i = 0; i < p.numbers.size() && k > 0; ++i) j["columns"][form_.names[i % k]].push_back(number(p.numbers[i]));
     }
     if (p.truth_name)
       j["truth"] = *p.truth_name;

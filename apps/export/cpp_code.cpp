@@ -198,14 +198,20 @@ std::string cpp_preparation(const Predictor& model, const Preparation& p) {
     const std::string view = s->mean.size() == 1 ? "" : ".reshape({-1, 1, 1})";
     body += "  x = (x - " + tensor_of(s->mean) + view + ") / " + tensor_of(s->std) + view + ";\n";
   }
-  const TargetScale& scale = model.form().scale;
+  std::vector<std::string> scaled;  // std and mean
+  if (const TargetScale& scale = model.form().scale; !scale.each.empty()) {
+    const auto [mean, std] = numbers_of_scale(model.form());
+    scaled = {tensor_of(std), tensor_of(mean)};
+  } else if (has_scale(model.form())) {
+    scaled = {Json(scale.std).dump(), Json(scale.mean).dump()};
+  }
   std::string out = "\n// Inputs as the training data had them, in the units of its files.";
   for (const Json& t : p.outside) out += "\n// Done before: " + printable(transform_text(t));
   for (const std::string& line : input_lines(model.form())) out += "\n// " + printable(line);
   const std::string last = last_step_code(model), begin = last.empty() ? "model(prepare(x))" : last + "(model(prepare(x)))";
   return out + "\nTensor prepare(Tensor x) {\n" + body +
          "  return x;\n}\n\nTensor answer(Module& model, const Tensor& x) {\n  return " +
-         (has_scale(model.form()) ? begin + " * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump() : begin) + ";\n}\n";
+         (scaled.empty() ? begin : begin + " * " + scaled[0] + " + " + scaled[1]) + ";\n}\n";
 }
 
 }  // namespace

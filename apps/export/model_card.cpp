@@ -12,10 +12,16 @@ namespace {
 
 std::string text_of(const Shape& shape) { return joined(shape); }
 
-std::string columns_text(const CsvEncoding& encoding) {
+std::string listed(const std::vector<std::string>& names) {
   std::string out;
-  for (const CsvEncoding::Column& c : encoding.columns) out += (out.empty() ? "`" : ", `") + c.name + '`';
+  for (const std::string& name : names) out += (out.empty() ? "`" : ", `") + name + '`';
   return out;
+}
+
+std::string columns_text(const CsvEncoding& encoding) {
+  std::vector<std::string> names;
+  for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
+  return listed(names);
 }
 
 // "MNIST", "CSV, houses.csv"
@@ -30,14 +36,17 @@ std::string input_text(const DataForm& form) {
   if (std::holds_alternative<ImageForm>(form.source)) return "pictures " + text_of(form.input) + ", pixels in [0, 1]";
   if (const auto* t = std::get_if<TableForm>(&form.source); t && t->options.encoding)
     return "rows of a table with the columns " + columns_text(*t->options.encoding);
-  if (std::holds_alternative<SeriesForm>(form.source)) return "windows " + text_of(form.input) + " of a series";
+  if (const auto* s = std::get_if<SeriesForm>(&form.source))
+    return "windows " + text_of(form.input) + " of a series: rows of " + listed(s->options.columns);
   if (std::holds_alternative<TextForm>(form.source))
     return "text, " + std::to_string(form.vocabulary) + " tokens, " + std::to_string(numel(form.input)) + " at a time";
   return "arrays " + text_of(form.input);
 }
 
 std::string answer_text(const DataForm& form) {
-  if (form.classes == 0) return "numbers " + text_of(form.target);
+  if (form.classes == 0)
+    return "numbers " + text_of(form.target) +
+           (std::holds_alternative<SeriesForm>(form.source) ? ", the next of " + listed(form.names) : "");
   std::string out = std::to_string(form.classes) + " classes";
   if (form.names.empty() || form.classes > 20) return out;
   for (int64_t i = 0; i < form.classes; ++i) out += (i ? ", " : ": ") + form.class_name(i);

@@ -65,6 +65,12 @@ std::string transform_text(const Json& transform) {
 }
 
 std::vector<std::string> input_lines(const DataForm& form) {
+  if (const auto* series = std::get_if<SeriesForm>(&form.source); series && series->options.columns.size() > 1) {
+    std::vector<std::string> out;
+    for (const std::string& name : series->options.columns) out.push_back(joined("column ", out.size(), " of the window: ", name));
+    for (const std::string& name : form.names) out.push_back("answers, for each step: " + name);
+    return out;
+  }
   const auto* table = std::get_if<TableForm>(&form.source);
   if (!table || !table->options.encoding) return {};
   std::vector<std::string> out;
@@ -82,6 +88,15 @@ std::vector<std::string> input_lines(const DataForm& form) {
     }
   }
   out.push_back("answers: " + (form.classes > 0 ? std::string("a number for each class") : table->options.encoding->target));
+  return out;
+}
+
+std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form) {
+  std::pair<std::vector<double>, std::vector<double>> out;
+  for (int64_t i = 0; i < numel(form.target); ++i) {
+    const TargetScale& of = form.scale.each[size_t(i) % form.scale.each.size()];
+    out.first.push_back(of.mean), out.second.push_back(of.std);
+  }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/run/predictor.h"
@@ -26,6 +27,8 @@ Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
 // With preparation, and with numbers in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
 bool has_scale(const DataForm& form);  // numbers * std + mean are in the file's units
+// Of targets from several columns: mean and std of each number of an answer.
+std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form);
 // What the loss's last step does to numbers: "sigmoid", "exp" or "" for nothing.
 std::string last_step_code(const Predictor& model);
 // A transform with its arguments: Resize {"size":14}.

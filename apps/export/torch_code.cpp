@@ -176,10 +176,13 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
   const std::string last = last_step_code(model);
   out += "\n\ndef answer(model, x):\n    y = model(prepare(x))" + (last.empty() ? "" : "." + last + "()") + "\n    return ";
   const TargetScale& scale = model.form().scale;
-  return out +
-         (has_scale(model.form()) ? "y * " + Json(scale.std).dump() + " + " + Json(scale.mean).dump() + "  # in the file's units"
-                                  : std::string("y")) +
-         "\n";
+  if (!has_scale(model.form())) return out + "y\n";
+  std::string std = Json(scale.std).dump(), mean = Json(scale.mean).dump();
+  if (!scale.each.empty()) {
+    const auto [means, stds] = numbers_of_scale(model.form());
+    std = tensor + numbers(stds) + ")", mean = tensor + numbers(means) + ")";
+  }
+  return out + "y * " + std + " + " + mean + "  # in the file's units\n";
 }
 
 }  // namespace

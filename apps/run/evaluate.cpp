@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/evaluate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
+#include "apps/run/progress.h"
 #include "apps/run/ranks.h"
 #include "framework/autograd/grad_mode.h"
 
@@ -19,12 +23,17 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   const bool training = module.training();
   module.eval();
   EvalResult out;
-  for (const NamedMetric& m : metrics) m.metric->reset();
   const DataForm form = loader.dataset().form();
+  for (const NamedMetric& m : metrics) m.metric->reset();
+  for (const NamedMetric& m : metrics)
+    if (m.last_value) m.last_value->reset();
+  // Transforms change what the last value of a window is.
+  const bool raw = &loader.dataset() == &loader.dataset().untransformed() && !metrics.empty() && metrics[0].last_value;
+  const auto* const series = raw ? std::get_if<SeriesForm>(&form.source) : nullptr;
   loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
-    Tensor answer, truth;  // none for a rank whose part of the batch is empty
+    Tensor answer, truth, none;  // none for a rank whose part of the batch is empty; none: the last values
     double sum = 0;
     if (input.defined()) {
       Tensor output, value;
@@ -36,22 +45,48 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
       sum = value.item<double>() * double(input.size(0));
       const auto [given, wanted] = as_measured(output, target, config, form);
       answer = given, truth = wanted;
+      if (series) none = form.scale.in_units(last_values(input, series->options));
     }
     if (group) {
       double all = 0;
       for (const std::vector<double>& of : group->gather(std::vector<double>{sum})) all += of[0];
       sum = all;
       answer = gather_rows(*group, answer), truth = gather_rows(*group, truth);
+      if (series) none = gather_rows(*group, none);
     }
     out.loss += sum;
     out.samples += loader.part().total;
     for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
+    for (const NamedMetric& m : metrics)
+      if (series && m.last_value) m.last_value->add(none, truth);
   }
   module.train(training);
   out.loss /= double(out.samples);
-  for (const NamedMetric& m : metrics)
-    out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details()});
+  for (const NamedMetric& m : metrics) {
+    out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details(), m.column});
+    if (series && m.last_value) out.metrics.back().last_value = m.last_value->value();
+  }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+std::string beside(const MetricValue& m) { return m.last_value ? " (last value: " + number_text(*m.last_value, 4) + ")" : ""; }
+
+std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most) {
+  std::vector<std::pair<std::string, std::string>> lines;  // by the metric's name
+  std::vector<size_t> counts;
+  for (const MetricValue& m : metrics) {
+    if (m.column.empty()) continue;
+    const std::string name = m.name.substr(0, m.name.size() - m.column.size() - 1);
+    auto at = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == name; });
+    if (at == lines.end()) at = lines.insert(at, {name, ""}), counts.push_back(0);
+    size_t& count = counts[size_t(at - lines.begin())];
+    if (count++ < most) at->second += joined(count == 1 ? " " : ", ", m.column, ' ', number_text(m.value, 4), beside(m));
+  }
+  std::vector<std::string> out;
+  for (size_t i = 0; i < lines.size(); ++i)
+    out.push_back(lines[i].first + " by column:" + lines[i].second +
+                  (counts[i] > most ? joined(" and ", counts[i] - most, " more") : ""));
   return out;
 }
 
@@ -61,6 +96,7 @@ Json metrics_json(const std::string& split, const std::vector<MetricValue>& metr
     if (row.always) out[split + "." + row.component.type] = nullptr;
   for (const MetricValue& m : metrics) {
     out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
+    if (m.last_value) out[split + "." + m.name + ".last_value"] = std::isfinite(*m.last_value) ? Json(*m.last_value) : Json();
     if (!m.details.empty()) out[split + "." + m.name + ".table"] = m.details;
   }
   return out;

@@ -16,10 +16,12 @@ namespace halfstep::app {
 struct MetricValue {
   std::string name;  // "accuracy"
   double value;
-  bool is_share;  // see Metric, as details
-  Json details = {};  // empty, and not null, where the value was read from a checkpoint
-  // Is the value for the lines that people read? Not where there is a table, which holds it and which `halfstep eval` prints.
-  bool in_lines() const { return details.is_null(); }
+  bool is_share;                       // see Metric, as details
+  Json details = {};                   // empty, and not null, where the value was read from a checkpoint
+  std::string column{};                // see NamedMetric
+  std::optional<double> last_value{};  // the same of the predictions of no change; nothing where there are none
+  // Is the value for the lines that people read? Not where a table holds it, which `halfstep eval` prints.
+  bool in_lines() const { return details.is_null() && column.empty(); }
 };
 
 struct EvalResult {
@@ -34,6 +36,11 @@ struct EvalResult {
 // mode and with the states that it was in. Metrics get the results of as_measured() for `config`, the loss of the config.
 EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const std::vector<NamedMetric>& metrics,
                     DataLoader<>& loader, Device device, const AutocastOptions& region, ProcessGroup* group = nullptr);
+
+// " (last value: 0.51)", or nothing.
+std::string beside(const MetricValue& metric);
+// Where there are several columns: "rmse by column: sold 4.1 (last value: 5.2), price 0.3 (last value: 0.2)", a line a metric.
+std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most);
 
 // Their values for other programs: {"val.accuracy": 0.97}, and details as "val.confusion_matrix.table". Metrics that are there for
 // other data are null.

@@ -29,9 +29,10 @@ std::string_view bytes_of(const Tensor& t, int64_t sample) {
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-// Of each input of a table: "price", "color=red", "sold.year". Empty for other data.
+// Of each input of a table, or column of a series: "price", "color=red", "sold.year". Empty for other data.
 std::vector<std::string> input_names(const DataForm& form) {
   std::vector<std::string> out;
+  if (const auto* series = std::get_if<SeriesForm>(&form.source)) return series->options.columns;
   const auto* table = std::get_if<TableForm>(&form.source);
   if (!table || !table->options.encoding) return out;
   for (const CsvEncoding::Column& column : table->options.encoding->columns) {
@@ -126,6 +127,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   for (int64_t c = 0; c < out.classes; ++c) out.class_names.push_back(form.class_name(c));
   out.input_names = input_names(form);
   if (out.classes == 0) out.target_names = form.names;
+  const bool is_series = std::holds_alternative<SeriesForm>(form.source);
 
   ChannelSums inputs, targets;
   struct Seen {
@@ -135,13 +137,17 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   std::unordered_map<size_t, Seen> seen;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
   const std::hash<std::string_view> hash;
   for_each_batch(*data, [&](const Batch& batch, int64_t first) {
-    inputs.add(batch.input);
+    // Of a series the columns are the last dimension.
+    const auto columns = [&](const Tensor& t, int64_t count) {
+      return is_series ? t.reshape({t.size(0), -1, count}).transpose(1, 2) : t;
+    };
+    inputs.add(columns(batch.input, out.input.back()));
     const Tensor x = batch.input.contiguous(), y = batch.target.contiguous();
     if (out.classes > 0) {
       for (const int64_t c : y.to_vector<int64_t>())
         if (c >= 0 && c < out.classes) ++out.class_counts[size_t(c)];
     } else {
-      targets.add(batch.target);
+      targets.add(columns(batch.target, int64_t(form.names.size())));
     }
     for (int64_t i = 0; i < x.size(0); ++i) {
       const size_t target = hash(bytes_of(y, i));

@@ -54,7 +54,9 @@ Json json_of(const DataForm& form) {
   if (form.vocabulary > 0) out["vocabulary"] = form.vocabulary;
   if (form.classes > 0) out["classes"] = form.classes;
   if (!form.names.empty()) out[form.classes > 0 ? "class_names" : "target_column"] = form.names;
-  if (form.classes == 0 && form.scale != TargetScale())
+  if (const auto* series = std::get_if<SeriesForm>(&form.source)) out["columns"] = series->options.columns;
+  for (const TargetScale& of : form.scale.each) out["target_scales"].push_back({{"mean", of.mean}, {"std", of.std}});
+  if (form.classes == 0 && form.scale != TargetScale() && form.scale.each.empty())
     out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
   return out;
 }
@@ -158,7 +160,10 @@ void print_data(std::ostream& out, const Json& data) {
   if (data.contains("vocabulary")) out << ", " << data["vocabulary"] << " tokens";
   if (!data.contains("classes")) {
     out << ", target " << data["target"].dump();
-    if (data.contains("target_column")) out << " (" << data["target_column"][0].get<std::string>() << ')';
+    if (data.contains("target_column"))
+      for (const Json& name : data["target_column"])
+        out << (&name == &data["target_column"].front() ? " (" : ", ") << name.get<std::string>();
+    if (data.contains("target_column")) out << ')';
   } else if (!data.contains("vocabulary")) {
     out << ", " << data["classes"] << " classes";
     if (data.contains("class_names")) {

@@ -109,9 +109,10 @@ std::string ending(const fs::path& path) { return path.extension().string(); }
 InputUnits input_units(const DataForm& form) {
   if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
     return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
-  if (const auto* series = std::get_if<SeriesForm>(&form.source); series && series->options.scaling)
-    return {{series->options.scaling->mean}, {series->options.scaling->std}, {}};
-  return {};
+  InputUnits out;
+  if (const auto* series = std::get_if<SeriesForm>(&form.source))
+    for (const TargetScale& of : series->options.scaling) out.mean.push_back(of.mean), out.std.push_back(of.std);
+  return out;
 }
 
 Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(model_in_use(model)) {
@@ -187,7 +188,8 @@ Tensor Predictor::from_units(const Tensor& inputs) const {
   const InputUnits units = input_units(form_);
   if (units.mean.empty() && units.fill.empty()) return inputs;
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
-  const auto of = [](const std::vector<double>& each, int64_t j) { return each.size() == 1 ? each[0] : each.at(size_t(j)); };
+  // One for all, for each column of a table, or for each column of the rows of a window.
+  const auto of = [](const std::vector<double>& each, int64_t j) { return each[size_t(j) % each.size()]; };
   const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
   float* to = out.data_ptr<float>();
   for (int64_t i = 0; i < out.numel(); ++i) {
@@ -269,7 +271,7 @@ std::vector<MetricValue> Predictor::metrics() const {
 void Predictor::files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
                       const std::function<void(const CsvRows&)>& sees) {
   check<ConfigError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
-                    Help{"halfstep generate writes with it"});
+                     Help{"halfstep generate writes with it"});
   std::vector<fs::path> pending;  // pictures, which are answered in batches across paths
   const auto flush = [&] {
     if (!pending.empty()) pictures(pending, options, receive);
@@ -364,9 +366,10 @@ void Predictor::table(const fs::path& path, const FileOptions& o, const Receive&
 }
 
 void Predictor::series(const fs::path& path, const FileOptions& o, const Receive& receive) {
-  const Tensor window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
-  Prediction p = answer((*this)(window.unsqueeze(0)), o)[0];
+  const LastWindow window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
+  Prediction p = answer((*this)(window.input.unsqueeze(0)), o)[0];
   p.input = path == "/dev/stdin" ? "-" : path.string();
+  if (!window.note.empty()) logging::warn(p.input + ": " + window.note);
   receive(p);
 }
 

@@ -59,8 +59,8 @@ struct FileOptions {
   int workers = 2;  // threads that read pictures; at most 2 batches a worker are in memory
 };
 
-// How inputs come from the units of files: (x - mean) / std, or (fill - mean) / std for NaN; a number for each input of a sample or
-// one for all. Empty: they are left as they are.
+// How inputs come from the units of files: (x - mean) / std, or (fill - mean) / std for NaN; a number for each input of a sample,
+// for each column of a series or one for all. Empty: they are left as they are.
 struct InputUnits {
   std::vector<double> mean, std, fill;
 };

@@ -102,6 +102,8 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
   std::optional<int64_t> ignored;
   if (config.loss.contains("ignore_index")) ignored = config.loss["ignore_index"].get<int64_t>();
+  const DataForm form = data.form();
+  if (std::holds_alternative<SeriesForm>(form.source)) return build_number_metrics(config.metrics, form.names, /*last_value=*/true);
   return build_metrics(config.metrics, facts_of(data).targets(), ignored);
 }
 
@@ -304,7 +306,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   }
   for (const NamedMetric& m : s.metrics) {
     const auto value = t.number_or_null("val_" + m.name);
-    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details()});
+    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details(), m.column});
   }
   const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
   check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint was saved after batch ", at.next_batch,

@@ -6,6 +6,7 @@
 
 #include "apps/run/starter.h"
 #include "apps/run/starter_columns.h"
+#include "apps/run/starter_series.h"
 #include "framework/base/check.h"
 
 namespace halfstep::app {
@@ -16,7 +17,8 @@ using Columns = std::vector<StarterColumn>;
 
 constexpr size_t kMostClasses = 1000;  // as framework/data/csv.cpp
 
-// How a config names a column: by its name, or by its number where there is no header.
+}  // namespace
+
 std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
   return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
 }
@@ -24,13 +26,12 @@ std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
-std::string listed_names(const std::vector<std::string>& words, const char* between = ", ", size_t most = 8) {
+std::string listed_names(const std::vector<std::string>& words, const char* between, size_t most) {
   std::string out;
   for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];
   return out + (words.size() > most ? joined(" and ", words.size() - most, " more") : "");
 }
 
-// A line of Python that reads the table, changes it as `t`, and writes another.
 std::string in_pandas(const fs::path& file, const std::string& change) {
   return joined("in Python: import pandas; t = pandas.read_csv(", in_quotes(file.string()), "); ", change, "; t.to_csv(",
                 in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
@@ -46,7 +47,6 @@ void add_format(StarterParts& out, const TableReading& r) {
   if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
 }
 
-// kind: what the parts are.
 void add_split(StarterParts& out, const char* type, const fs::path& file, const std::string& train, const std::string& val,
                bool stratified) {
   const std::string more = stratified ? R"(, "stratified": true)" : "";
@@ -67,82 +67,7 @@ void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) 
                              listed_names(cells, ", ", 5), "; correct it in the file, or leave it"));
 }
 
-// --- series ---
-
-bool is_named_as_time(const StarterColumn& c) {
-  static const std::set<std::string> names = {"year", "time", "date", "month", "day", "week", "hour", "t", "step", "period", ""};
-  std::string name = c.name;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
-  return names.contains(name);
-}
-
-// Is the table of two columns a series: a time, and numbers? Then the time's place.
-std::optional<size_t> time_of_series(const Columns& all, const CsvSheet& sheet, const StarterWishes& wishes) {
-  if (all.size() != 2 || wishes.task == "classification") return {};
-  for (const size_t time : {size_t(0), size_t(1)}) {
-    const StarterColumn &t = all[time], &values = all[1 - time];
-    const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)));
-    if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
-    if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return time;
-  }
-  return {};
-}
-
-// The time of a row, as a number; NaN: it has none.
-double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t column) {
-  double value = NAN;
-  CsvDate date;
-  if (parse_date(sheet.cell(row, column), r.order, date)) return date.days;
-  return parse_number(sheet.cell(row, column), r.format, value) ? value : NAN;
-}
-
-// "time": the column whose order is checked, or why it is not. Refuses rows that are in another order.
-void add_time(StarterParts& out, const CsvSheet& sheet, const TableReading& r, const fs::path& file, const StarterColumn& time) {
-  if (time.grows) return out.data.push_back({"\"time\": " + reference(sheet, time), "must increase from row to row"});
-  for (size_t row = 1; row < sheet.rows(); ++row) {
-    const double before = time_at(sheet, r, row - 1, time.at), now = time_at(sheet, r, row, time.at);
-    check<DataError>(!(now < before), "init", cell_place(sheet, row, time.at), ": a series must be in the order of time, but \"",
-                     sheet.cell(row, time.at), "\" follows \"", sheet.cell(row - 1, time.at), '"',
-                     Help{in_pandas(file, joined("t = t.sort_values(t.columns[", time.at, "])"))});
-  }
-  for (size_t row = 1; row < sheet.rows(); ++row) {
-    if (time_at(sheet, r, row - 1, time.at) < time_at(sheet, r, row, time.at)) continue;
-    return out.notes.push_back(joined("the order of ", spoken(sheet, time), " is not checked: ", cell_place(sheet, row, time.at),
-                                      " is not later than the row before it"));
-  }
-}
-
-// One column over time: the values after a window of it are predicted.
-StarterParts series(const CsvSheet& sheet, const TableReading& r, const fs::path& file, size_t time) {
-  const StarterColumn& values = r.columns[1 - time];
-  StarterParts out;
-  const auto rows = int64_t(sheet.rows());
-  for (size_t row = 0; row < sheet.rows() && values.has_gaps(); ++row) {
-    double value = 0;
-    const std::string_view cell = sheet.cell(row, values.at);
-    if (parse_number(cell, r.format, value)) continue;
-    const size_t gaps = values.rows - values.filled();
-    fail<DataError>("init", cell_place(sheet, row, values.at), ": a series must have a number in each row, but ", gaps,
-                    gaps == 1 ? " row has" : " rows have", " none, here ", cell.empty() ? "an empty cell" : joined('"', cell, '"'),
-                    Help{in_pandas(file, joined("c = t.columns[", values.at, "]; t[c] = pandas.to_numeric(t[c], ",
-                                                "errors=\"coerce\").interpolate(limit_direction=\"both\")"))});
-  }
-  const int64_t window = std::clamp<int64_t>(rows / 10, 4, 28);
-  out.what = joined("a series of ", rows, " values of ", spoken(sheet, values));
-  out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
-  out.data.push_back({"\"column\": " + reference(sheet, values), ""});
-  add_time(out, sheet, r, file, r.columns[time]);
-  add_format(out, r);
-  out.data.push_back({joined("\"window\": ", window), "values that the model sees"});
-  out.data.push_back({"\"horizon\": 1", "values after them, which it predicts"});
-  add_split(out, "TimeSeries", file, "the first rows", "the rows after them", false);
-  out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
-                {R"({"type": "Linear", "out_features": 1})", "as horizon"}};
-  out.loss = R"("MSELoss")", out.metrics = R"(["rmse"])";
-  out.samples = std::max<int64_t>(1, rows * 4 / 5 - window);
-  out.remedy = "a series needs some dozen rows: windows of values, and later ones to check with";
-  return out;
-}
+namespace {
 
 // --- the target ---
 
@@ -329,7 +254,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   const size_t rows = sheet.rows();
   check<DataError>(r.columns.size() > 1, "init", file.string(), " has one column, where a table has inputs and a target",
                    Help{"is the delimiter another one than comma, semicolon, tab or |?"});
-  if (const auto time = time_of_series(r.columns, sheet, wishes)) return series(sheet, r, file, *time);
+  if (auto series = series_starter(sheet, r, file, wishes)) return *series;
 
   const TargetChoice choice = choose_target(sheet, r.columns, wishes, file);
   const StarterColumn& target = *choice.column;

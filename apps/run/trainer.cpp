@@ -323,6 +323,7 @@ void Trainer::evaluate_now() {
   Json entry = {{"step", n_.applied()}, {"attempted", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
   for (const MetricValue& m : r.metrics) {
     entry["val/" + m.name] = or_null(m.value);
+    if (m.last_value) entry["val/" + m.name + ".last_value"] = or_null(*m.last_value);
     if (!m.details.is_null()) entry["val/" + m.name + "/table"] = m.details;
   }
   dir_.metrics().write(entry);

@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kFarAbove = 10;       // times the first loss: it rose
 constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
-constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
+constexpr double kManySkips = 0.25;    // of all steps: more than a scale that looks for its place costs
 
 // How this program was called: scripts/run.sh says so.
 std::string command_name() {
@@ -204,7 +204,7 @@ TrainSummary Trainer::summary(Ending ending) {
 
 void Trainer::report_end(const Json& summary) {
   std::string values;
-  for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + ", " : "";
+  for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + beside(m) + ", " : "";
   if (s_.total_steps == 0 && n_.steps == 0) {
     progress_.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                           values.substr(0, values.empty() ? 0 : values.size() - 2)));
@@ -222,6 +222,7 @@ void Trainer::report_end(const Json& summary) {
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics lost");
   progress_.line(line);
+  for (const std::string& columns : lines_by_column(n_.val_metrics, 12)) progress_.line("val " + columns);
   if (scale() && *scale() < config_.scaler.init_scale && double(n_.skipped) > kManySkips * double(n_.steps)) {
     const std::string now = number_text(*scale(), 6);
     // Of the skips, those that lowered the first scale to the last one; growth made room for the others.

@@ -2,6 +2,7 @@
 #include "framework/data/csv_cells.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <clocale>
@@ -85,6 +86,54 @@ std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   if (!third) return {};
   if (year_first) return Day{*first, *second, *third};
   return order == CsvDateOrder::dmy ? Day{*third, *second, *first} : Day{*third, *first, *second};
+}
+
+// 1 to 12 for a month's name in English, whole or its first three letters (and "Sept").
+std::optional<int> read_month(CellReader& in) {
+  constexpr std::string_view kMonths[] = {"january", "february", "march",     "april",   "may",      "june",
+                                          "july",    "august",   "september", "october", "november", "december"};
+  std::string name;
+  for (char c = in.peek(); std::isalpha(static_cast<unsigned char>(c)) && name.size() < 10; in.take(c), c = in.peek())
+    name += char(std::tolower(static_cast<unsigned char>(c)));
+  for (int m = 0; m < 12; ++m)
+    if (name == kMonths[m] || name == kMonths[m].substr(0, 3) || (m == 8 && name == "sept")) return m + 1;
+  return {};
+}
+
+// 1, 4, 7 or 10 for a quarter, "Q3".
+std::optional<int> read_quarter(CellReader& in) {
+  const auto q = in.take('Q') || in.take('q') ? in.digits(1, 1) : std::nullopt;
+  return q && *q >= 1 && *q <= 4 ? std::optional(3 * *q - 2) : std::nullopt;
+}
+
+void skip_separators(CellReader& in) {
+  while (in.take(' ') || in.take('-') || in.take('/') || in.take('.') || in.take(',')) {}
+}
+
+// "9-Jan-2023", "Jan 9, 2023", "2023 January", "09JAN2023", "2023Q1", "Q1 2023": a name says by itself what it is.
+std::optional<Day> read_named_day(CellReader& in) {
+  std::optional<int> year = in.digits(4, 4), day = year ? std::nullopt : in.digits(1, 2);
+  skip_separators(in);
+  const bool quarter = in.peek() == 'Q' || in.peek() == 'q';
+  const std::optional<int> month = quarter ? read_quarter(in) : read_month(in);
+  if (!month || (quarter && day)) return {};
+  const bool without_day = day || quarter;
+  CellReader further = in;
+  skip_separators(further);
+  if (year) {
+    const auto number = without_day ? std::nullopt : further.digits(1, 2);
+    if (number && further.peek() != ':') day = number, in = further;  // else the time of day follows, if anything
+    return Day{*year, *month, day.value_or(1)};
+  }
+  year = further.digits(4, 4);
+  if (!year && !without_day) {
+    day = further.digits(1, 2);
+    skip_separators(further);
+    year = day ? further.digits(4, 4) : std::nullopt;
+  }
+  if (!year) return {};
+  in = further;
+  return Day{*year, *month, day.value_or(1)};
 }
 
 // Seconds of the day; with a zone in UTC, which may be outside of the day.
@@ -214,7 +263,8 @@ bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
   using namespace std::chrono;
   CellReader in(cell);
-  const auto day = read_day(in, order);
+  auto day = read_day(in, order);
+  if (!day) in = CellReader(cell), day = read_named_day(in);
   if (!day) return false;
   const year_month_day civil{year(day->year), month(unsigned(day->month)), std::chrono::day(unsigned(day->day))};
   if (!civil.ok()) return false;

@@ -40,7 +40,8 @@ struct CsvDate {
   bool timed = false;
 };
 // Is the cell a date? Year (four digits), month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03"
-// and "20240318". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
+// and "20240318". With a month's name in English or a quarter, whatever the order: "9-Jan-2023", "Jan 9, 2023", "January 2023",
+// "09JAN2023", "2023Q1". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
 
 // For a cell that looks like a number but is not one in `format`: the reason, such as "a decimal comma", and the remedy. Empty for

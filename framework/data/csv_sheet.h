@@ -28,7 +28,8 @@ class CsvSheet {
   const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
-  // The same with the blanks around it that quotes kept, or that are none of ASCII's.
+  int64_t line(size_t row) const { return table_.line(rows_[row]); }  // of the file, from 1
+  // The cell with the blanks around it that quotes kept, or that are none of ASCII's.
   std::string_view spelled(size_t row, size_t column) const { return table_.spelled(rows_[row], column); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);

@@ -145,6 +145,16 @@ class Transformed : public Dataset {
 
 Tensor TargetScale::in_units(const Tensor& scaled) const {
   if (*this == TargetScale()) return scaled;
+  if (!each.empty()) {
+    const DType dtype = scaled.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    std::vector<double> means, stds;
+    for (int64_t i = 0; i < scaled.size(-1); ++i) {
+      const TargetScale& of = each[size_t(i) % each.size()];
+      means.push_back(of.mean), stds.push_back(of.std);
+    }
+    const NumberOptions as{.dtype = dtype, .device = scaled.device()};
+    return scaled.to(dtype) * tensor(stds, as) + tensor(means, as);
+  }
   return (scaled.dtype() == DType::f64 ? scaled : scaled.to(DType::f32)) * std + mean;
 }
 

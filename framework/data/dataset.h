@@ -27,8 +27,11 @@ struct Batch {
 // How targets were made of the values in a file: (value - mean) / std.
 struct TargetScale {
   double mean = 0, std = 1;
+  // Of targets from several columns, in whose place they are then: the last dimension holds the columns, once or more times in a
+  // row.
+  std::vector<TargetScale> each{};
   bool operator==(const TargetScale&) const = default;
-  // Return a number, or numbers, in the units of the file; a tensor of float64 stays one, others become float32.
+  // Return a number of a single column, or numbers, in the units of the file; a tensor of float64 stays one, others become float32.
   double in_units(double scaled) const { return scaled * std + mean; }
   Tensor in_units(const Tensor& scaled) const;
 };

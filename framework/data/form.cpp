@@ -28,6 +28,8 @@ constexpr std::array<const char*, 5> kSources = {"tensor", "image", "table", "se
 constexpr std::array<const char*, 3> kFits = {"crop", "squash", "pad"};
 constexpr std::array<const char*, 3> kBackgrounds = {"black", "white", "none"};
 constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};
+constexpr std::array<const char*, 4> kSeriesMissing = {"refuse", "drop", "last", "interpolate"};
+constexpr std::array<const char*, 4> kStepUnits = {"number", "day", "business_day", "month"};
 constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
 constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
 
@@ -49,7 +51,11 @@ json to_json(const CsvFormat& f) {
           {"encoding", word(kTextEncodings, f.encoding)}};
 }
 
-json to_json(const TargetScale& s) { return {{"mean", s.mean}, {"std", s.std}}; }
+json to_json(const TargetScale& s) {
+  json out = {{"mean", s.mean}, {"std", s.std}};
+  for (const TargetScale& one : s.each) out["each"].push_back(to_json(one));
+  return out;
+}
 
 json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
 
@@ -89,9 +95,20 @@ json to_json(const TableForm& form) {
 
 json to_json(const SeriesForm& form) {
   const TimeSeriesOptions& o = form.options;
-  return {{"column", o.column},         {"time", o.time},     {"window", o.window},
-          {"horizon", o.horizon},       {"stride", o.stride}, {"header", word(kHeaders, o.header)},
-          {"format", to_json(o.format)}};
+  json out = {{"columns", o.columns},
+              {"target", o.target},
+              {"time", o.time},
+              {"window", o.window},
+              {"horizon", o.horizon},
+              {"stride", o.stride},
+              {"missing", word(kSeriesMissing, o.missing)},
+              {"missing_words", o.missing_words},
+              {"header", word(kHeaders, o.header)},
+              {"format", to_json(o.format)},
+              {"scaling", json::array()}};
+  for (const TargetScale& of : o.scaling) out["scaling"].push_back(to_json(of));
+  if (o.step) out["step"] = {{"unit", word(kStepUnits, o.step->unit)}, {"size", o.step->size}, {"week", o.step->week}};
+  return out;
 }
 
 json to_json(const TextForm& form) {
@@ -159,6 +176,14 @@ Shape shape_of(const StoredJson& s, const std::string& key) {
 TargetScale scale_of(const StoredJson& s) {
   const TargetScale out{s.number("mean"), s.number("std")};
   s.expect(std::isfinite(out.mean) && std::isfinite(out.std) && out.std > 0, "std", "a positive number");
+  return out;
+}
+std::vector<TargetScale> scales_of(const StoredJson& s, const std::string& key) {
+  const json& list = s.get(key);
+  s.expect(list.is_array() && !list.empty() && int64_t(list.size()) <= kMostNames, key, "a list of scales");
+  std::vector<TargetScale> out;
+  for (const json& one : list)
+    s.expect(one.is_object(), key, "a list of scales"), out.push_back(scale_of(StoredJson(one, kSubject)));
   return out;
 }
 
@@ -233,15 +258,33 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
 
 SeriesForm read_series(const StoredJson& s, const DataForm& form) {
   TimeSeriesOptions o;
-  o.column = text(s, "column");
-  o.time = text(s, "time");
+  if (s.has("column")) {  // of one that was written before there were several
+    const std::string time = text(s, "time");
+    o.columns = o.target = {text(s, "column")};
+    if (!time.empty()) o.time = {time};
+    o.scaling = {form.scale};
+  } else {
+    o.columns = texts(s, "columns"), o.target = texts(s, "target"), o.time = texts(s, "time");
+    o.missing = chosen<SeriesMissing>(s, "missing", kSeriesMissing);
+    o.missing_words = texts(s, "missing_words");
+    o.scaling = scales_of(s, "scaling");
+  }
+  if (s.has("step")) {
+    const StoredJson step = s.part("step");
+    o.step = {chosen<SeriesStep::Unit>(step, "unit", kStepUnits), step.number("size"), uint8_t(step.integer("week", 1) & 127)};
+    step.expect(std::isfinite(o.step->size) && o.step->size >= 0, "size", "a positive number");
+  }
   o.window = s.integer("window", 1);
   o.horizon = s.integer("horizon", 1);
   o.stride = s.integer("stride", 1);
-  s.expect(form.input == Shape{o.window, 1} && form.target == Shape{o.horizon}, "window", "as long as the model's input");
+  const size_t columns = o.columns.size(), targets = o.target.size();
+  s.expect(columns > 0 && form.input == Shape{o.window, int64_t(columns)}, "window", "as long as the model's input");
+  const int64_t values = targets > 0 && o.horizon <= kMostValues / int64_t(targets) ? o.horizon * int64_t(targets) : 0;
+  s.expect(values > 0 && form.target == Shape{values}, "horizon", "as long as the model's target");
+  for (const int64_t place : places_of_targets(o)) s.expect(place < int64_t(columns), "target", "a list of its columns");
+  s.expect(o.scaling.size() == columns && form.scale.each.size() == (targets > 1 ? targets : 0), "scaling", "one for each column");
   o.header = chosen<CsvOptions::Header>(s, "header", kHeaders);
   o.format = format_of(s.part("format"));
-  o.scaling = form.scale;
   return {std::move(o)};
 }
 
@@ -340,6 +383,7 @@ DataForm read_form(const JsonValue& stored) {
   out.names = texts(s, "names");
   s.expect(out.classes == 0 || out.names.empty() || int64_t(out.names.size()) == out.classes, "names", "a name for each class");
   out.scale = scale_of(s.part("scale"));
+  if (s.part("scale").has("each")) out.scale.each = scales_of(s.part("scale"), "each");
   const StoredJson source = s.part("source");
   switch (chosen<int>(source, "kind", kSources)) {
     case 1: out.source = read_image(source); break;

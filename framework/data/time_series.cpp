@@ -3,94 +3,139 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "framework/base/check.h"
 #include "framework/data/csv_sheet.h"
 #include "framework/data/form.h"
+#include "framework/data/series_rows.h"
+#include "framework/ops/ops.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
 namespace {
 
-constexpr const char* kSeries = "TimeSeries";
-
-bool are_later_dates(const CsvSheet& sheet, size_t column, CsvDateOrder order) {
-  CsvDate before, now;
-  for (size_t r = 0; r < sheet.rows(); before = now, ++r) {
-    if (!parse_date(sheet.cell(r, column), order, now) || (r > 0 && !(before.days < now.days))) return false;
+// The scale of each column, by the values of the file in rows [begin, end).
+std::vector<TargetScale> scales_of(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end) {
+  std::vector<TargetScale> out(s.columns);
+  for (size_t c = 0; c < s.columns && o.standardize; ++c) {
+    std::vector<double> values;
+    for (auto r = size_t(begin); r < size_t(end); ++r)
+      if (!s.is_filled(r, c)) values.push_back(s.values[r * s.columns + c]);
+    check<DataError>(!values.empty(), kTimeSeries, "column \"", o.columns[c], "\" has no value in the part that is read");
+    out[c] = scale_of_column(values);
   }
-  return true;
+  return out;
 }
 
-void check_times(const CsvSheet& sheet, size_t column) {
-  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy})
-    if (are_later_dates(sheet, column, order)) return;
-  bool numbers = true;
-  for (size_t r = 0; r < sheet.rows() && numbers; ++r) numbers = sheet.is_number(r, column);
-  for (size_t r = 1; r < sheet.rows(); ++r) {
-    bool grows = sheet.cell(r - 1, column) < sheet.cell(r, column);
-    if (numbers) grows = sheet.number(r - 1, column) < sheet.number(r, column);
-    if (!grows)
-      sheet.fail_at(r, column, "must grow from row to row, but \"", sheet.cell(r, column).substr(0, 60), "\" follows \"",
-                    sheet.cell(r - 1, column).substr(0, 60), '"');
-  }
+void scale_rows(SeriesRows& s, const std::vector<TargetScale>& by) {
+  for (std::vector<double>* values : {&s.values, &s.last})
+    for (size_t i = 0; i < values->size(); ++i) {
+      const TargetScale& of = by[i % s.columns];
+      (*values)[i] = ((*values)[i] - of.mean) / of.std;
+    }
 }
 
-// The column's values. Sets the names and the format of `o` to those that were found.
-std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOptions& o, DataNotes* notes = nullptr) {
-  const CsvSheet sheet(kSeries, path, o.format, has_header(o.header));
-  const size_t column = sheet.find(o.column.empty() ? "-1" : o.column);
-  if (!o.time.empty()) check_times(sheet, sheet.find(o.time));
-  std::vector<double> values;
-  for (size_t r = 0; r < sheet.rows(); ++r) {
-    if (sheet.cell(r, column).empty())
-      sheet.fail_at(r, column, "has a gap: the cell is empty", Help{"fill it in, or leave the rows before it out"});
-    values.push_back(sheet.number(r, column));
-  }
-  o.column = sheet.names()[column];
-  o.header = sheet.has_header() ? CsvOptions::Header::yes : CsvOptions::Header::no;
-  o.format = sheet.format();
-  if (notes) *notes = sheet.notes();
-  return values;
+// Sums from the start, so that a stretch of rows is asked for in one step: [i] is that of the rows before i.
+std::vector<int64_t> sums_of_rows(size_t rows, const std::function<bool(size_t)>& counts) {
+  std::vector<int64_t> out{0};
+  for (size_t r = 0; r < rows; ++r) out.push_back(out.back() + counts(r));
+  return out;
+}
+
+std::string listed_columns(const std::vector<std::string>& all) {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(all.size(), 8); ++i) out += (i ? ", " : "") + all[i];
+  return out + (all.size() > 8 ? joined(" and ", all.size() - 8, " more") : "");
 }
 
 }  // namespace
 
+std::vector<int64_t> places_of_targets(const TimeSeriesOptions& o) {
+  std::vector<int64_t> out;
+  for (const std::string& name : o.target) out.push_back(std::find(o.columns.begin(), o.columns.end(), name) - o.columns.begin());
+  return out;
+}
+
+Tensor last_values(const Tensor& input, const TimeSeriesOptions& o) {
+  const Tensor now = input.select(1, -1).index_select(1, tensor(places_of_targets(o)).to(input.device()));
+  std::vector<int64_t> times = {1, o.horizon};
+  return now.repeat(times);
+}
+
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
-  const TimeSeriesOptions& o = options_;
-  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kSeries,
+  TimeSeriesOptions& o = options_;
+  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kTimeSeries,
                     "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
-  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
+  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kTimeSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
-  const std::vector<double> values = read_values(path, options_, &notes_);
-  const auto row_at = [&](double f) {
-    return std::min(int64_t(values.size()), int64_t(std::floor(f * double(values.size()) + 1e-9)));
-  };
-  const int64_t begin = row_at(o.begin), end = row_at(o.end);
-  first_ = std::max(begin, o.window);
-  const int64_t room = end - first_ - o.horizon;  // of the last window's start
-  check<DataError>(room >= 0, kSeries, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ",
-                   values.size(), " rows, which is too few for a window of ", o.window, " and ", o.horizon, " after it");
-  size_ = room / o.stride + 1;
-  if (o.scaling)
-    scaling_ = *o.scaling;
-  else if (o.standardize)
-    scaling_ = scale_of_column(std::span(values).subspan(size_t(begin), size_t(end - begin)));
-  check<ValueError>(scaling_.std > 0, kSeries, "the deviation of a scaling must be positive, got ", scaling_.std);
-  for (const double v : values) values_.push_back(float((v - scaling_.mean) / scaling_.std));
+  SeriesRows s = read_series(path, o);
+  const auto rows = int64_t(s.rows());
+  const auto row_at = [&](double f) { return std::min(rows, int64_t(std::floor(f * double(rows) + 1e-9))); };
+  const int64_t begin = row_at(o.begin), end = row_at(o.end), first = std::max(begin, o.window), room = end - first - o.horizon;
+  const auto windows = [](int64_t n) { return joined(n, n == 1 ? " window" : " windows"); };
+  check<DataError>(room >= 0, kTimeSeries, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ", rows,
+                   " rows, which is too few for a window of ", o.window, " and ", o.horizon, " after it");
+  const std::vector<int64_t> breaks = sums_of_rows(s.rows(), [&](size_t r) { return s.breaks[r] != 0; });
+  const std::vector<int64_t> places = places_of_targets(o);
+  const std::vector<int64_t> unknown = sums_of_rows(s.rows(), [&](size_t r) {
+    return std::any_of(places.begin(), places.end(), [&](int64_t c) { return s.is_filled(r, size_t(c)); });
+  });
+  int64_t across = 0, without = 0;
+  for (int64_t at = first; at <= first + room; at += o.stride) {
+    const auto from = size_t(at - o.window + 1), now = size_t(at), to = size_t(at + o.horizon);
+    if (breaks[to] > breaks[from])
+      ++across;
+    else if (unknown[to] > unknown[now])
+      ++without;
+    else
+      starts_.push_back(at);
+  }
+  std::string left_out;
+  if (across > 0) left_out = windows(across) + " across a place where rows are lacking";
+  if (without > 0) left_out += joined(across > 0 ? ", " : "", windows(without), " before values that are missing");
+  check<DataError>(!starts_.empty(), kTimeSeries, path.string(), ": no window of ", o.window, " rows and ", o.horizon,
+                   " after it is whole: left out are ", left_out, s.gaps_text.empty() ? "" : "; " + s.gaps_text,
+                   Help{o.missing == SeriesMissing::refuse || o.missing == SeriesMissing::drop
+                            ? "\"missing\": \"interpolate\" or \"last\" fills lacking rows in; else a smaller window"
+                            : "a smaller horizon, or without the columns that have few values"});
+  const size_t columns = s.columns;
+  if (o.scaling.empty()) o.scaling = scales_of(s, o, begin, end);
+  check<ValueError>(o.scaling.size() == columns, kTimeSeries, "a scaling must be of ", columns, " columns, got ", o.scaling.size());
+  for (const TargetScale& of : o.scaling)
+    check<ValueError>(of.std > 0, kTimeSeries, "the deviation of a scaling must be positive, got ", of.std);
+  scale_rows(s, o.scaling);
+  notes_ = std::move(s.notes);
+  for (const std::string& part : {s.filled_text, s.gaps_text, left_out.empty() ? left_out : "left out: " + left_out})
+    if (!part.empty()) notes_.made = notes_.made.empty() ? part : part + "; " + notes_.made;
+  rows_ = std::make_shared<const SeriesRows>(std::move(s));
+}
+
+Shape TimeSeriesDataset::input_shape() const { return {options_.window, int64_t(options_.columns.size())}; }
+Shape TimeSeriesDataset::target_shape() const { return {options_.horizon * int64_t(options_.target.size())}; }
+
+TargetScale TimeSeriesDataset::target_scale() const {
+  const std::vector<int64_t> places = places_of_targets(options_);
+  TargetScale out;
+  if (places.size() == 1) return options_.scaling[size_t(places[0])];
+  for (const int64_t c : places) out.each.push_back(options_.scaling[size_t(c)]);
+  return out;
 }
 
 Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
   const MemoryScope scope(MemoryTag::data);
-  const int64_t n = int64_t(indices.size()), window = options_.window, horizon = options_.horizon;
-  const Batch out{Tensor::empty({n, window, 1}, {.device = Device::cpu}), Tensor::empty({n, horizon}, {.device = Device::cpu})};
+  const int64_t n = int64_t(indices.size());
+  const Batch out{Tensor::empty(with_batch(n, input_shape()), {.device = Device::cpu}),
+                  Tensor::empty(with_batch(n, target_shape()), {.device = Device::cpu})};
   float *input = out.input.data_ptr<float>(), *target = out.target.data_ptr<float>();
+  const std::vector<int64_t> places = places_of_targets(options_);
   for (const int64_t i : indices) {
-    check<IndexError>(i >= 0 && i < size_, kSeries, "a sample index must be in [0, ", size_, "), got ", i);
-    const float* const now = values_.data() + first_ + i * options_.stride;
-    input = std::copy_n(now - window, window, input);
-    target = std::copy_n(now, horizon, target);
+    check<IndexError>(i >= 0 && i < size(), kTimeSeries, "a sample index must be in [0, ", size(), "), got ", i);
+    const auto now = size_t(starts_[size_t(i)]);
+    input = rows_->copy_window(now - size_t(options_.window), now, input);
+    for (size_t r = now; r < now + size_t(options_.horizon); ++r)
+      for (const int64_t c : places) *target++ = float(rows_->values[r * rows_->columns + size_t(c)]);
   }
   return out;
 }
@@ -98,28 +143,45 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
 DataForm TimeSeriesDataset::form() const {
   DataForm out = Dataset::form();
   TimeSeriesOptions options = options_;
-  options.scaling = scaling_;
   options.format.skip_rows.clear();  // they are those of this file
-  out.names = {options.column};
+  out.names = options.target;
   out.source = SeriesForm{std::move(options)};
   return out;
 }
 
-Tensor read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
+LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
   TimeSeriesOptions o = training;
-  const std::vector<double> values = read_values(path, o);
-  check<DataError>(int64_t(values.size()) >= o.window, kSeries, path.string(), " has ", values.size(), " rows, but a window has ",
+  SeriesRows s = read_series(path, o);
+  check<DataError>(int64_t(s.rows()) >= o.window, kTimeSeries, path.string(), " has ", s.rows(), " rows, but a window has ",
                    o.window);
-  const TargetScale scale = o.scaling.value_or(TargetScale());
-  const Tensor out = Tensor::empty({o.window, 1}, {.device = Device::cpu});
-  float* to = out.data_ptr<float>();
-  for (auto v = values.end() - o.window; v != values.end(); ++v) *to++ = float((*v - scale.mean) / scale.std);
+  const size_t from = s.rows() - size_t(o.window);
+  for (size_t r = from + 1; r < s.rows(); ++r)
+    check<DataError>(s.breaks[r] == 0, kTimeSeries, path.string(), ": the last ", o.window,
+                     " rows must follow each other, but before line ", s.lines[r], " rows are lacking",
+                     s.gaps_text.empty() ? "" : " (" + s.gaps_text + ")",
+                     Help{"fill them in; or train with \"missing\": \"interpolate\" or \"last\", which fills them in here, too"});
+  if (o.scaling.empty()) o.scaling.assign(s.columns, TargetScale());
+  scale_rows(s, o.scaling);
+  LastWindow out{Tensor::empty({o.window, int64_t(s.columns)}, {.device = Device::cpu}), {}};
+  s.copy_window(from, s.rows(), out.input.data_ptr<float>());
+  bool filled = false;
+  for (size_t r = from; r < s.rows(); ++r)
+    for (size_t c = 0; c < s.columns; ++c) filled |= s.is_filled(r, c);
+  if (filled) out.note = "in its last " + std::to_string(o.window) + " rows values are filled in: " + s.filled_text;
+  for (const std::string& w : s.notes.warnings) out.note += (out.note.empty() ? "" : "; ") + w;
   return out;
 }
 
 std::string TimeSeriesDataset::describe() const {
-  return joined(label_, ": ", size_, " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
-                scaling_.mean, " and deviation ", scaling_.std);
+  const size_t columns = options_.columns.size();
+  const TargetScale& of = options_.scaling[size_t(places_of_targets(options_)[0])];
+  if (columns == 1)
+    return joined(label_, ": ", size(), " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
+                  of.mean, " and deviation ", of.std);
+  const bool all = options_.target.size() == columns;
+  return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", listed_columns(options_.columns), "; ",
+                options_.horizon > 1 ? joined(options_.horizon, " rows of ") : "the next ",
+                all ? "all" : listed_columns(options_.target), " to predict");
 }
 
 }  // namespace halfstep
