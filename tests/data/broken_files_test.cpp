@@ -48,7 +48,7 @@ std::string changed(std::string bytes, size_t at, char by = 0x55) {
 std::vector<Broken> all() {
   const auto idx = [](const fs::path& p) { read_idx(p, 1); };
   const auto csv = [](const fs::path& p) { CsvDataset{p}; };
-  const auto series = [](const fs::path& p) { TimeSeriesDataset(p, {.time = "t"}); };
+  const auto series = [](const fs::path& p) { TimeSeriesDataset(p, {.time = {"t"}}); };
   const auto text = [](const fs::path& p) { TextDataset(p, {.seq_len = 1}); };
   const auto u16 = [](const fs::path& p) { TextDataset(p, {.tokenizer = Tokenizer::u16, .seq_len = 1, .vocab_size = 100}); };
   const auto npy1 = [](const fs::path& p) { read_npy(p); };

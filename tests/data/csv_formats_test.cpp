@@ -85,6 +85,21 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
                             "x", "2024-03-18 1", "2024-03-18T12:00+1", "2024-03-18x", ""})
     CHECK_MESSAGE(!date_in(wrong), wrong);
   CHECK(!date_in("18.03.24", CsvDateOrder::dmy));
+  // Names of months and quarters say the order themselves.
+  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
+    for (const char* same : {"18-Mar-2024", "18 March 2024", "Mar 18, 2024", "march 18 2024", "2024-Mar-18", "18MAR2024",
+                             "18. Mar. 2024", "2024 March 18"})
+      CHECK_MESSAGE((date_in(same, order) && date_in(same, order)->days == 19800), same);
+    CHECK(date_in("18-Mar-2024 18:00", order)->days == 19800.75);
+    CHECK(date_in("2024 Mar 06:00", order)->days == 19783.25);
+    for (const char* same : {"Mar-2024", "March 2024", "2024-Mar", "2024 March"})
+      CHECK_MESSAGE((date_in(same, order) && date_in(same, order)->days == 19783), same);
+    for (const char* same : {"2024Q3", "2024-Q3", "2024 q3", "Q3 2024"})
+      CHECK_MESSAGE((date_in(same, order) && date_in(same, order)->days == 19905), same);
+    for (const char* wrong : {"18-Mar-24", "Mar", "Mar 18", "31-Feb-2024", "2024Q5", "18 Q3 2024", "Marble 2024", "18-Mar-2024x",
+                              "Q3", "Mar 2024 Mar", "18-Mai-2024"})
+      CHECK_MESSAGE(!date_in(wrong, order), wrong);
+  }
   CHECK(!date_in("13/18/2024", CsvDateOrder::mdy));
 }
 
@@ -223,9 +238,9 @@ TEST_CASE("csv: a stratified part is scaled by its own rows") {
 
 TEST_CASE("time series: a decimal comma, a delimiter that is found, and days before months") {
   const Sheet sheet("t;v\n1;1,5\n2;2,5\n3;3,5\n");
-  const TimeSeriesDataset data(sheet.path, {.time = "t", .window = 2, .standardize = false, .format = {.decimal = ','}});
+  const TimeSeriesDataset data(sheet.path, {.time = {"t"}, .window = 2, .standardize = false, .format = {.decimal = ','}});
   CHECK(data.batch(std::vector<int64_t>{0}).input.to_vector<float>() == std::vector<float>{1.5, 2.5});
-  const auto days = [](const char* text) { return TimeSeriesDataset(Sheet(text).path, {.time = "t"}).size(); };
+  const auto days = [](const char* text) { return TimeSeriesDataset(Sheet(text).path, {.time = {"t"}}).size(); };
   CHECK(days("t;v\n30.01.2024;1\n01.02.2024;2\n02.02.2024;3\n") == 2);
   CHECK(contains(message_of<DataError>([&] { days("t;v\n30.01.2024;1\n01.02.2024;2\n31.01.2024;3\n"); }),
                  "must grow from row to row"));

@@ -178,7 +178,7 @@ TEST_CASE("csv: rows that are no samples") {
       units.fault(),
       "t.csv:2: row 2 has no numbers where rows 3 to 5 have: is it one of units?\nhelp: \"skip_rows\": [2] leaves it out"));
   CHECK(units.read({.format = {.skip_rows = {2}}}).size() == 3);
-  CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(units.path, {.column = "mass"}); }), "row 2 has no numbers"));
+  CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(units.path, {.columns = {"mass"}}); }), "row 2 has no numbers"));
   const Table twice("length,kind\n1,x\n2,y\nlength,kind\n3,x\n\nlength,kind\n");
   CHECK(
       contains(Table("length,kind\n1,x\n2,y\nlength,kind\n3,x\nlength,kind\n4,y\n").fault(),

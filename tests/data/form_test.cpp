@@ -54,15 +54,17 @@ TEST_CASE("a form is the same after it was written and read") {
   const CsvDataset table(files.file("trees.csv", kTrees), tree_options());
   const TimeSeriesDataset series(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"),
                                  {.window = 2, .horizon = 1, .standardize = true});
+  const TimeSeriesDataset several(
+      files.file("sky.csv", "day,heat,rain\n2024-01-01,5,1\n2024-01-02,,0\n2024-01-03,6,2\n2024-01-06,7,1\n"),
+      {.all_columns = true, .time = {"day"}, .horizon = 2, .missing = SeriesMissing::last});
   const TextDataset text(files.file("words.txt", "the cat the dog\nthe end\n"), {.tokenizer = Tokenizer::word, .seq_len = 2});
   const std::string tokenizer = halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json";
-  const TextDataset pieces(files.file("pieces.txt", "the cat the dog\nthe end\n"),
-                           {.tokenizer = Tokenizer::bpe,
-                            .seq_len = 2,
-                            .bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::load(tokenizer))});
+  const TextDataset pieces(
+      files.file("pieces.txt", "the cat the dog\nthe end\n"),
+      {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::load(tokenizer))});
   const DigitsDataset digits({.size = 20});
   const TensorDataset numbers(ones({4, 3}), ones({4, 2}));
-  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &text, &pieces, &digits, &numbers}) {
+  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &several, &text, &pieces, &digits, &numbers}) {
     const DataForm form = data->form();
     CHECK_MESSAGE(again(form) == to_json(form)->dump(), data->describe());
     CHECK(form.input == data->input_shape());
@@ -72,6 +74,18 @@ TEST_CASE("a form is the same after it was written and read") {
   CHECK(table.form().class_name(1) == "birch");
   CHECK(kind_of(series.form()) == "series");
   CHECK(series.form().scale == series.target_scale());
+  const DataForm stored = read_form(to_json(several.form()));
+  CHECK((stored.scale.each.size() == 2 && stored.scale == several.target_scale()));
+  CHECK(stored.names == std::vector<std::string>{"heat", "rain"});
+  CHECK(std::get<SeriesForm>(stored.source).options.step == SeriesStep{.unit = SeriesStep::Unit::day, .size = 1});
+  // A form of the first kind had one column.
+  nlohmann::json old = *to_json(series.form());
+  nlohmann::json& source = old["source"];
+  for (const char* key : {"columns", "target", "missing", "missing_words", "scaling"}) source.erase(key);
+  source["column"] = "spots", source["time"] = "year";
+  const TimeSeriesOptions one = std::get<SeriesForm>(read_form(old).source).options;
+  CHECK((one.columns == std::vector<std::string>{"spots"} && one.time == std::vector<std::string>{"year"}));
+  CHECK(one.scaling == std::vector<TargetScale>{series.target_scale()});
   CHECK(kind_of(text.form()) == "text");
   CHECK(kind_of(digits.form()) == "image");
   CHECK(digits.form().class_name(3) == "3");
@@ -89,7 +103,9 @@ TEST_CASE("every damaged value of a form is an error") {
   const TextDataset text(files.file("words.txt", "the cat the dog\n"), {.tokenizer = Tokenizer::word, .seq_len = 2});
   const DigitsDataset digits({.size = 20});
   int changed = 0;
-  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &text, &digits}) {
+  const TimeSeriesDataset several(files.file("sky.csv", "day,heat,rain\n2024-01-01,5,1\n2024-01-02,6,0\n2024-01-03,6,2\n"),
+                                  {.all_columns = true, .time = {"day"}, .missing_words = {"-"}});
+  for (const Dataset* data : std::initializer_list<const Dataset*>{&table, &series, &several, &text, &digits}) {
     const nlohmann::json whole = *to_json(data->form()), flat = whole.flatten();
     for (const auto& item : flat.items()) {
       const std::string& key = item.key();
@@ -173,7 +189,7 @@ TEST_CASE("the last window of a series") {
   const FormFiles files;
   const TimeSeriesDataset train(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"), {.window = 3, .horizon = 1});
   const TimeSeriesOptions how = std::get<SeriesForm>(read_form(to_json(train.form())).source).options;
-  const Tensor window = read_last_window(files.file("later.csv", "spots,year\n7,1\n8,2\n9,3\n11,4\n"), how);
+  const Tensor window = read_last_window(files.file("later.csv", "spots,year\n7,1\n8,2\n9,3\n11,4\n"), how).input;
   const TargetScale scale = train.target_scale();
   for (int i = 0; i < 3; ++i)
     CHECK(window[i].item() == doctest::Approx(((i == 2 ? 11 : 8 + i) - scale.mean) / scale.std).epsilon(1e-6));

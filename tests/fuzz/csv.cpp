@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/data/form.h"
+#include "framework/data/time_series.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {
@@ -30,6 +31,17 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   const std::string_view cell = fuzz::text_of(data + 1, std::min<size_t>(size - 1, 40));
   for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) parse_date(cell, order, date);
   number_hint(cell, options.format);
+  fuzz::typed([&] {
+    TimeSeriesOptions series{
+        .all_columns = (data[0] & 1) != 0, .missing = SeriesMissing(data[0] / 4 % 4), .format = options.format};
+    series.header = options.header;
+    if (data[0] & 2) series.time = {"0"};
+    if (data[0] & 64) series.time = {"year", "month"};
+    const TimeSeriesDataset set(file.path(), series);
+    const Batch batch = set.batch(std::vector<int64_t>{set.size() - 1});
+    if (batch.target.numel() != numel(set.target_shape())) fuzz::found("a series that does not hold");
+    read_last_window(file.path(), set.options());
+  });
   fuzz::typed([&] {
     const CsvDataset set(file.path(), options);
     if (set.size() < 1 || int64_t(set.feature_names().size()) != set.input_shape()[0]) fuzz::found("a data set that does not hold");
