@@ -104,7 +104,7 @@ TEST_CASE("TimeSeries: steps that are larger than the others are gaps, and no wi
   for (const auto& times :
        {months, quarters, years, ends, days(60, [](int i) { return i % 7 > 4; }), days(60, none, 7),
         days(90, [](int i) { return i % 7 > 4 || i == 16 || i == 39 || i == 42; }), days(60, [](int i) { return i % 7 == 4; })})
-    CHECK_MESSAGE(made(times) == "", times[0] + ' ' + times[1]);
+    CHECK_MESSAGE(made(times) == "", times[0], ' ', times[1]);
   // And a gap is found in each, in its own unit.
   const auto without = [](std::vector<std::string> times, size_t from, size_t to) {
     times.erase(times.begin() + std::ptrdiff_t(from), times.begin() + std::ptrdiff_t(to));

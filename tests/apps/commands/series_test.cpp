@@ -99,11 +99,11 @@ TEST_CASE("a series of several columns: gaps are said, and all values are in the
   for (const char* command : {"validate c.json", "inspect data c.json", "train c.json --threads 1 --overwrite"}) {
     const Ran r = run(dir, command);
     REQUIRE_MESSAGE(r.code == 0, r.err);
-    CHECK_MESSAGE(contains(r.out + r.err, gap), r.out + r.err);
-    CHECK_MESSAGE(contains(r.out + r.err, left), r.out + r.err);
+    CHECK_MESSAGE(contains(r.out + r.err, gap), r.out, r.err);
+    CHECK_MESSAGE(contains(r.out + r.err, left), r.out, r.err);
     if (std::string(command).starts_with("train")) {
-      CHECK_MESSAGE(contains(r.out + r.err, " (last value: "), r.out + r.err);
-      CHECK_MESSAGE(contains(r.out + r.err, "val rmse by column: heat "), r.out + r.err);
+      CHECK_MESSAGE(contains(r.out + r.err, " (last value: "), r.out, r.err);
+      CHECK_MESSAGE(contains(r.out + r.err, "val rmse by column: heat "), r.out, r.err);
     }
   }
   const Ran inspected = run(dir, "inspect data c.json");
