@@ -145,6 +145,22 @@ bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, con
   return !several || found.times->irregular_text.empty();
 }
 
+// A model that adds a change to the last row of the window, or to its column `target` (-1: all): it starts near the prediction of
+// no change, and levels that the training data did not have are no harder for it.
+std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
+  std::string level = R"("Flatten")";
+  if (target >= 0)
+    level = joined(R"({"type": "Graph", "inputs": [{"name": "target", "start": )", target, R"(, "end": )", target + 1,
+                   R"(, "dim": 2}], "nodes": [{"inputs": "target", "layer": "Flatten"}]})");
+  return {{joined(R"({"type": "Graph", "inputs": [{"name": "window"}, {"name": "last", "start": )", window - 1, R"(, "dim": 1}])"),
+           "the answer is the last row of the window and a change"},
+          {R"( "nodes": [{"name": "level", "inputs": ["last"], "combine": "concat", "layer": )" + level + "}",
+           "[\"last\", \"last\"] for a horizon of 2, and so on"},
+          {R"(  {"name": "change", "inputs": "window", "layer": ["Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
+          {R"(    {"type": "Linear", "out_features": "auto"}]})", "\"auto\": a number for each column and row to predict"},
+          {R"(  {"inputs": ["level", "change"], "combine": "add"}]})", ""}};
+}
+
 std::string json_list(const std::vector<std::string>& all) { return "[" + listed_names(all, ", ", all.size()) + "]"; }
 
 // "missing" and its words.
@@ -153,7 +169,7 @@ void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, i
   std::set<std::string> words;
   for (const StarterColumn* c : found.values) {
     note_odd(out, sheet, *c);
-    cells += c->rows - c->filled() + c->odd.size();
+    cells += c->rows - c->filled();
     words.insert(c->words.begin(), c->words.end());
   }
   std::vector<std::string> list;
@@ -165,6 +181,8 @@ void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, i
     out.data.push_back({R"("missing": "interpolate")",
                         cells > 0 ? joined(cells, cells == 1 ? " cell is missing" : " cells are missing", "; or \"last\", \"drop\"")
                                   : "rows are lacking; or \"last\""});
+  if (cells > 0)
+    out.notes.push_back(joined(cells, cells == 1 ? " cell is missing, and is" : " cells are missing, and are", " interpolated"));
   if (!list.empty()) out.data.push_back({"\"missing_words\": " + json_list(list), "how they are written"});
   if (!gaps.empty())
     out.notes.push_back(gaps + (cells > 0 || many ? ": lacking rows are filled in as \"missing\" says"
@@ -209,8 +227,9 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
   if (!found.left_out.empty()) out.notes.push_back("left out: " + listed_names(found.left_out, "; "));
   if (several)
     out.notes.emplace_back(
-        "rows follow each other in time, so the later ones are for validation; where they do not, --target COLUMN --task "
-        "regression|classification makes a table, with a random part for it");
+        "rows follow each other in time, and the last fifth is for validation; for rows that do not depend on those before them, "
+        "--target "
+        "COLUMN --task regression|classification makes a table, with a random part for validation");
   if (found.unchecked.empty())
     out.data.push_back({"\"time\": " + (times.size() == 1 ? times[0] : json_list(times)), "must increase from row to row"});
   else
@@ -228,8 +247,8 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});
   out.data.push_back({"\"horizon\": 1", one ? "values after them, which it predicts" : "rows after them, which it predicts"});
   add_split(out, "TimeSeries", file, "the first rows", "the rows after them", false);
-  out.layers = {{R"("Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
-                {R"({"type": "Linear", "out_features": "auto"})", "\"auto\": a number for each column and row to predict"}};
+  const auto place = std::find(found.values.begin(), found.values.end(), target) - found.values.begin();
+  out.layers = last_value_and_change(window, !one && target ? int64_t(place) : -1);
   out.loss = R"("MSELoss")", out.metrics = R"(["rmse"])";
   out.samples = std::max<int64_t>(1, rows * 4 / 5 - window);
   out.remedy = "a series needs some dozen rows: windows of values, and later ones to check with";

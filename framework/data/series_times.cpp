@@ -141,7 +141,7 @@ void check_times(const CsvSheet& sheet, size_t column, const Times& t) {
   if (twice.size() == late.size())
     sheet.fail_at(r, column, "must grow from row to row, but has ", cell, " in ", lines, ", and ", twice.size() - 1, " more twice",
                   Help{"leave \"time\" out where several rows of a time follow each other; or keep one row of each in the file"});
-  const bool reversed = late.size() == t.at.size() - 1 && twice.empty();
+  const bool reversed = late.size() > 1 && late.size() == t.at.size() - 1 && twice.empty();
   sheet.fail_at(
       r, column, "must grow from row to row, but ", before, " is followed by ", cell, " (", lines, ")",
       reversed ? ": the newest row is the first" : "",

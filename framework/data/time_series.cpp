@@ -178,10 +178,10 @@ std::string TimeSeriesDataset::describe() const {
   if (columns == 1)
     return joined(label_, ": ", size(), " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                   of.mean, " and deviation ", of.std);
+  const std::string targets = listed_columns(options_.target), rows = joined(options_.horizon, " rows");
   const bool all = options_.target.size() == columns;
   return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", listed_columns(options_.columns), "; ",
-                options_.horizon > 1 ? joined(options_.horizon, " rows of ") : "the next ",
-                all ? "all" : listed_columns(options_.target), " to predict");
+                options_.horizon > 1 ? rows + (all ? "" : " of " + targets) : "the next " + (all ? "row" : targets), " to predict");
 }
 
 }  // namespace halfstep

@@ -55,7 +55,7 @@ TEST_CASE("a form is the same after it was written and read") {
   const TimeSeriesDataset series(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"),
                                  {.window = 2, .horizon = 1, .standardize = true});
   const TimeSeriesDataset several(
-      files.file("sky.csv", "day,heat,rain\n2024-01-01,5,1\n2024-01-02,,0\n2024-01-03,6,2\n2024-01-06,7,1\n"),
+      files.file("sky.csv", "day,heat,rain\n2024-01-01,5,1\n2024-01-02,,0\n2024-01-03,6,2\n2024-01-04,7,1\n2024-01-07,8,1\n"),
       {.all_columns = true, .time = {"day"}, .horizon = 2, .missing = SeriesMissing::last});
   const TextDataset text(files.file("words.txt", "the cat the dog\nthe end\n"), {.tokenizer = Tokenizer::word, .seq_len = 2});
   const std::string tokenizer = halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json";
