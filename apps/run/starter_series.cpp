@@ -153,7 +153,7 @@ std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
     level = joined(R"({"type": "Graph", "inputs": [{"name": "target", "start": )", target, R"(, "end": )", target + 1,
                    R"(, "dim": 2}], "nodes": [{"inputs": "target", "layer": "Flatten"}]})");
   return {{joined(R"({"type": "Graph", "inputs": [{"name": "window"}, {"name": "last", "start": )", window - 1, R"(, "dim": 1}])"),
-           "the answer is the last row of the window and a change"},
+           "the answer is the last row of the window (start: window - 1) and a change"},
           {R"( "nodes": [{"name": "level", "inputs": ["last"], "combine": "concat", "layer": )" + level + "}",
            "[\"last\", \"last\"] for a horizon of 2, and so on"},
           {R"(  {"name": "change", "inputs": "window", "layer": ["Flatten", {"type": "Linear", "out_features": 64}, "ReLU")", ""},
