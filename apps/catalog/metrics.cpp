@@ -103,7 +103,11 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
 }
 
 std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value) {
-  const auto build = [&] { return build_metrics(list, Targets::numbers); };
+  Json all = list;  // and rmse, with which no change is compared
+  const std::vector<NamedMetric> given = build_metrics(list, Targets::numbers);
+  if (std::none_of(given.begin(), given.end(), [](const NamedMetric& m) { return m.name == "rmse"; }))
+    all.push_back({{"type", "rmse"}, {"name", nullptr}});
+  const auto build = [&] { return build_metrics(all, Targets::numbers); };
   std::vector<NamedMetric> out = build();
   if (last_value) {
     std::vector<NamedMetric> same = build();

@@ -112,23 +112,25 @@ TEST_CASE("the C interface gives the answers of halfstep predict") {
   }
   CHECK(at == size_t(x.size(0)) * 3);
 
-  // Numbers in the units of the file.
-  std::string values = "t,v\n";
-  for (int i = 0; i < 60; ++i) values += std::to_string(i) + ',' + std::to_string(100 + 10 * std::sin(i * 0.3)) + '\n';
+  // Numbers in the units of the file, each column's own.
+  const auto v = [](int i) { return 100 + 10 * std::sin(i * 0.3); };
+  const auto w = [](int i) { return 0.1 * std::cos(i * 0.3); };
+  std::string values = "t,v,w\n";
+  for (int i = 0; i < 60; ++i) values += joined(i, ',', std::to_string(v(i)), ',', std::to_string(w(i)), '\n');
   write(dir / "series.csv", values);
   write(dir / "series.json", R"({"version": 1, "name": "s", "output_dir": "series",
-    "data": {"root": ".", "train": {"type": "TimeSeries", "path": "series.csv", "window": 8, "horizon": 2}},
-    "model": {"type": "Sequential", "layers": [{"type": "Flatten"}, {"type": "Linear", "out_features": 2}]},
+    "data": {"root": ".", "train": {"type": "TimeSeries", "path": "series.csv", "columns": ["v", "w"], "window": 8, "horizon": 2}},
+    "model": {"type": "Sequential", "layers": [{"type": "Flatten"}, {"type": "Linear", "out_features": 4}]},
     "loss": {"type": "MSELoss"}, "optimizer": {"type": "Adam", "lr": 0.05}, "train": {"epochs": 5}})");
   train(dir, "series.json");
   const Predictor series(dir / "series");
   std::vector<float> window;
-  for (int i = 52; i < 60; ++i) window.push_back(float(100 + 10 * std::sin(i * 0.3)));
+  for (int i = 52; i < 60; ++i) window.push_back(float(v(i))), window.push_back(float(w(i)));
   write_inputs(dir / "x.bin", tensor(window));
   const std::vector<double> next = numbers_of(client(dir, "answers series x.bin 1").out);
   const Json said = run(dir, "predict series series.csv --json").json()["values"];
-  REQUIRE(next.size() == 2);
-  for (size_t i = 0; i < 2; ++i) CHECK(next[i] == doctest::Approx(said[i].get<double>()).epsilon(1e-5));
+  REQUIRE(next.size() == 4);
+  for (size_t i = 0; i < 4; ++i) CHECK(next[i] == doctest::Approx(said[i].get<double>()).epsilon(1e-5));
 }
 
 TEST_CASE("the C interface: wrong arguments, files and inputs have codes and messages") {
