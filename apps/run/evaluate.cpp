@@ -27,9 +27,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   for (const NamedMetric& m : metrics) m.metric->reset();
   for (const NamedMetric& m : metrics)
     if (m.last_value) m.last_value->reset();
-  // Transforms change what the last value of a window is.
-  const bool raw = &loader.dataset() == &loader.dataset().untransformed() && !metrics.empty() && metrics[0].last_value;
-  const auto* const series = raw ? std::get_if<SeriesForm>(&form.source) : nullptr;
+  const bool compares = std::any_of(metrics.begin(), metrics.end(), [](const NamedMetric& m) { return m.last_value != nullptr; });
+  const auto* const series = compares ? std::get_if<SeriesForm>(&form.source) : nullptr;
   loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);

@@ -103,7 +103,12 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
   std::optional<int64_t> ignored;
   if (config.loss.contains("ignore_index")) ignored = config.loss["ignore_index"].get<int64_t>();
   const DataForm form = data.form();
-  if (std::holds_alternative<SeriesForm>(form.source)) return build_number_metrics(config.metrics, form.names, /*last_value=*/true);
+  if (std::holds_alternative<SeriesForm>(form.source)) {
+    bool plain = true;  // transforms change what the last value of a window is
+    for (const char* split : {"train", "val", "test"})
+      plain = plain && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
+    return build_number_metrics(config.metrics, form.names, plain);
+  }
   return build_metrics(config.metrics, facts_of(data).targets(), ignored);
 }
 
