@@ -116,9 +116,12 @@ std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vecto
   const auto k = int64_t(columns.size());
   for (int64_t j = 0; j < k && k > 1; ++j) {
     std::vector<NamedMetric> model = build(), none = build();
+    std::string column = columns[size_t(j)];
+    std::replace_if(
+        column.begin(), column.end(), [](unsigned char c) { return c < 0x20; }, ' ');  // a name is part of a line
     for (size_t m = 0; m < model.size(); ++m) {
-      NamedMetric one{joined(model[m].name, '.', columns[size_t(j)]), std::make_unique<OfColumn>(std::move(model[m].metric), j, k),
-                      model[m].always, columns[size_t(j)]};
+      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<OfColumn>(std::move(model[m].metric), j, k),
+                      model[m].always, column};
       if (last_value) one.last_value = std::make_unique<OfColumn>(std::move(none[m].metric), j, k);
       out.push_back(std::move(one));
     }
