@@ -60,8 +60,8 @@ struct NamedMetric {
 // The metrics of a config's list, after those that are always computed. `given`: the targets of the data; empty: not known.
 // `ignored`: a class that the loss does not count, and so they do not.
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored = {});
-// The same for targets from these columns, and rmse in any case: besides, each metric over each column, named "rmse.COLUMN", where there are several.
-// last_value: do predictions of no change stand beside the model's?
+// The same for targets from these columns, and rmse in any case: besides, each metric over each column, named "rmse.COLUMN", where
+// there are several. last_value: also of predictions of no change?
 std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value);
 // Do the listed metrics fit the data, and have they names of their own? Paths "metrics.N".
 void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues);

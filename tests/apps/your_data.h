@@ -23,12 +23,13 @@ inline void write_pictures(const fs::path& folder, uint8_t red) {
 }
 
 inline void write_tables(const fs::path& data) {
-  std::string houses = "rooms,area,town,price\n", sales = "date,sales\n", novel;
+  std::string houses = "rooms,area,town,price\n", sales = "date,sales,visitors\n", novel;
   for (int i = 0; i < 60; ++i) {
     houses += std::to_string(2 + i % 5) + ',' + (i % 9 == 4 ? "" : std::to_string(50 + i)) + ',' + (i % 3 ? "Ulm" : "Bonn") + ',' +
               std::to_string(100 + 3 * i) + '\n';
   }
-  for (int i = 0; i < 400; ++i) sales += std::to_string(i) + ',' + std::to_string(100 + i % 7 * 5) + '\n';
+  for (int i = 0; i < 400; ++i)
+    sales += std::to_string(i) + ',' + std::to_string(100 + i % 7 * 5) + ',' + std::to_string(200 + i % 5) + '\n';
   for (int i = 0; i < 400; ++i) novel += "It was a dark and stormy night; ";
   write(data / "houses.csv", houses);
   write(data / "sales.csv", sales);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the files that the pages name: tables, pictures, a text, a series, arrays, weights. The same bytes every time."""
+import datetime
 import io
 import json
 import math
@@ -67,9 +68,9 @@ def write_text(folder):
 
 def write_series(folder):
     draw = random.Random(4)
-    day = lambda i: f"2024-{1 + i // 28:02d}-{1 + i % 28:02d}" if i < 336 else f"2025-{1 + (i - 336) // 28:02d}-{1 + i % 28:02d}"
+    day = lambda i: datetime.date(2024, 1, 1) + datetime.timedelta(i)
     sales = lambda i: round(100 + 30 * math.sin(2 * math.pi * i / 7) + i / 20 + draw.random() * 5, 1)
-    write(f"{folder}/sales.csv", table(560, "date,sales", lambda i: f"{day(i)},{sales(i)}"))
+    write(f"{folder}/sales.csv", table(560, "date,sales,visitors", lambda i: f"{day(i)},{sales(i)},{200 + 60 * (i % 7 > 4)}"))
 
 
 def npy(kind, shape, data):

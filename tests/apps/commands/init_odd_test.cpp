@@ -234,6 +234,7 @@ TEST_CASE("init: whatever the data, its config passes validate, or nothing is wr
   csv("infinite", table("x,y", 60, [](int i) { return (i == 9 ? "inf" : text(i % 7)) + ',' + text(i % 2); }));
   csv("gap", table("day,heat", 60, [](int i) { return "2024-03-" + text(i / 3 + 10) + ',' + (i == 20 ? "" : text(i % 7)); }));
   csv("backwards", table("day,heat", 20, [](int i) { return "2024-03-" + text(29 - i) + ',' + text(i % 7); }));
+  csv("shuffled", table("day,heat", 20, [](int i) { return "2024-03-" + text(10 + i * 7 % 20) + ',' + text(i % 7); }));
   csv("holes", table("a,b,y", 60, [](int i) {
         return (i % 3 ? "1" : "") + std::string(",") + (i % 2 ? text(i) : "") + ',' + (i % 10 ? text(i) + ".5" : "");
       }));
@@ -282,8 +283,9 @@ TEST_CASE("init: whatever the data, its config passes validate, or nothing is wr
       {"twice.csv", ""},
       {"huge.csv", ""},
       {"infinite.csv", ""},
-      {"gap.csv", "interpolate("},
-      {"backwards.csv", "sort_values("},
+      {"gap.csv", ""},
+      {"backwards.csv", "t = t[::-1]"},
+      {"shuffled.csv", "sort_values("},
       {"holes.csv", ""},
       {"end.csv", ""},
       {"lonely.csv", ""},

@@ -90,7 +90,7 @@ TEST_CASE("a series of several columns: gaps are said, and all values are in the
                               more + R"(,
                "train": {"type": "TimeSeries", "path": "w.csv", "range": [0, 0.8]},
                "val": {"type": "TimeSeries", "path": "w.csv", "range": [0.8, 1]}},
-      "model": ["Flatten", {"type": "Linear", "out_features": "auto"}],
+      "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
       "loss": "MSELoss", "metrics": ["rmse", "mae"], "optimizer": {"type": "Adam", "lr": 0.02}, "train": {"epochs": 40}})");
   };
   config("");
