@@ -142,7 +142,8 @@ bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, con
     if (several) return false;
     throw;
   } catch (const ConfigError&) { return false; }
-  return !several || found.times->irregular_text.empty();
+  // A rhythm with pauses, such as nights, is one; times without a rhythm may be those of events, each for itself.
+  return !several || found.times->irregular_text.empty() || (found.times->on_grid && 3 * found.times->gaps.size() < sheet.rows());
 }
 
 // A model that adds a change to the last row of the window, or to its column `target` (-1: all): it starts near the prediction of

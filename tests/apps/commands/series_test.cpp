@@ -73,6 +73,14 @@ TEST_CASE("init: a date that grows evenly and several numbers are a series, unle
     parts += std::to_string(1990 + i / 4) + ".0," + std::to_string(1 + i % 4) + ".0," + std::to_string(100 + i) + ".5," +
              std::to_string(i * i) + '\n';
   }
+  std::string nights = "at,price,sold\n";  // seven hours a day: a rhythm that has pauses
+  for (int i = 0; i < 140; ++i)
+    nights +=
+        day(i / 7) + ' ' + std::to_string(10 + i % 7) + ":30," + std::to_string(i % 9) + ',' + std::to_string(i * i % 13) + '\n';
+  write(dir / "nights.csv", nights);
+  const Ran paused = run(dir, "init nights.csv");
+  CHECK(contains(paused.out, R"("columns": ["price", "sold"])"));
+  CHECK(contains(paused.err, "at: 19 steps of 18 hours where 120 have 1"));
   write(dir / "twice.csv", twice);
   write(dir / "parts.csv", parts);
   const Ran skips = run(dir, "init twice.csv");
