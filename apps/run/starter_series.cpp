@@ -242,7 +242,6 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
     out.notes.push_back(joined("left out, since the row before has the same ", spoken(sheet, r.columns[found.time[0]]), ": line",
                                lines.size() > 1 ? "s " : " ", listed_names(lines)));
   }
-  if (found.times && !found.times->irregular_text.empty()) out.notes.push_back(found.times->irregular_text);
   add_format(out, r);
   add_missing(out, found, sheet, window);
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});

@@ -163,7 +163,11 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   if (!time.empty()) o.step = times.step;
 
   const bool fills = o.missing == SeriesMissing::last || o.missing == SeriesMissing::interpolate;
-  bool gaps = times.irregular_text.empty() || (fills && times.on_grid);
+  int64_t lacking_rows = 0;
+  for (const SeriesGap& g : times.gaps) lacking_rows += g.lacking;
+  // Where many single rows are lacking they are filled in if that is wished, but no pauses such as nights.
+  const bool few = times.on_grid && 2 * lacking_rows <= int64_t(sheet.rows());
+  const bool gaps = times.irregular_text.empty() || (fills && few);
   if (!gaps) out.notes.warnings.push_back(times.irregular_text);
   if (gaps) out.gaps_text = times.gaps_text;
   out.columns = k;

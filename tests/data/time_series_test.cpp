@@ -161,6 +161,14 @@ TEST_CASE("TimeSeries: missing values are left out or filled in, and no window s
   const TimeSeriesDataset start(dir / "s", {.missing = SeriesMissing::interpolate});
   CHECK(start.target_scale().mean == doctest::Approx(3));
   CHECK(contains(start.notes().made, "1 row at the start left out"));
+  // Many single rows are filled in, and pauses with a rhythm, such as nights, are not.
+  std::vector<std::string> hours;
+  for (int i = 0; i < 140; ++i) hours.push_back(std::to_string(i / 7 * 24 + i % 7));
+  write_bytes(dir / "s", table_of(hours));
+  const TimeSeriesOptions fills{.time = {"t"}, .missing = SeriesMissing::interpolate};
+  CHECK((TimeSeriesDataset(dir / "s", fills).size() == 139 && TimeSeriesDataset(dir / "s", fills).notes().warnings.size() == 1));
+  write_bytes(dir / "s", table_of(days(70, [](int i) { return i % 5 == 3; })));
+  CHECK(contains(TimeSeriesDataset(dir / "s", fills).notes().made, "14 lacking rows are filled in by interpolation"));
   // A time that is wrong does not fill the memory.
   write_bytes(dir / "s", table_of({"2024-01-01", "2024-01-02", "2024-01-03", "2204-01-04"}));
   CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(dir / "s", {.time = {"t"}, .missing = SeriesMissing::last}); }),
