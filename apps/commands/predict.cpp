@@ -12,6 +12,7 @@
 #include "apps/exit_codes.h"
 #include "apps/run/predictor.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
 #include "framework/base/log.h"
 #include "framework/data/labels.h"
 
@@ -69,15 +70,15 @@ class Writer {
   void text(const Prediction& p) {
     out_ << p.input << ": ";
     for (size_t k = 0; k < p.top.size(); ++k) {
-      out_ << (k ? ", " : "") << p.top[k].name;
+      out_ << (k ? ", " : "") << in_line(p.top[k].name);
       if (!std::isnan(p.top[k].probability)) out_ << ' ' << percent(p.top[k].probability);
     }
     for (size_t k = 0; k < p.numbers.size(); ++k) out_ << (k ? " " : "") << number_text(p.numbers[k], 6);
     out_ << joined_labels(p, form_);
-    if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << *p.truth_name << ')';
+    if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << in_line(*p.truth_name) << ')';
     if (p.truth && form_.classes == 0) out_ << "  (it is " << number_text(*p.truth, 6) << ')';
     for (size_t c = 0; c < p.probabilities.size(); ++c)
-      out_ << (c ? ", " : "  [") << form_.class_name(int64_t(c)) << ' ' << percent(p.probabilities[c])
+      out_ << (c ? ", " : "  [") << in_line(form_.class_name(int64_t(c))) << ' ' << percent(p.probabilities[c])
            << (c + 1 == p.probabilities.size() ? "]" : "");
     out_ << '\n';
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
@@ -8,6 +10,7 @@
 #include <iostream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -18,6 +21,7 @@
 #include "apps/exit_codes.h"
 #include "apps/run/build_info.h"
 #include "apps/run/signals.h"
+#include "apps/run/terminal.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
@@ -147,6 +151,16 @@ int report_exception() {
 
 namespace {
 
+// Is what the command writes to stdout for programs, or a text with lines of its own?
+bool writes_data(const CLI::App& command) {
+  for (const char* name : {"completion", "generate", "init", "schema"})
+    if (command.get_name() == name) return true;
+  for (const char* name : {"--json", "--csv"})
+    if (const CLI::Option* o = command.get_option_no_throw(name); o && o->count() > 0) return true;
+  const std::vector<CLI::App*> inner = command.get_subcommands();
+  return std::any_of(inner.begin(), inner.end(), [](const CLI::App* c) { return writes_data(*c); });
+}
+
 int run_command(int argc, const char* const* argv) {
   CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
   program.formatter(std::make_shared<FittedHelp>());
@@ -195,6 +209,8 @@ int run_command(int argc, const char* const* argv) {
     if (e.get_exit_code() == 0) return program.exit(e);  // --help, --version
     return usage_error(e, program, argc, argv);
   }
+  std::optional<FittedStream> fitted;
+  if (!writes_data(*program.get_subcommands().at(0))) fitted.emplace(std::cout, STDOUT_FILENO);
   try {
     return chosen();
   } catch (...) { return report_exception(); }
@@ -213,6 +229,7 @@ bool stdout_is_written() {
 int run_program(int argc, const char* const* argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
   name_shortened_files();
+  const FittedStream messages(std::cerr, STDERR_FILENO);
   const int code = run_command(argc, argv);
   return stdout_is_written() || code != kDone ? code : kFailed;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -16,6 +18,7 @@
 #include "apps/run/ranks.h"
 #include "apps/run/rates.h"
 #include "apps/run/signals.h"
+#include "apps/run/terminal.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
@@ -101,7 +104,7 @@ int train(const TrainArguments& o) {
       out["config"] = config.json;
       std::cout << line_of(out) << '\n';
     } else {
-      print_summary(std::cout, plan);
+      print_summary(std::cout, plan, terminal_width(STDOUT_FILENO));
     }
     return kDone;
   }

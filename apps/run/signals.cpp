@@ -12,10 +12,13 @@
 namespace halfstep::app {
 namespace {
 
-volatile std::sig_atomic_t g_received = 0;
+volatile std::sig_atomic_t g_received = 0, g_redrawn = -1;
 
 void on_signal(int number) {
-  if (number == SIGINT && g_received == SIGINT) _exit(kInterrupted);
+  if (number == SIGINT && g_received == SIGINT) {
+    [[maybe_unused]] const auto written = g_redrawn >= 0 ? write(g_redrawn, "\r\033[J", 4) : 0;
+    _exit(kInterrupted);
+  }
   if (g_received == 0 || number == SIGINT) g_received = number;
 }
 
@@ -57,6 +60,8 @@ void catch_stop_signals() {
   }
   signal(SIGPIPE, SIG_IGN);
 }
+
+void erase_when_interrupted(int descriptor) { g_redrawn = descriptor; }
 
 int stop_signal() { return g_received; }
 

@@ -32,6 +32,8 @@ struct TrainSummary {
 
 // "accuracy 97.31 %"
 std::string shown(const MetricValue& metric);
+// How this program was called: scripts/run.sh says so.
+std::string command_name();
 // Infinite and NaN are no JSON.
 Json or_null(const std::optional<double>& value);
 
@@ -85,7 +87,8 @@ class Trainer {
   void log(bool epoch_end = false);
   void log_epoch();
   void learn_cause();  // of the last skipped step
-  void show();
+  void show(bool evaluates = false);
+  std::vector<LinePart> epoch_parts(bool evaluated) const;
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
@@ -112,6 +115,7 @@ class Trainer {
   ProcessGroup* group_;  // null: one process
   bool recorded_;        // in run.json
   Session s_;
+  EpochLines lines_;
   Explainer explainer_;
   TrainStep step_;
   std::optional<StepProfiler> profiler_;

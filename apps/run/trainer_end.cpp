@@ -2,8 +2,6 @@
 // What a run checks, says and gives back when it ends.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <variant>
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
@@ -20,12 +18,6 @@ namespace {
 constexpr double kFarAbove = 10;       // times the first loss: it rose
 constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
 constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
-
-// How this program was called: scripts/run.sh says so.
-std::string command_name() {
-  const char* const name = std::getenv("HALFSTEP_COMMAND");
-  return name && *name ? name : "halfstep";
-}
 
 }  // namespace
 
@@ -60,15 +52,7 @@ void Trainer::finish(int ended, bool evaluates) {
   if (ended & kEpochEnds) {
     consider_stopping("train/loss", n_.train_loss);
     consider_best("train/loss", n_.train_loss);
-    std::string line = joined("epoch ", epoch());
-    if (config_.train.epochs) line += joined("/", *config_.train.epochs);
-    line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
-    if (evaluates) line += "  val loss " + number_text(*n_.val_loss, 4);
-    if (evaluates)
-      for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "  val " + shown(m) : "";
-    line += "  lr " + number_text(s_.optimizer->lr(), 3);
-    if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
-    progress_.line(line + "  " + duration_text(seconds()));
+    lines_.add(epoch(), epoch_parts(evaluates), n_.bests.step() == n_.applied());
   }
   if (due_at(ended, config_.checkpoint.every, last_save_)) save_at_interval();
 }
@@ -135,6 +119,7 @@ TrainSummary Trainer::run() {
                       out.json);
     return out;
   } catch (const std::exception& e) {
+    lines_.end();
     if (recorded_) dir_.record_end("failed", {{"error", e.what()}});
     throw;
   }
@@ -203,6 +188,7 @@ TrainSummary Trainer::summary(Ending ending) {
 }
 
 void Trainer::report_end(const Json& summary) {
+  lines_.end();
   std::string values;
   for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + ", " : "";
   if (s_.total_steps == 0 && n_.steps == 0) {
@@ -217,7 +203,9 @@ void Trainer::report_end(const Json& summary) {
                                                  : "; a larger train.max_steps continues it"));
     return say_next();
   }
-  std::string line = joined("done: ", n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
+  std::string line = "done: ";
+  if (n_.stopped) line += joined("stopped early in epoch ", epoch_now(), config_.train.epochs ? joined(" of ", *config_.train.epochs) : "", ", ");
+  line += joined(n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics lost");
@@ -253,23 +241,6 @@ void Trainer::warn_of_no_progress() {
     progress_.warn(joined("the run has learned nothing: ", why, ". Often optimizer.lr is the cause, here ", s_.optimizer_text, "; ",
                           command_name(), " lr-find ", shell_word((dir_.path() / "config.resolved.json").string()),
                           " measures which rates suit"));
-}
-
-// Where the model is, and what to type next.
-void Trainer::say_next() {
-  if (config_.checkpoint.every.unit == Interval::Unit::never) return;
-  const std::string folder = dir_.path().string();
-  const bool text = std::holds_alternative<TextForm>(s_.form.source);
-  const std::string next =
-      joined("; next: ", command_name(), text ? " generate " : " predict ", shell_word(folder), text ? "" : " FILE...");
-  if (n_.bests.list.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
-  const Best& best = n_.bests.list[0];
-  std::string when = joined("step ", best.step, " of ", n_.applied());
-  if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", epoch_now(), ", ") + when;
-  std::string value = joined(config_.checkpoint.monitor, " ", number_text(best.value, 4));
-  if (n_.bests.top && *n_.bests.top != best.value)
-    value += joined(", within the standard error of the best, ", number_text(*n_.bests.top, 4));
-  progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", ", when, ", ", value, next));
 }
 
 }  // namespace halfstep::app
