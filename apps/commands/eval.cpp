@@ -44,7 +44,8 @@ void print_most_confused(const Json& counts, const std::vector<std::string>& nam
     }
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   std::cout << "  the table is wider than the terminal (--json has it): " << right << " are right, and most often wrong are\n";
-  for (size_t i = 0; i < std::min(kShown, pairs.size()); ++i) std::cout << "  " << pairs[i].first << "  " << pairs[i].second << '\n';
+  for (size_t i = 0; i < std::min(kShown, pairs.size()); ++i)
+    std::cout << "  " << pairs[i].first << "  " << pairs[i].second << '\n';
   if (pairs.size() > kShown) std::cout << "  and " << pairs.size() - kShown << " pairs more\n";
 }
 

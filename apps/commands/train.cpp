@@ -71,10 +71,10 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
 
 // Before anything is trained: one that cannot be read would end the run where it is met.
 void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
-  PictureReport report = examine_pictures(config.json, {.rank = group ? group->rank() : 0,
-                                                        .ranks = group ? group->size() : 1,
-                                                        .draws = !quiet,
-                                                        .stopped = [] { return stop_signal() != 0; }});
+  PictureReport report = examine_pictures(
+      config.json, {.rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1, .draws = !quiet, .stopped = [] {
+                      return stop_signal() != 0;
+                    }});
   if (group) {
     const std::vector<std::string> all = group->gather(to_json(report).dump());
     report = {};
@@ -108,7 +108,7 @@ int train(const TrainArguments& o) {
     }
     return kDone;
   }
-  backend_for(config.device);  // before any file is touched
+  backend_for(config.device);                            // before any file is touched
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));

@@ -40,8 +40,9 @@ double chosen_step(const RecordedRun& run) {
 std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   std::set<std::string> keys;
   for (const RecordedRun& r : runs)
-    for (const auto& [key, points] : r.values)
-      if (key.starts_with("val/") || key == "train/loss" || key == "samples_per_second" || key == "peak_bytes" || key == "skipped")
+    for (const auto& [key, points] : r.values)  // the number that comes with a table is another metric
+      if ((key.starts_with("val/") && !r.tables.contains(key + "/table")) || key == "train/loss" || key == "samples_per_second" ||
+          key == "peak_bytes" || key == "skipped")
         keys.insert(key);
   for (const RecordedRun& r : runs)
     for (const char* key : {"samples_per_second", "peak_bytes"})
@@ -80,12 +81,12 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
   const CellsFit fit{.width = width};
   Cells cells{{""}};
   for (const RecordedRun& r : runs) cells[0].push_back(r.name);
-  const std::vector<Difference> all = differences(runs);
-  if (all.empty()) {
+  const FoldedDifferences all = folded(differences(runs), runs);
+  if (all.shown.empty() && all.defaults.empty()) {
     out << "the configs are the same\n";
   } else {
     out << "configs differ in\n";
-    for (const Difference& d : all) {
+    for (const Difference& d : all.shown) {
       cells.push_back({d.key});
       for (const Json& v : d.values) {
         std::string text = v.is_null() ? "-" : v.dump();
@@ -93,6 +94,7 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
       }
     }
     print_cells(out, cells, fit);
+    if (!all.defaults.empty()) out << "  and " << all.defaults.size() << " keys that have their defaults (--json has them)\n";
   }
   out << "\nvalues\n";
   cells = {{""}};

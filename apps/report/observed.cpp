@@ -13,6 +13,7 @@
 namespace halfstep::app {
 namespace {
 
+constexpr double kSmallRate = 0.05;                             // of the largest: updates are small, and many are lost
 constexpr size_t kMostTensors = 60;                             // on the page
 constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // beyond those of float64
 
@@ -35,7 +36,8 @@ void add_exponents(ObservedTensor& out, const Json& entry) {
 }
 
 ObservedStep step_of(const Json& line) {
-  ObservedStep out{.step = line["step"].get<double>(), .scale = number_at(line, "scale"), .tensors = {}};
+  ObservedStep out{
+      .step = line["step"].get<double>(), .scale = number_at(line, "scale"), .lr = number_at(line, "lr"), .tensors = {}};
   for (const auto& [name, entry] : line["layers"].items()) {
     if (!entry.is_object()) continue;
     ObservedTensor t{.name = name,
@@ -87,19 +89,33 @@ void write_share(std::ostream& out, double v, bool is_fault = false) {
 
 void add_observed(RecordedRun& run, const std::filesystem::path& file) {
   std::ifstream lines(file);
+  std::vector<ObservedStep> all;
+  std::vector<double> rooms;
+  double most = 0;  // of the learning rates
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !line.value("step", Json()).is_number() || !line.value("layers", Json()).is_object()) continue;
     ObservedStep seen = step_of(line);
+    if (std::isnan(seen.lr))  // of an older halfstep
+      if (const auto lr = run.values.find("lr"); lr != run.values.end())
+        for (const Point& p : lr->second)
+          if (p.x <= seen.step) seen.lr = p.y;
+    if (seen.lr > most) most = seen.lr;
+    rooms.push_back(number_at(line, "room"));
+    all.push_back(std::move(seen));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const ObservedStep& seen = all[i];
     double lost = -1, zero = -1;  // the largest of a tensor
     for (const ObservedTensor& t : seen.tensors) {
       if (t.lost > lost) lost = t.lost;
       if (t.zero > zero) zero = t.zero;
     }
-    if (lost >= 0) run.values["observed/lost"].push_back({seen.step, lost});
+    const bool trains = !(seen.lr < kSmallRate * most);
+    if (lost >= 0 && trains) run.values["observed/lost"].push_back({seen.step, lost});
     if (zero >= 0) run.values["observed/zero"].push_back({seen.step, zero});
-    if (const double room = number_at(line, "room"); std::isfinite(room)) run.values["observed/room"].push_back({seen.step, room});
-    run.observed = std::move(seen);
+    if (std::isfinite(rooms[i])) run.values["observed/room"].push_back({seen.step, rooms[i]});
+    if (trains || !run.observed) run.observed = seen;
   }
 }
 
@@ -110,7 +126,11 @@ void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
   const double edge = run.precision() == "float16" && seen.scale > 0 ? -24 - std::log2(seen.scale) : -INFINITY;
   const bool has_edge = all.any() && edge > all.low && edge <= all.high;
   out << "<div class=\"card\">" << (with_name ? "<b>" + escaped(run.name) + "</b> " : "") << "<span class=\"soft\">Step "
-      << number_text(seen.step, 9) << ". How large the gradients of each parameter are"
+      << number_text(seen.step, 9)
+      << (std::isfinite(seen.lr) ? ", the last that was observed with a learning rate above " + number_text(100 * kSmallRate, 3) +
+                                       " % of the largest, " + number_text(seen.lr, 3)
+                                 : "")
+      << ". How large the gradients of each parameter are"
       << (all.any() ? ", from 2^" + std::to_string(all.low) + " to 2^" + std::to_string(all.high + 1) : "")
       << (has_edge ? "; left of the mark float16 has only zeros under the loss scale" : "")
       << "; which share of them is 0, which share of the weights with a gradient an update left as they were, and the update's "

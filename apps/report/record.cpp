@@ -5,7 +5,9 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
+#include "apps/catalog/datasets.h"
 #include "apps/report/observed.h"
 #include "framework/data/form.h"
 #include "framework/io/checkpoint.h"
@@ -66,6 +68,22 @@ void add_line(RecordedRun& run, const Json& entry, double& skipped) {
     if (it->get<double>() > skipped) run.skips.push_back(step);
     skipped = it->get<double>();
   }
+}
+
+// Is it what the type of a data set has where a config does not say?
+bool is_default(const Json& config, const std::string& key, const Json& value) {
+  std::vector<std::string> parts;
+  std::istringstream in(key);
+  for (std::string part; std::getline(in, part, '.');) parts.push_back(part);
+  if (parts.size() != 3 || parts[0] != "data") return false;
+  const Json& data = config.contains("data") ? config["data"] : Json::object();
+  const std::string type = data.contains(parts[1]) ? text_at(data[parts[1]], "type", "") : "";
+  const Component* component = dataset_family().find(type);
+  if (!component || parts[2] == "type") return false;
+  for (const std::vector<Field>* fields : {&component->fields, &dataset_family().common})
+    for (const Field& f : *fields)
+      if (f.key == parts[2]) return f.fallback == value || (f.kind == Kind::list && value.is_array() && value.empty());
+  return false;
 }
 
 }  // namespace
@@ -166,6 +184,31 @@ std::vector<Difference> differences(const std::vector<RecordedRun>& runs) {
     Difference d{key, {}};
     for (const auto& one : flat) d.values.push_back(one.contains(key) ? one.at(key) : Json());
     if (std::any_of(d.values.begin(), d.values.end(), [&](const Json& v) { return v != d.values[0]; })) out.push_back(std::move(d));
+  }
+  return out;
+}
+
+FoldedDifferences folded(const std::vector<Difference>& all, const std::vector<RecordedRun>& runs) {
+  const std::string train = "data.train.";
+  FoldedDifferences out;
+  for (const Difference& d : all) {
+    bool repeats = false;
+    std::string parts = "train";
+    for (const std::string part : {"val", "test"}) {
+      const std::string prefix = "data." + part + ".";
+      const auto same = [&](const std::string& key) {
+        return std::any_of(all.begin(), all.end(), [&](const Difference& o) { return o.key == key && o.values == d.values; });
+      };
+      if (d.key.starts_with(prefix)) repeats = repeats || same(train + d.key.substr(prefix.size()));
+      if (d.key.starts_with(train) && same(prefix + d.key.substr(train.size()))) parts += ", " + part;
+    }
+    if (repeats) continue;
+    Difference shown = d;
+    if (d.key.starts_with(train)) shown.key = "data." + parts + "." + d.key.substr(train.size());
+    bool usual = true;
+    for (size_t i = 0; i < runs.size(); ++i)
+      usual = usual && (d.values[i].is_null() || is_default(runs[i].config, d.key, d.values[i]));
+    (usual ? out.defaults : out.shown).push_back(std::move(shown));
   }
   return out;
 }

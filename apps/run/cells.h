@@ -12,8 +12,8 @@ namespace halfstep::app {
 using Cells = std::vector<std::vector<std::string>>;
 
 struct CellsFit {
-  size_t width = 0;                   // columns of the terminal; 0: no limit, and nothing below is done
-  std::vector<size_t> left_out = {};  // columns that may be missing, the first at first; a line says which are
+  size_t width = 0;                    // columns of the terminal; 0: no limit, and nothing below is done
+  std::vector<size_t> left_out = {};   // columns that may be missing, the first at first; a line says which are
   std::vector<size_t> shortened = {};  // columns whose texts may end in "..."
   std::vector<size_t> right = {};      // columns of numbers; these also without a limit
 };

@@ -56,8 +56,7 @@ Json json_of(const DataForm& form) {
   if (form.vocabulary > 0) out["vocabulary"] = form.vocabulary;
   if (form.classes > 0) out["classes"] = form.classes;
   if (!form.names.empty()) out[form.classes > 0 ? "class_names" : "target_column"] = form.names;
-  if (form.classes == 0 && form.scale != TargetScale())
-    out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
+  if (form.classes == 0 && form.scale != TargetScale()) out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
   return out;
 }
 

@@ -27,8 +27,8 @@ struct StepPlan {
   std::vector<LedgerCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
   // Memory of the device, without the data set: parameters, one batch and the step. The cpu's are what its allocator will count,
   // workspace included; a GPU's are without the workspace of its libraries.
-  MemoryStats first, middle;  // peaks of the run's first step, and of those that follow
-  size_t peak_call = 0;       // of `calls`: where the middle's peak is reached
+  MemoryStats first, middle;                   // peaks of the run's first step, and of those that follow
+  size_t peak_call = 0;                        // of `calls`: where the middle's peak is reached
   std::optional<Recomputation> recomputation;  // if the plan chooses: all else is with it
 
   std::array<double, kDTypeCount> flops() const;  // by dtype

@@ -15,7 +15,7 @@ struct ProgressOptions {
   std::FILE* out = stdout;
   bool quiet = false;   // only errors and warnings
   bool silent = false;  // not even that: another rank says it
-  bool color = true;   // on a terminal, unless NO_COLOR is set
+  bool color = true;    // on a terminal, unless NO_COLOR is set
   // Even on a terminal: it is the launcher's, which passes the output of ranks on to a file or mixes it with that of others.
   bool plain = false;
 };
@@ -36,8 +36,8 @@ struct ProgressView {
   bool evaluates = false;           // and does not train
 };
 
-// "epoch 3/20  [=====>          ]  31 %  loss 0.42  8.1k samples/s  0:42 left", of at most `width` columns. A narrow terminal has less
-// of it, and the time that is left at the last.
+// "epoch 3/20  [=====>          ]  31 %  loss 0.42  8.1k samples/s  0:42 left", of at most `width` columns. A narrow terminal has
+// less of it, and the time that is left at the last.
 std::string bar_text(const ProgressView& view, size_t width);
 
 // A part of a line, and what becomes of it where the line is too long for a terminal.

@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kMostIndent = 24;  // below a label
 
 // Of wcwidth, which needs a locale: what people name classes, columns and files with.
-constexpr std::pair<uint32_t, uint32_t> kWide[] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
-                                                   {0xfe30, 0xfe6f}, {0xff00, 0xff60},   {0xffe0, 0xffe6},   {0x1f300, 0x1f64f},
+constexpr std::pair<uint32_t, uint32_t> kWide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},  {0xac00, 0xd7a3}, {0xf900, 0xfaff},
+                                                   {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6}, {0x1f300, 0x1f64f},
                                                    {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
 constexpr std::pair<uint32_t, uint32_t> kNone[] = {{0x300, 0x36f}, {0x200b, 0x200f}, {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}};
 
@@ -160,8 +160,8 @@ class FittedStream::Buffer : public std::streambuf {
     if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
     const char letter = traits_type::to_char_type(c);
     if (letter != '\n') return line_ += letter, c;
-    const bool done = write(line_.find('\r') == std::string::npos ? wrapped(line_, terminal_width(descriptor_)) : line_) &&
-                      write("\n");
+    const bool done =
+        write(line_.find('\r') == std::string::npos ? wrapped(line_, terminal_width(descriptor_)) : line_) && write("\n");
     line_.clear();
     return done ? c : traits_type::eof();
   }

@@ -16,8 +16,8 @@ size_t terminal_width(int descriptor);
 // What a terminal shows of a text in UTF-8: escape sequences take no column, and letters of East Asia two.
 size_t columns_of(std::string_view text);
 
-// The line, broken at spaces. What follows the first lies below the text that follows "word:" or a gap, and else two columns further
-// right. A word that is too long stays whole, so that a path can be copied. width 0: as it is.
+// The line, broken at spaces. What follows the first lies below the text that follows "word:" or a gap, and else two columns
+// further right. A word that is too long stays whole, so that a path can be copied. width 0: as it is.
 std::string wrapped(const std::string& line, size_t width);
 
 // As much as fits, with "..." in place of the rest. An escape sequence counts as text.
@@ -32,7 +32,7 @@ std::string with_fitting_comments(const std::string& config, size_t width);
 // While it lives, the stream's lines are wrapped, if the descriptor is a terminal's. A line is held back until it ends.
 class FittedStream {
  public:
-  FittedStream(std::ostream& out, int descriptor);
+  [[nodiscard]] FittedStream(std::ostream& out, int descriptor);
   ~FittedStream();
   FittedStream(const FittedStream&) = delete;
 

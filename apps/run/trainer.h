@@ -65,9 +65,9 @@ class Trainer {
   TrainSummary run_steps();
   Json run_facts() const;  // what run.json says of program and machine
   void introduce() const;
-  int stop_requested() const;       // the signal, once all ranks know of it; 0: none
-  uint32_t notices() const;         // sent to the other ranks: signals, and on rank 0 the clock
-  void agree();                     // takes over the notices of all ranks
+  int stop_requested() const;  // the signal, once all ranks know of it; 0: none
+  uint32_t notices() const;    // sent to the other ranks: signals, and on rank 0 the clock
+  void agree();                // takes over the notices of all ranks
   void agree_on_start();
   void agree_on_bests();
   bool finished();
@@ -79,9 +79,9 @@ class Trainer {
   bool due_at(int ended, const Interval& every, Clock::time_point& last);
   // So that an evaluation that fails loses no step: once, as long as the run has no checkpoint.
   void save_before_evaluation(int ended);
-  void drain();       // reads pending losses and outcomes; throws DivergedError
+  void drain();  // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
-  void check_weights();  // throws DivergedError where one is not finite
+  void check_weights();         // throws DivergedError where one is not finite
   void check_progress() const;  // throws DivergedError where steps were tried and none was applied
   [[noreturn]] void diverged(const std::string& what);
   void log(bool epoch_end = false);
@@ -97,7 +97,7 @@ class Trainer {
   void save_at_interval();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
   bool applied_steps_reach(int64_t count);
-  int64_t epoch() const { return s_.train->state().epoch; }                                    // whole ones
+  int64_t epoch() const { return s_.train->state().epoch; }                                   // whole ones
   int64_t epoch_now() const { return epoch() + (s_.train->state().next_batch > 0 ? 1 : 0); }  // the one that is under way, from 1
   double seconds() const;
   double training_seconds() const;  // of this process, without evaluations
@@ -133,9 +133,9 @@ class Trainer {
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   int64_t skips_in_row_ = 0;
   bool skip_noted_ = false;
-  int64_t window_samples_ = 0;  // of all ranks since the last step
-  uint32_t agreed_ = 0;         // notices of all ranks at the last step
-  int stop_ = 0;                // the signal that any rank got
+  int64_t window_samples_ = 0;                        // of all ranks since the last step
+  uint32_t agreed_ = 0;                               // notices of all ranks at the last step
+  int stop_ = 0;                                      // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
   int64_t saved_step_ = -1;                           // applied ones then; kSecured: only save_before_evaluation has saved
 };

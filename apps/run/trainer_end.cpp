@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kFarAbove = 10;       // times the first loss: it rose
 constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
-constexpr double kManySkips = 0.25;  // of all steps: more than a scale that looks for its place costs
+constexpr double kManySkips = 0.25;    // of all steps: more than a scale that looks for its place costs
 
 }  // namespace
 
@@ -204,7 +204,8 @@ void Trainer::report_end(const Json& summary) {
     return say_next();
   }
   std::string line = "done: ";
-  if (n_.stopped) line += joined("stopped early in epoch ", epoch_now(), config_.train.epochs ? joined(" of ", *config_.train.epochs) : "", ", ");
+  if (n_.stopped)
+    line += joined("stopped early in epoch ", epoch_now(), config_.train.epochs ? joined(" of ", *config_.train.epochs) : "", ", ");
   line += joined(n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);

@@ -69,8 +69,8 @@ std::vector<SweepResult> sweep_results(const SweepMembers& members) {
   return out;
 }
 
-void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members,
-                   const std::vector<SweepResult>& results, size_t width) {
+void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results,
+                   size_t width) {
   Cells cells(1);
   cells[0].push_back("member");
   for (const std::string& name : short_names(sweep.keys)) cells[0].push_back(name);

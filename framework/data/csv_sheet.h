@@ -28,6 +28,7 @@ class CsvSheet {
   const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
   std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
+  int64_t line(size_t row) const { return table_.line(rows_[row]); }  // of the file, from 1
   // The same with the blanks around it that quotes kept, or that are none of ASCII's.
   std::string_view spelled(size_t row, size_t column) const { return table_.spelled(rows_[row], column); }
   // Leaves the other rows out.
