@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/commands/answer_arrays.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
@@ -217,12 +218,20 @@ int predict(const PredictArguments& o) {
     std::cerr << check_proof(model, *model.proof()) << '\n';
     if (o.inputs.empty()) return kDone;
   }
+  std::optional<AnswerArrays> arrays;
+  if (o.out && is_array_file(*o.out)) {
+    for (const auto& [given, option] :
+         {std::pair{o.csv, "--csv"}, {o.json, "--json"}, {o.wrong, "--wrong"}, {o.files.top > 1, "--top"}})
+      check<ConfigError>(!given, "predict", option, " is for text, and ", *o.out, " is an array with a row for each input",
+                         Help{"leave it out, or give --out a name with another ending"});
+    arrays.emplace(*o.out, model.form(), o.files.probabilities);
+  }
   std::ofstream file;
-  if (o.out) {
+  if (o.out && !arrays) {
     file.open(*o.out, std::ios::binary | std::ios::trunc);
     check<IoError>(bool(file), "predict", *o.out, " cannot be written");
   }
-  std::ostream& out = o.out ? static_cast<std::ostream&>(file) : std::cout;
+  std::ostream& out = file.is_open() ? static_cast<std::ostream&>(file) : std::cout;
   Writer writer(o, model.form(), out);
   std::vector<Prediction> wrong;
   int64_t answered = 0, faults = 0;
@@ -230,7 +239,9 @@ int predict(const PredictArguments& o) {
   const auto receive = [&](const Prediction& p) {
     if (!p.fault.empty()) std::cerr << "error: " << p.input << ": " << p.fault << '\n';
     ++(p.fault.empty() ? answered : faults);
-    if (!o.wrong)
+    if (arrays)
+      arrays->add(p);
+    else if (!o.wrong)
       writer.write(p);
     else if (p.fault.empty() && p.is_wrong())
       wrong.push_back(p);
@@ -254,6 +265,7 @@ int predict(const PredictArguments& o) {
                      [](const Prediction& a, const Prediction& b) { return a.top[0].probability > b.top[0].probability; });
     for (const Prediction& p : wrong) writer.write(p);
   }
+  if (arrays) arrays->write(std::cerr);
   out.flush();
   check<IoError>(bool(out), "predict", o.out.value_or("stdout"), ": writing failed");
   print_metrics(model);
@@ -273,7 +285,7 @@ void add_predict(CLI::App& program, Action& chosen) {
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
   auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");
   c->add_flag("--json", o->json, "one JSON object for each line")->excludes(csv);
-  c->add_option("--out", o->out, "write the predictions to this file")->type_name("FILE");
+  c->add_option("--out", o->out, "write the predictions to this file; .npy and .npz: as arrays for NumPy")->type_name("FILE");
   c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
   c->add_flag("--wrong", o->wrong, "only predictions that are known to be wrong, the most confident first");
   c->add_option("--batch", o->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);

@@ -94,7 +94,9 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
       }
     }
     print_cells(out, cells, fit);
-    if (!all.defaults.empty()) out << "  and " << all.defaults.size() << " keys that have their defaults (--json has them)\n";
+    if (!all.defaults.empty())
+      out << "  and " << all.defaults.size()
+          << (all.defaults.size() == 1 ? " key that has its default" : " keys that have their defaults") << " (--json has all)\n";
   }
   out << "\nvalues\n";
   cells = {{""}};

@@ -115,7 +115,10 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
     if (lost >= 0 && trains) run.values["observed/lost"].push_back({seen.step, lost});
     if (zero >= 0) run.values["observed/zero"].push_back({seen.step, zero});
     if (std::isfinite(rooms[i])) run.values["observed/room"].push_back({seen.step, rooms[i]});
-    if (trains || !run.observed) run.observed = seen;
+    if (trains || !run.observed)
+      run.observed = seen;
+    else
+      ++run.observed->later;
   }
 }
 
@@ -126,15 +129,15 @@ void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
   const double edge = run.precision() == "float16" && seen.scale > 0 ? -24 - std::log2(seen.scale) : -INFINITY;
   const bool has_edge = all.any() && edge > all.low && edge <= all.high;
   out << "<div class=\"card\">" << (with_name ? "<b>" + escaped(run.name) + "</b> " : "") << "<span class=\"soft\">Step "
-      << number_text(seen.step, 9)
-      << (std::isfinite(seen.lr) ? ", the last that was observed with a learning rate above " + number_text(100 * kSmallRate, 3) +
-                                       " % of the largest, " + number_text(seen.lr, 3)
-                                 : "")
-      << ". How large the gradients of each parameter are"
+      << number_text(seen.step, 9) << ". How large the gradients of each parameter are"
       << (all.any() ? ", from 2^" + std::to_string(all.low) + " to 2^" + std::to_string(all.high + 1) : "")
       << (has_edge ? "; left of the mark float16 has only zeros under the loss scale" : "")
       << "; which share of them is 0, which share of the weights with a gradient an update left as they were, and the update's "
-         "size beside the weights'.</span>\n<table><tr><th>parameter</th><th>exponents</th><th class=\"n\">zero</th><th "
+         "size beside the weights'."
+      << (seen.later > 0 ? " Later observed steps, " + std::to_string(seen.later) + ", had a learning rate below " +
+                               number_text(100 * kSmallRate, 3) + " % of the largest, with which updates are lost."
+                         : "")
+      << "</span>\n<table><tr><th>parameter</th><th>exponents</th><th class=\"n\">zero</th><th "
          "class=\"n\">subnormal</th><th class=\"n\">infinite</th><th class=\"n\">lost updates</th><th "
          "class=\"n\">update</th></tr>\n";
   for (size_t i = 0; i < std::min(kMostTensors, seen.tensors.size()); ++i) {

@@ -27,6 +27,7 @@ struct ObservedTensor {
 };
 struct ObservedStep {
   double step, scale, lr;  // lr: NaN where it is not known
+  int64_t later = 0;       // steps after it that are not shown
   std::vector<ObservedTensor> tensors;
 };
 

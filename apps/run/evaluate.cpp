@@ -57,8 +57,6 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
 
 Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics) {
   Json out = Json::object();
-  for (const MetricRow& row : metric_catalog().rows())
-    if (row.always) out[split + "." + row.component.type] = nullptr;
   for (const MetricValue& m : metrics) {
     out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
     if (!m.details.empty()) out[split + "." + m.name + ".table"] = m.details;

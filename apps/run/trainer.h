@@ -103,6 +103,7 @@ class Trainer {
   double training_seconds() const;  // of this process, without evaluations
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
+  Json best_json() const;
   void report_end(const Json& summary);  // of a run that was not interrupted
   void profiled(bool stepped);           // of a run that is profiled: a step, or the end of the data before one
   void report_profile();

@@ -2,6 +2,7 @@
 // What a run checks, says and gives back when it ends.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
@@ -168,7 +169,9 @@ TrainSummary Trainer::summary(Ending ending) {
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
   out.ending = ending;
-  out.json = metrics_json("val", n_.val_metrics);
+  for (const NamedMetric& m : s_.metrics)
+    if (m.always) out.json["val." + m.name] = nullptr;  // of a run without data.val
+  out.json.update(metrics_json("val", n_.val_metrics));
   out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
                        {"train.loss", or_null(n_.train_loss)},
                        {"epochs", epoch()},
@@ -183,7 +186,23 @@ TrainSummary Trainer::summary(Ending ending) {
                        {"device", joined(s_.device)},
                        {"dtype", joined(s_.low.value_or(DType::f32))},
                        {"output_dir", dir_.path().string()}});
+  out.json["best"] = best_json();
   if (ending == Ending::finished) report_end(out.json);
+  return out;
+}
+
+// The best checkpoint with its own values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
+Json Trainer::best_json() const {
+  if (n_.bests.list.empty() || !writes(group_)) return nullptr;
+  const Best& best = n_.bests.list[0];
+  Json out = {{"step", best.step}, {"epoch", best.epoch > 0 ? Json(best.epoch) : Json()}};
+  std::ifstream in(dir_.path() / checkpoint_name(best.step) / "state.json");
+  const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const Json trainer = state.is_object() ? state.value("trainer", Json::object()) : Json::object();
+  for (const auto& [key, value] : trainer.items())
+    for (const std::string split : {"val_", "train_"})
+      if (key.starts_with(split) && (split == "val_" || key == "train_loss") && value.is_number())
+        out[split.substr(0, split.size() - 1) + "." + key.substr(split.size())] = value;
   return out;
 }
 

@@ -146,6 +146,7 @@ TEST_CASE("metrics: eval prints the confusion matrix, and metrics.jsonl holds it
   const auto text = run(dir, "eval r");
   CHECK(contains(text.out, "confusion matrix (a row: what it is, a column: what the model answers)\n"));
   CHECK(text.out.find("confusion") == text.out.rfind("confusion"));
+  CHECK(contains(text.out, "\n     0  1  2"));  // columns of classes, which this data gives no names
   const Json json = run(dir, "eval r --json").json();
   int64_t sum = 0;
   for (const Json& row : json["val.confusion_matrix.table"]) {
