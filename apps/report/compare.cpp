@@ -14,7 +14,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int kCurve = 48, kCurveText = 26;  // columns of a small curve, and of the numbers beside it
+constexpr size_t kLeastOfValue = 12, kMostOfValue = 40;  // columns of a config's value
+constexpr int kCurve = 48, kCurveText = 26;              // columns of a small curve, and of the numbers beside it
 
 // The value at the last line up to `step`.
 double value_at(const Points& points, double step) {
@@ -86,12 +87,13 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
     out << "the configs are the same\n";
   } else {
     out << "configs differ in\n";
+    size_t keys = 0;
+    for (const Difference& d : all.shown) keys = std::max(keys, d.key.size());
+    const size_t room = width > keys + 2 ? (width - keys - 2) / runs.size() : 0;
+    const size_t most = width == 0 ? kMostOfValue : std::clamp<size_t>(room > 2 ? room - 2 : 0, kLeastOfValue, kMostOfValue);
     for (const Difference& d : all.shown) {
       cells.push_back({d.key});
-      for (const Json& v : d.values) {
-        std::string text = v.is_null() ? "-" : v.dump();
-        cells.back().push_back(text.size() > 40 ? text.substr(0, 37) + "..." : text);
-      }
+      for (const Json& v : d.values) { cells.back().push_back(v.is_null() ? "-" : value_words(v, most)); }
     }
     print_cells(out, cells, fit);
     if (!all.defaults.empty())

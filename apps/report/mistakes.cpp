@@ -76,11 +76,11 @@ Picture small_picture(const Tensor& given, bool is_unit) {
 }
 
 // A data set, and the number of a sample in it.
-struct Place {
+struct SamplePlace {
   const Dataset* data;
   int64_t i;
 };
-Place place_of_sample(const Dataset* data, int64_t i) {
+SamplePlace place_of_sample(const Dataset* data, int64_t i) {
   while (const auto* part = dynamic_cast<const Subset<Dataset>*>(data)) {
     i = part->indices()[size_t(i)];
     data = &part->dataset();
@@ -90,7 +90,7 @@ Place place_of_sample(const Dataset* data, int64_t i) {
 
 // A file's name below its class, where samples are files, or the line of a table's file.
 std::string name_of_sample(const Dataset* data, int64_t given) {
-  const Place at = place_of_sample(data, given);
+  const SamplePlace at = place_of_sample(data, given);
   if (const auto* pictures = dynamic_cast<const ImageFolderDataset*>(at.data)) {
     const fs::path& file = pictures->file(at.i);
     return (file.parent_path().filename() / file.filename()).string();
@@ -259,7 +259,7 @@ class Search {
     std::vector<int64_t> lines;
     const CsvDataset* table = nullptr;
     for (const Finding& f : found_) {
-      const Place at = place_of_sample(data_.get(), f.index);
+      const SamplePlace at = place_of_sample(data_.get(), f.index);
       table = dynamic_cast<const CsvDataset*>(at.data);
       if (!table) return {};
       lines.push_back(table->line(at.i));

@@ -78,6 +78,9 @@ struct Difference {
 };
 std::vector<Difference> differences(const std::vector<RecordedRun>& runs);
 
+// A value of a config in one line of at most `most` columns: of a list of components their types; "" for none.
+std::string value_words(const Json& value, size_t most);
+
 // For people: keys of data.val and data.test with the values of data.train are one row with it, "data.train, val.size".
 struct FoldedDifferences {
   std::vector<Difference> shown;

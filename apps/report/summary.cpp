@@ -92,21 +92,6 @@ std::string metric_text(const RecordedRun& r, const Mistakes* m, const std::stri
   return value ? value_text(*value, is_share(key) ? Unit::share : Unit::number) : "";
 }
 
-std::string short_value(const Json& v) {
-  constexpr size_t kLongest = 200;
-  if (v.is_null()) return "";
-  std::string text;
-  const bool layers =
-      v.is_array() && !v.empty() && std::all_of(v.begin(), v.end(), [](const Json& e) { return !text_at(e, "type", "").empty(); });
-  if (layers) {
-    text = std::to_string(v.size()) + " of them: ";
-    for (const Json& e : v) text += (&e == &v[0] ? "" : ", ") + text_at(e, "type", "");
-  } else {
-    text = v.dump();
-  }
-  return escaped(text.size() > kLongest ? text.substr(0, kLongest) + "..." : text);
-}
-
 }  // namespace
 
 std::string key_of(const std::vector<RecordedRun>& runs, size_t run) {
@@ -163,13 +148,14 @@ void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs) 
     out << "<p class=\"soft\">The configs are the same.</p>\n";
     return;
   }
+  constexpr size_t kLongest = 200;
   std::vector<std::string> names = {"key"};
   for (size_t i = 0; i < runs.size(); ++i) names.push_back(key_of(runs, i));
   const auto table = [&](const std::vector<Difference>& rows) {
     Stacked to(out, names, names.size());
     for (const Difference& d : rows) {
       std::vector<std::string> cells = {escaped(d.key)};
-      for (const Json& v : d.values) cells.push_back(short_value(v));
+      for (const Json& v : d.values) cells.push_back(escaped(value_words(v, kLongest)));
       to.row(cells, " class=\"long\"");
     }
   };

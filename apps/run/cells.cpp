@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMargin = 2, kGap = 2, kFewest = 8;  // kFewest: columns of a shortened text
 
-struct Columns {
+struct CellColumns {
   std::vector<size_t> shown, widths;  // shown: numbers of columns; widths: of all
 
   size_t total() const {
@@ -22,7 +22,8 @@ struct Columns {
   }
 };
 
-void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>& shown, const Columns& all, const CellsFit& fit) {
+void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>& shown, const CellColumns& all,
+                const CellsFit& fit) {
   for (const std::vector<std::string>& row : rows) {
     std::string line(kMargin, ' ');
     for (const size_t c : shown) {
@@ -39,7 +40,7 @@ void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>&
 }  // namespace
 
 void print_cells(std::ostream& out, const Cells& rows, const CellsFit& fit) {
-  Columns all;
+  CellColumns all;
   for (const std::vector<std::string>& row : rows) {
     all.widths.resize(std::max(all.widths.size(), row.size()));
     for (size_t c = 0; c < row.size(); ++c) all.widths[c] = std::max(all.widths[c], columns_of(row[c]));
@@ -54,13 +55,15 @@ void print_cells(std::ostream& out, const Cells& rows, const CellsFit& fit) {
     std::erase(all.shown, c);
     missing += (missing.empty() ? "" : ", ") + rows[0][c];
   }
+  const std::vector<size_t> full = all.widths;
   for (const size_t c : fit.shortened) {
     const size_t over = all.total() > fit.width ? all.total() - fit.width : 0, own = all.widths[c];
     all.widths[c] = own - std::min(over, own - std::min(own, kFewest));
   }
+  if (all.total() > fit.width) all.widths = full;  // in parts, then, of whole texts
   for (size_t& w : all.widths) w = std::min(w, fit.width - std::min(fit.width, 2 * kMargin));
   for (size_t next = 1; next < all.shown.size() || next == 1;) {  // parts
-    Columns part{{all.shown[0]}, all.widths};
+    CellColumns part{{all.shown[0]}, all.widths};
     for (; next < all.shown.size(); ++next) {
       part.shown.push_back(all.shown[next]);
       if (part.total() <= fit.width || part.shown.size() == 2) continue;

@@ -231,7 +231,8 @@ void print_model_report(std::ostream& out, const Json& r, size_t width) {
   }
   if (r.contains("metrics") && !r["metrics"].empty()) {
     out << "metrics:";
-    for (const auto& [key, value] : r["metrics"].items()) out << ' ' << key << ' ' << number_text(value.get<double>(), 4);
+    for (const auto& [key, value] : r["metrics"].items())
+      if (!key.ends_with("confusion_matrix")) out << ' ' << key << ' ' << number_text(value.get<double>(), 4);
     out << '\n';
   }
   if (r.contains("data")) print_data(out, r["data"]);

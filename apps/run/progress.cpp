@@ -16,9 +16,9 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kPlainEverySeconds = 5, kBarEverySeconds = 0.1;
-constexpr size_t kLeastBar = 10, kMostBar = 32;  // columns with the brackets
-constexpr size_t kSpared = 3;                    // of the terminal's: what a person types, such as ^C, is to find room
-constexpr double kLongWait = 0.1;                // share of the time that waiting is worth a word
+constexpr size_t kLeastBar = 6, kMostBar = 32;  // columns with the brackets
+constexpr size_t kSpared = 3;                   // of the terminal's: what a person types, such as ^C, is to find room
+constexpr double kLongWait = 0.1;               // share of the time that waiting is worth a word
 
 template <class... Args>
 std::string formatted(const char* format, Args... args) {
@@ -27,7 +27,7 @@ std::string formatted(const char* format, Args... args) {
   return buffer;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point then) {
+double time_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
@@ -100,7 +100,7 @@ std::string line_of_parts(const std::vector<LinePart>& parts, size_t width) {
       if (all || !p.goes_first) out += (out.empty() ? "" : "  ") + (brief && !p.brief.empty() ? p.brief : p.text);
     return out.substr(0, out.find_last_not_of(' ') + 1);
   };
-  for (const auto& [all, brief] : {std::pair{true, false}, std::pair{true, true}, std::pair{false, false}})
+  for (const auto& [all, brief] : {std::pair{true, false}, std::pair{false, false}})
     if (const std::string out = line(all, brief); width == 0 || columns_of(out) <= width) return out;
   return line(false, true);
 }
@@ -151,12 +151,12 @@ void Progress::warn(const std::string& text) {
   std::fprintf(stderr, "%s\n", wrapped(paint("33", "warning:") + " " + text, terminal_width(STDERR_FILENO)).c_str());
 }
 
-bool Progress::is_due() const { return has_bar() && seconds_since(last_bar_) >= kBarEverySeconds; }
+bool Progress::is_due() const { return has_bar() && time_since(last_bar_) >= kBarEverySeconds; }
 
 void Progress::update(const ProgressView& v) {
   if (options_.quiet || options_.silent) return;
   if (!terminal_) {
-    if (seconds_since(last_plain_) < kPlainEverySeconds) return;
+    if (time_since(last_plain_) < kPlainEverySeconds) return;
     last_plain_ = std::chrono::steady_clock::now();
     return line(plain_text(v));
   }
@@ -186,7 +186,7 @@ void EpochLines::add(int64_t epoch, std::vector<LinePart> parts, bool is_best) {
   const bool first = printed_ == std::chrono::steady_clock::time_point();
   if (is_best) parts.push_back({"best"}), best_ = Held{epoch, parts};
   last_ = Held{epoch, std::move(parts)};
-  if (first || epoch % every_ == 0 || seconds_since(printed_) >= kLongSeconds) end();
+  if (first || epoch % every_ == 0 || time_since(printed_) >= kLongSeconds) end();
 }
 
 void EpochLines::end() {

@@ -43,7 +43,7 @@ std::string bar_text(const ProgressView& view, size_t width);
 // A part of a line, and what becomes of it where the line is too long for a terminal.
 struct LinePart {
   std::string text, brief = {};  // brief: instead of the text; empty: the text
-  bool goes_first = false;       // before any text is made brief
+  bool goes_first = false;       // before texts become brief
 };
 // The parts, two spaces apart. width 0: all of them.
 std::string line_of_parts(const std::vector<LinePart>& parts, size_t width);

@@ -56,6 +56,16 @@ std::string without_escapes(const std::string& text) {
   return out;
 }
 
+bool has_blanks_in_quotes(const std::string& line) {
+  bool quoted = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\\') ++i;
+    if (i < line.size() && line[i] == '"') quoted = !quoted;
+    if (i < line.size() && line[i] == ' ' && quoted) return true;
+  }
+  return false;
+}
+
 // Where the lines after the first begin.
 size_t indent_of(const std::string& painted, size_t width) {
   const std::string line = without_escapes(painted);
@@ -90,7 +100,8 @@ std::string wrapped(const std::string& line, size_t width) {
   bool begun = false;  // is there a word in this line?
   for (size_t at = 0; at < line.size();) {
     const size_t word = std::min(line.find_first_not_of(' ', at), line.size());
-    const size_t end = std::min(line.find(' ', word), line.size());
+    size_t end = std::min(line.find(' ', word), line.size());
+    if (line.compare(end, 2, " %") == 0) end = std::min(line.find(' ', end + 1), line.size());  // with its number
     const std::string text = line.substr(word, end - word);
     const size_t columns = columns_of(text);
     if (begun && !text.empty() && column + (word - at) + columns > width) {
@@ -140,7 +151,7 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
         out += margin + "// " + part.substr(std::min(part.find_first_not_of(' '), part.size())) + '\n';
       if (is_apart) out += line.substr(0, line.find_last_not_of(' ', at) + 1) + '\n';
     } else {
-      out += line + '\n';
+      out += (is_long && !has_blanks_in_quotes(line) ? wrapped(line, width) : line) + '\n';
     }
   }
   return out;

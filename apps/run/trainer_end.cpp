@@ -53,7 +53,7 @@ void Trainer::finish(int ended, bool evaluates) {
   if (ended & kEpochEnds) {
     consider_stopping("train/loss", n_.train_loss);
     consider_best("train/loss", n_.train_loss);
-    lines_.add(epoch(), epoch_parts(evaluates), n_.bests.step() == n_.applied());
+    lines_.add(epoch(), epoch_parts(evaluates), n_.bests.step() == n_.applied() && n_.bests.list[0].value == n_.bests.top);
   }
   if (due_at(ended, config_.checkpoint.every, last_save_)) save_at_interval();
 }

@@ -75,8 +75,10 @@ void Trainer::show(bool evaluates) {
 }
 
 std::vector<LinePart> Trainer::epoch_parts(bool evaluated) const {
-  std::vector<LinePart> out = {{joined("epoch ", epoch())}};
-  if (config_.train.epochs) out[0].text += joined("/", *config_.train.epochs);
+  const bool terminal = progress_.has_bar();  // which has columns, and less room
+  const std::string all = config_.train.epochs ? joined("/", *config_.train.epochs) : "", now = joined(epoch());
+  const std::string indent(terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
+  std::vector<LinePart> out = {{"epoch " + indent + now + all}};
   const auto add = [&](const std::string& name, const std::string& brief, const std::string& value) {
     out.push_back({name + value, brief + value});
   };
@@ -84,7 +86,7 @@ std::vector<LinePart> Trainer::epoch_parts(bool evaluated) const {
   if (evaluated) add("val loss ", "val ", number_text(*n_.val_loss, 4));
   if (evaluated)
     for (const MetricValue& m : n_.val_metrics)
-      if (m.in_lines()) add("val ", "", shown(m));
+      if (m.in_lines()) add(terminal ? "" : "val ", "", shown(m));
   out.push_back({"lr " + number_text(s_.optimizer->lr(), 3), "", true});
   if (scale()) {
     out.push_back({joined("scale ", *scale()), "", true});

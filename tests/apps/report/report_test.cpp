@@ -108,6 +108,19 @@ TEST_CASE("report and compare: what repeats, and defaults of other types, are fo
                                          "data.train, val.type", "data.val.size"});
   REQUIRE(found.defaults.size() == 1);
   CHECK(found.defaults[0].key == "data.train, val.fill");
+  // Lists of the same layers differ in keys of these, other lists in their types.
+  const auto with_layers = [](const char* layers) { return RecordedRun{.config = {{"layers", Json::parse(layers)}}}; };
+  const RecordedRun small = with_layers(R"([{"type": "Linear", "out": 4}, {"type": "ReLU"}])"),
+                    wide = with_layers(R"([{"type": "Linear", "out": 8}, {"type": "ReLU"}])"),
+                    single = with_layers(R"([{"type": "Linear", "out": 8}])");
+  const auto layers = folded(differences({small, wide}), {small, wide}).shown;
+  REQUIRE(layers.size() == 1);
+  CHECK(layers[0].key == "layers.0.out");
+  CHECK(layers[0].values == std::vector<Json>{4, 8});
+  const auto lists = folded(differences({small, single}), {small, single}).shown;
+  REQUIRE(lists.size() == 1);
+  CHECK(value_words(lists[0].values[0], 40) == "Linear, ReLU");
+  CHECK(value_words(lists[0].values[0], 9) == "Linear...");
   std::ostringstream text;
   print_comparison(text, runs, 60);
   CHECK(contains(text.str(), "and 1 key that has its default"));

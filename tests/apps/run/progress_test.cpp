@@ -67,7 +67,7 @@ const ProgressView kHalf{
 TEST_CASE("the bar has the time that is left, and less of the rest on a narrow terminal") {
   CHECK(bar_text(kHalf, 100) == "epoch 2/3  [===============>              ]   50 %  loss 0.512  8.1k samples/s  42 s left");
   for (size_t width = 1; width <= 120; ++width) CHECK_MESSAGE(bar_text(kHalf, width).size() <= width, width);
-  CHECK(bar_text(kHalf, 37) == "epoch 2/3  [=====>    ]   50 %  42 s left");
+  CHECK(bar_text(kHalf, 37) == "epoch 2/3  [==>   ]   50 %  42 s left");
   CHECK(bar_text(kHalf, 30) == "epoch 2/3   50 %  42 s left");
   CHECK(bar_text(kHalf, 18) == " 50 %  42 s left");
   ProgressView v = kHalf;
@@ -137,7 +137,6 @@ TEST_CASE("a line of parts loses first what says least") {
       {"epoch 1/2"}, {"val accuracy 97.31 %", "accuracy 97.31 %"}, {"lr 0.001", "", true}, {"3 s"}};
   CHECK(line_of_parts(parts, 0) == "epoch 1/2  val accuracy 97.31 %  lr 0.001  3 s");
   CHECK(line_of_parts(parts, 46) == line_of_parts(parts, 0));
-  CHECK(line_of_parts(parts, 45) == "epoch 1/2  accuracy 97.31 %  lr 0.001  3 s");
-  CHECK(line_of_parts(parts, 40) == "epoch 1/2  val accuracy 97.31 %  3 s");
+  CHECK(line_of_parts(parts, 45) == "epoch 1/2  val accuracy 97.31 %  3 s");
   CHECK(line_of_parts(parts, 20) == "epoch 1/2  accuracy 97.31 %  3 s");
 }

@@ -36,7 +36,8 @@ TEST_CASE("a line is broken at words, below what follows its label") {
   CHECK(wrapped("one two three", 0) == "one two three");
   CHECK(wrapped("one two three", 13) == "one two three");
   CHECK(wrapped("one two three", 12) == "one two\n  three");
-  CHECK(wrapped("    in four", 9) == "    in\n    four");  // an indent is at most half of the width
+  CHECK(wrapped("    in four", 9) == "    in\n    four");                 // an indent is at most half of the width
+  CHECK(wrapped("accuracy 97 %, loss", 12) == "accuracy\n  97 %, loss");  // a number and its sign stay together
   CHECK(wrapped("done: 12 steps, 3 skipped", 16) == "done: 12 steps,\n      3 skipped");
   CHECK(wrapped("val   12 samples", 12) == "val   12\n      samples");
   CHECK(wrapped("a /very/long/path/that/is/copied here", 12) == "a\n  /very/long/path/that/is/copied\n  here");
@@ -66,6 +67,8 @@ TEST_CASE("comments of a config that do not fit go above their line") {
   CHECK(with_fitting_comments(config, 200) == config);
   CHECK(with_fitting_comments(config, 30) ==
         "{\n  // one two three four five\n  // six seven\n  \"a\": 1,\n  \"url\": \"http://x\"\n}\n");
+  CHECK(with_fitting_comments("{\"long\": 1, \"key\": 2}\n", 14) == "{\"long\": 1,\n  \"key\": 2}\n");
+  CHECK(with_fitting_comments("{\"a b c d e f\": 1}\n", 14) == "{\"a b c d e f\": 1}\n");  // a blank of a text stays
 }
 
 TEST_CASE("a stream's lines are wrapped on a terminal, as wide as it is then, and nowhere else") {
