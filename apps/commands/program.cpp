@@ -6,6 +6,7 @@
 #include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -25,6 +26,7 @@
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
+#include "framework/base/log_writer.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
 #include "framework/io/checkpoint.h"
@@ -216,6 +218,15 @@ int run_command(int argc, const char* const* argv) {
   } catch (...) { return report_exception(); }
 }
 
+// A message of the library for a person at a terminal.
+void print_message(logging::Level level, std::string_view message) {
+  erase_redrawn_line();
+  const char* const no_color = std::getenv("NO_COLOR");
+  const bool color = !(no_color && *no_color);
+  const char* const name = level == logging::Level::warn ? "warning" : level == logging::Level::error ? "error" : "note";
+  std::cerr << (color ? "\033[33m" : "") << name << ':' << (color ? "\033[0m" : "") << ' ' << message << '\n';
+}
+
 // Has everything been said on stdout?
 bool stdout_is_written() {
   std::cout.flush();
@@ -230,6 +241,7 @@ int run_program(int argc, const char* const* argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
   name_shortened_files();
   const FittedStream messages(std::cerr, STDERR_FILENO);
+  if (terminal_width(STDERR_FILENO) > 0) logging::set_writer(print_message);
   const int code = run_command(argc, argv);
   return stdout_is_written() || code != kDone ? code : kFailed;
 }

@@ -14,9 +14,12 @@ namespace {
 
 volatile std::sig_atomic_t g_received = 0, g_redrawn = -1;
 
+// Calls nothing that a handler may not call.
+void erase_line(int descriptor) { [[maybe_unused]] const auto written = descriptor >= 0 ? write(descriptor, "\r\033[J", 4) : 0; }
+
 void on_signal(int number) {
   if (number == SIGINT && g_received == SIGINT) {
-    [[maybe_unused]] const auto written = g_redrawn >= 0 ? write(g_redrawn, "\r\033[J", 4) : 0;
+    erase_line(g_redrawn);
     _exit(kInterrupted);
   }
   if (g_received == 0 || number == SIGINT) g_received = number;
@@ -62,6 +65,8 @@ void catch_stop_signals() {
 }
 
 void erase_when_interrupted(int descriptor) { g_redrawn = descriptor; }
+
+void erase_redrawn_line() { erase_line(g_redrawn); }
 
 int stop_signal() { return g_received; }
 

@@ -95,7 +95,7 @@ TEST_CASE("report: a wrong row of a table is shown as in its file") {
   std::string rows = "size,soil,kind,note\n";
   for (int i = 0; i < 12; ++i) rows += std::to_string(10 + i) + (i % 2 ? ",clay,oak,a\n" : ",sand,fir,b\n");
   write(dir / "train.csv", rows);
-  write(dir / "val.csv", rows + "\n,clay,fir,\"two\nlines\"\n");
+  write(dir / "val.csv", rows + "10,sand,fir,\"two\nlines\"\n,clay,fir,c\n");
   trained(dir, R"({"version": 1, "name": "t", "output_dir": "r",
       "data": {"root": ".", "train": {"type": "CSV", "path": "train.csv"},
                "val": {"type": "CSV", "path": "val.csv"}, "target": "kind", "exclude": ["note"],
@@ -110,12 +110,12 @@ TEST_CASE("report: a wrong row of a table is shown as in its file") {
     return out;
   }();
   REQUIRE_MESSAGE(found.fault.empty(), found.fault);
-  CHECK(found.samples == 13);
+  CHECK(found.samples == 14);
   REQUIRE(found.worst.size() == 1);
   CHECK(found.columns == std::vector<std::string>{"size", "soil", "note"});  // of the file, and not only what the model sees
-  CHECK(found.worst[0].cells == std::vector<std::string>{"", "clay", "two\nlines"});
-  CHECK(found.worst[0].sample == "line 15");
-  CHECK(found.confusion == std::vector<std::vector<int64_t>>{{6, 1}, {0, 6}});
+  CHECK(found.worst[0].cells == std::vector<std::string>{"", "clay", "c"});
+  CHECK(found.worst[0].sample == "line 16");
+  CHECK(found.confusion == std::vector<std::vector<int64_t>>{{7, 1}, {0, 6}});
   CHECK(found.worst[0].truth == "fir");
   CHECK(found.worst[0].answer == "oak");
   CHECK(found.worst[0].confidence > 0.5);

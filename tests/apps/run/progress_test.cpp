@@ -67,7 +67,7 @@ const ProgressView kHalf{
 TEST_CASE("the bar has the time that is left, and less of the rest on a narrow terminal") {
   CHECK(bar_text(kHalf, 100) == "epoch 2/3  [===============>              ]   50 %  loss 0.512  8.1k samples/s  42 s left");
   for (size_t width = 1; width <= 120; ++width) CHECK_MESSAGE(bar_text(kHalf, width).size() <= width, width);
-  CHECK(bar_text(kHalf, 37) == "epoch 2/3  [==>   ]   50 %  42 s left");
+  CHECK(bar_text(kHalf, 37) == "epoch 2/3  [===>  ]   50 %  42 s left");
   CHECK(bar_text(kHalf, 30) == "epoch 2/3   50 %  42 s left");
   CHECK(bar_text(kHalf, 18) == " 50 %  42 s left");
   ProgressView v = kHalf;

@@ -41,7 +41,7 @@ TEST_CASE("a line is broken at words, below what follows its label") {
   CHECK(wrapped("done: 12 steps, 3 skipped", 16) == "done: 12 steps,\n      3 skipped");
   CHECK(wrapped("val   12 samples", 12) == "val   12\n      samples");
   CHECK(wrapped("a /very/long/path/that/is/copied here", 12) == "a\n  /very/long/path/that/is/copied\n  here");
-  CHECK(wrapped("\033[33mwarning:\033[0m one two", 12) == "\033[33mwarning:\033[0m\n  one two");
+  CHECK(wrapped("\033[33mwarning:\033[0m one two", 12) == "\033[33mwarning:\033[0m one\n  two");
   CHECK(wrapped("\033[33mwarning:\033[0m one two", 24) == "\033[33mwarning:\033[0m one two");  // colors take no room
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("a table fits: columns are left out, texts are shortened, and the rest
   CHECK(less.find("(left out, as the terminal is narrow: m)") != std::string::npos);
   const std::string shorter = printed(rows, {.width = 30, .shortened = {1}});
   CHECK(longest_line(shorter) == 30);
-  CHECK(shorter.find("some words...") != std::string::npos);
+  CHECK(shorter.find("some words ...") != std::string::npos);
   const std::string parts = printed(rows, {.width = 34});
   CHECK(longest_line(parts) <= 34);
   CHECK(parts.find("\n\n  name  n") != std::string::npos);  // the second part has the names again
