@@ -56,14 +56,18 @@ std::string without_escapes(const std::string& text) {
   return out;
 }
 
-bool has_blanks_in_quotes(const std::string& line) {
+// The same of JSON, whose texts stay whole.
+std::string wrapped_json(std::string line, size_t width) {
+  constexpr char kBlank = 1;
   bool quoted = false;
   for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') quoted = !quoted;
     if (line[i] == '\\') ++i;
-    if (i < line.size() && line[i] == '"') quoted = !quoted;
-    if (i < line.size() && line[i] == ' ' && quoted) return true;
+    if (i < line.size() && line[i] == ' ' && quoted) line[i] = kBlank;
   }
-  return false;
+  line = wrapped(line, width);
+  std::replace(line.begin(), line.end(), kBlank, ' ');
+  return line;
 }
 
 // Where the lines after the first begin.
@@ -149,9 +153,9 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
       std::istringstream parts(wrapped(line.substr(comment), std::max<size_t>(width, begin + 23) - begin - 3));
       for (std::string part; std::getline(parts, part);)
         out += margin + "// " + part.substr(std::min(part.find_first_not_of(' '), part.size())) + '\n';
-      if (is_apart) out += line.substr(0, line.find_last_not_of(' ', at) + 1) + '\n';
+      if (is_apart) out += wrapped_json(line.substr(0, line.find_last_not_of(' ', at) + 1), width) + '\n';
     } else {
-      out += (is_long && !has_blanks_in_quotes(line) ? wrapped(line, width) : line) + '\n';
+      out += wrapped_json(line, is_long ? width : 0) + '\n';
     }
   }
   return out;

@@ -48,7 +48,9 @@ std::vector<std::string> seen_lines(const std::string& sent) {
   std::istringstream lines(sent);
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
-    out.push_back(line.substr(line.rfind('\r') == std::string::npos ? 0 : line.rfind('\r') + 1));
+    if (const size_t at = line.rfind('\r'); at != std::string::npos) line = line.substr(at + 1);
+    const std::string erased = "\033[J";
+    out.push_back(line.starts_with(erased) ? line.substr(erased.size()) : line);
   }
   return out;
 }
@@ -68,12 +70,19 @@ TEST_CASE("each line of a command fits a terminal of 80 and of 40 columns, and a
   for (const unsigned short columns : {80, 40}) {
     CAPTURE(columns);
     const std::string name = columns == 80 ? "wide" : "narrow", at = " --set output_dir=runs/" + name;
-    for (const std::string command :
-         {std::string("init t.csv"), std::string("validate t.json small.json"), "train t.json --set train.epochs=90" + at,
-          "eval runs/" + name, std::string("plan small.json"), "inspect runs/" + name, "compare runs/wide runs/" + name,
-          std::string("lr-find t.json --steps 5"), "doctor t.json --no-probe",
-          "tune runs/" + name + " --out tuned.json --overwrite", "predict runs/" + name + " t.csv --probabilities",
-          "train small.json --dry-run"}) {
+    const std::vector<std::string> commands = {"init t.csv",
+                                               "validate t.json small.json",
+                                               "train t.json --set train.epochs=90" + at,
+                                               "eval runs/" + name,
+                                               "plan small.json",
+                                               "inspect runs/" + name,
+                                               "compare runs/wide runs/" + name,
+                                               "lr-find t.json --steps 10",
+                                               "doctor t.json --no-probe",
+                                               "tune runs/" + name + " --out tuned.json --overwrite",
+                                               "predict runs/" + name + " t.csv --probabilities",
+                                               "train small.json --dry-run"};
+    for (const std::string& command : commands) {
       CAPTURE(command);
       const std::string sent = in_terminal(dir, columns, command);
       for (const std::string& line : seen_lines(sent)) {

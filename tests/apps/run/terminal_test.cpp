@@ -68,7 +68,7 @@ TEST_CASE("comments of a config that do not fit go above their line") {
   CHECK(with_fitting_comments(config, 30) ==
         "{\n  // one two three four five\n  // six seven\n  \"a\": 1,\n  \"url\": \"http://x\"\n}\n");
   CHECK(with_fitting_comments("{\"long\": 1, \"key\": 2}\n", 14) == "{\"long\": 1,\n  \"key\": 2}\n");
-  CHECK(with_fitting_comments("{\"a b c d e f\": 1}\n", 14) == "{\"a b c d e f\": 1}\n");  // a blank of a text stays
+  CHECK(with_fitting_comments("{\"a b c d e f\": 1}\n", 14) == "{\"a b c d e f\":\n  1}\n");  // a blank of a text stays
 }
 
 TEST_CASE("a stream's lines are wrapped on a terminal, as wide as it is then, and nowhere else") {
