@@ -60,7 +60,7 @@ std::vector<std::string> seen_lines(const std::string& sent) {
 TEST_CASE("each line of a command fits a terminal of 80 and of 40 columns, and a file has it whole") {
   const TempDir dir;
   write(dir / "small.json", kSmall);
-  std::string rows = "a long name of a column,another column,kind\n";
+  std::string rows = "a long name,another column,kind\n";
   for (int i = 0; i < 60; ++i) rows += joined(i, ',', i % 7, i % 3 ? ",first kind\n" : ",another kind\n");
   write(dir / "t.csv", rows);
   if (in_terminal(dir, 80, "init t.csv --out t.json").empty()) {
