@@ -67,6 +67,21 @@ std::string base_of(const TuneArguments& o) {
   return fs::absolute(base).lexically_normal().lexically_relative(folder.lexically_normal()).generic_string();
 }
 
+// JSON as people write it in a line, with a blank after each comma and colon.
+std::string in_a_line(const Json& value) {
+  const std::string text = value.dump(1);
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\n') {
+      out += text[i];
+      continue;
+    }
+    if (out.back() == ',') out += ' ';
+    i = text.find_first_not_of(' ', i + 1) - 1;
+  }
+  return out;
+}
+
 // What --set changes, which the new config is to have as well: "a.b=1" as {"a": {"b": 1}}. Throws ConfigError for a place in a
 // list, which a config that extends another cannot change.
 Json settings_of(const std::vector<std::string>& sets) {
@@ -104,7 +119,7 @@ std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t
   for (const TunedModule& m : t.modules) config["amp"]["modules"][pattern_for(*opened.session.model, m.path)] = "float32";
   out += "{";
   for (const auto& [key, value] : config.items())  // a line each
-    out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", line_of(value));
+    out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", in_a_line(value));
   return out + "\n}\n";
 }
 

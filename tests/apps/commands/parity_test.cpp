@@ -177,7 +177,7 @@ TEST_CASE("tune writes a few lines that extend the config, and refuses to overwr
   CHECK(contains(j["modules"][0]["why"], "float16 cannot hold its values"));
   const std::string text = read(dir / "more/tuned.json");
   CHECK_MESSAGE(contains(text, R"("extends": "../run.json")"), text);
-  CHECK(contains(text, R"("amp": {"dtype":"float16","modules":{"wide":"float32"}})"));
+  CHECK(contains(text, R"("amp": {"dtype": "float16", "modules": {"wide": "float32"}})"));
   CHECK(contains(text, "// "));
   CHECK(run(dir, "validate more/tuned.json").code == 0);
   const Ran again = run(dir, "tune run.json --out more/tuned.json");
@@ -189,8 +189,8 @@ TEST_CASE("tune writes a few lines that extend the config, and refuses to overwr
   // What is set is in the new config as well.
   CHECK(run(dir, "tune run.json --out other.json --set optimizer.lr=0.25 --set amp.scaler.init_scale=1024").code == 0);
   const std::string other = read(dir / "other.json");
-  CHECK_MESSAGE(contains(other, R"("optimizer": {"lr":0.25})"), other);
-  CHECK_MESSAGE(contains(other, R"("amp": {"scaler":{"init_scale":1024},"dtype":"float16")"), other);
+  CHECK_MESSAGE(contains(other, R"("optimizer": {"lr": 0.25})"), other);
+  CHECK_MESSAGE(contains(other, R"("amp": {"scaler": {"init_scale": 1024}, "dtype": "float16")"), other);
   CHECK(run(dir, "validate other.json").code == 0);
   CHECK(contains(run(dir, "tune run.json --out no.json --set model.layers.0.out_features=3").err,
                  "[tune] --set model.layers.0.out_features=3 is in a list, which the new config cannot change"));
