@@ -30,7 +30,7 @@ Json as_json(const ReplayResult& r) {
   Json out{{"first", r.first}, {"last", r.last}, {"differences", r.differences}, {"fault", nullptr}};
   if (!r.still_running.empty()) out["still_running"] = r.still_running;
   if (!r.fault) return out;
-  out["fault"] = {{"step", r.last}, {"epoch", r.epoch}};
+  out["fault"] = {{"step", r.last}, {"epoch", r.epoch}, {"attempt", r.attempt}};
   out["fault"].update(verdict_json(*r.fault));
   return out;
 }
@@ -53,8 +53,16 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
     return result.fault ? kDone : kNotHeld;
   }
   for (const std::string& difference : result.differences) std::cout << "differs: " << difference << '\n';
+  const auto list_capsules = [&] {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(o.file) / "capsules", none))
+      std::cout << "a step that the run explained: halfstep doctor " << entry.path().string() << '\n';
+  };
   if (result.fault) {
-    std::cout << "step " << result.last << " (epoch " << result.epoch << ")\n" << result.fault->text() << '\n';
+    std::cout << "step " << result.last << " (epoch " << result.epoch
+              << (result.attempt > result.last ? joined(", attempt ", result.attempt, ": skipped ones are no steps") : "") << ")\n"
+              << result.fault->text() << '\n';
+    if (result.attempt > result.last) list_capsules();  // of an earlier attempt
     return kDone;
   }
   const int64_t taken = result.last - result.first;
@@ -69,9 +77,7 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
     std::cout << (result.still_running.empty() ? "the run ended at this checkpoint"
                                                : "its metrics have no step after this checkpoint")
               << "; --step N looks at an earlier step\n";
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(o.file) / "capsules", none))
-    std::cout << "a step that the run explained: halfstep doctor " << entry.path().string() << '\n';
+  list_capsules();
   return kNotHeld;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -10,11 +12,14 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/run/cells.h"
 #include "apps/run/evaluate.h"
+#include "apps/run/metric_sinks.h"
 #include "apps/run/model_file.h"
 #include "apps/run/progress.h"
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
+#include "apps/run/terminal.h"
 
 namespace halfstep::app {
 namespace {
@@ -26,16 +31,60 @@ struct EvalArguments {
   bool json = false;
 };
 
-// Rows of numbers, in columns of one width.
-void print_table(const MetricValue& m) {
-  size_t width = 0;
-  for (const Json& row : m.details)
-    for (const Json& cell : row) width = std::max(width, cell.dump().size());
-  std::cout << m.name << " (a row a class of the data, a column a class of the answer):\n";
-  for (const Json& row : m.details) {
-    for (const Json& cell : row) std::cout << ' ' << std::string(width - cell.dump().size(), ' ') << cell.dump();
-    std::cout << '\n';
+// The pairs of classes that are taken for each other most often.
+void print_most_confused(const Json& counts, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 12;
+  std::vector<std::pair<int64_t, std::string>> pairs;
+  int64_t right = 0;
+  for (size_t i = 0; i < counts.size(); ++i)
+    for (size_t c = 0; c < counts.size(); ++c) {
+      const int64_t n = counts[i][c].get<int64_t>();
+      if (i == c) right += n;
+      if (i != c && n > 0) pairs.emplace_back(n, names[i] + " taken for " + names[c]);
+    }
+  std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::cout << "  the table is wider than the terminal (--json has it): " << right << " are right, and most often wrong are\n";
+  for (size_t i = 0; i < std::min(kShown, pairs.size()); ++i)
+    std::cout << "  " << pairs[i].first << "  " << pairs[i].second << '\n';
+  if (pairs.size() > kShown) std::cout << "  and " << pairs.size() - kShown << " pairs more\n";
+}
+
+void print_confusion(const Json& counts, const DataForm& form, size_t width) {
+  constexpr size_t kName = 16;  // columns of a class
+  std::cout << "confusion matrix (a row: what it is, a column: what the model answers)\n";
+  std::vector<std::string> names, heads;
+  for (size_t c = 0; c < counts.size(); ++c) {
+    names.push_back(in_line(form.class_name(int64_t(c))));
+    heads.push_back(names[c]);
   }
+  const auto table = [&](const std::vector<std::string>& rows) {
+    Cells cells{{""}};
+    for (const std::string& h : heads) cells[0].push_back(shortened(h, kName));
+    for (size_t i = 0; i < counts.size(); ++i) {
+      cells.push_back({shortened(rows[i], kName)});
+      for (const Json& n : counts[i]) cells.back().push_back(n.dump());
+    }
+    return cells;
+  };
+  const auto columns = [](const Cells& cells) {
+    size_t sum = 0;
+    for (size_t c = 0; c < cells[0].size(); ++c) {
+      size_t most = 0;
+      for (const auto& row : cells) most = std::max(most, columns_of(row[c]));
+      sum += most + 2;
+    }
+    return sum;
+  };
+  Cells cells = table(names);
+  if (width > 0 && columns(cells) > width) {  // columns by number
+    std::vector<std::string> rows;
+    for (size_t c = 0; c < names.size(); ++c) heads[c] = std::to_string(c), rows.push_back(heads[c] + ' ' + names[c]);
+    cells = table(rows);
+  }
+  if (width > 0 && columns(cells) > width) return print_most_confused(counts, names);
+  CellsFit fit;
+  for (size_t c = 1; c < cells[0].size(); ++c) fit.right.push_back(c);
+  print_cells(std::cout, cells, fit);
 }
 
 // Data that the rules of the config did not look at must fit the model.
@@ -101,7 +150,11 @@ int eval(const EvalArguments& o) {
   std::cout << '\n';
   for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
   for (const MetricValue& m : r.metrics) {
-    if (!m.details.is_null()) print_table(m);
+    if (m.details.is_null()) continue;
+    if (is_confusion_matrix(m.details))
+      print_confusion(m.details, loader->dataset().form(), terminal_width(STDOUT_FILENO));
+    else
+      std::cout << m.name << ": " << m.details.dump() << '\n';
   }
   return kDone;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands/help.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <sstream>
+
+#include "apps/run/terminal.h"
 
 namespace halfstep::app {
 namespace {
@@ -14,9 +15,8 @@ namespace {
 constexpr size_t kMostColumns = 100, kFewestColumns = 60;
 
 size_t help_width() {
-  winsize size{};
-  const bool terminal = isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return terminal ? std::clamp<size_t>(size.ws_col, kFewestColumns, kMostColumns) : kMostColumns;
+  const size_t columns = terminal_width(STDOUT_FILENO);
+  return columns > 0 ? std::clamp(columns, kFewestColumns, kMostColumns) : kMostColumns;
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -7,6 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/run/starter.h"
+#include "apps/run/terminal.h"
 #include "apps/schema/shell_word.h"
 #include "framework/io/atomic_file.h"
 
@@ -25,7 +28,7 @@ int init(const InitArguments& o) {
   const Starter s = starter_config(o.data, o.wishes);
   const std::string file = o.out.empty() ? s.name + ".json" : o.out, word = shell_word(file);
   if (o.out.empty())
-    std::cout << s.text;
+    std::cout << with_fitting_comments(s.text, terminal_width(STDOUT_FILENO));
   else
     atomic_write(o.out, s.text);
   std::cerr << s.what << '\n';

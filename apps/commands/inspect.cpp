@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -9,6 +11,7 @@
 #include "apps/exit_codes.h"
 #include "apps/run/inspect_data.h"
 #include "apps/run/inspect_model.h"
+#include "apps/run/terminal.h"
 
 namespace halfstep::app {
 namespace {
@@ -41,7 +44,7 @@ int inspect(const InspectArguments& o) {
   if (!o.out.empty()) {
     std::cout << "samples: " << o.out;
     for (size_t row = 0; row < sheet.rows.size(); ++row)
-      std::cout << (row == 0 ? ", a row for each class, from the top: " : ", ") << sheet.rows[row];
+      std::cout << (row == 0 ? ", a row for each class, from the top: " : ", ") << in_line(sheet.rows[row]);
     std::cout << '\n';
   }
   return kDone;
@@ -56,7 +59,7 @@ int inspect_stored(const std::string& path, bool values, bool json) {
   if (json)
     std::cout << line_of(report) << '\n';
   else
-    print_model_report(std::cout, report);
+    print_model_report(std::cout, report, terminal_width(STDOUT_FILENO));
   return kDone;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/plan.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
@@ -8,6 +10,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/run/terminal.h"
 #include "framework/io/atomic_file.h"
 
 namespace halfstep::app {
@@ -29,9 +32,10 @@ int plan(const PlanArguments& o) {
   if (o.json) {
     std::cout << plan_text(plan);
   } else {
-    print_calls(std::cout, plan);
+    const size_t width = terminal_width(STDOUT_FILENO);
+    print_calls(std::cout, plan, width);
     std::cout << '\n';
-    print_summary(std::cout, plan);
+    print_summary(std::cout, plan, width);
   }
   return kDone;
 }

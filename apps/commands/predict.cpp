@@ -7,11 +7,13 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/commands/answer_arrays.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/run/predictor.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
 #include "framework/base/log.h"
 #include "framework/data/labels.h"
 
@@ -81,15 +83,15 @@ class Writer {
     if (has_columns()) return text_of_columns(p);
     out_ << p.input << ": ";
     for (size_t k = 0; k < p.top.size(); ++k) {
-      out_ << (k ? ", " : "") << p.top[k].name;
+      out_ << (k ? ", " : "") << in_line(p.top[k].name);
       if (!std::isnan(p.top[k].probability)) out_ << ' ' << percent(p.top[k].probability);
     }
     for (size_t k = 0; k < p.numbers.size(); ++k) out_ << (k ? " " : "") << number_text(p.numbers[k], 6);
     out_ << joined_labels(p, form_);
-    if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << *p.truth_name << ')';
+    if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << in_line(*p.truth_name) << ')';
     if (p.truth && form_.classes == 0) out_ << "  (it is " << number_text(*p.truth, 6) << ')';
     for (size_t c = 0; c < p.probabilities.size(); ++c)
-      out_ << (c ? ", " : "  [") << form_.class_name(int64_t(c)) << ' ' << percent(p.probabilities[c])
+      out_ << (c ? ", " : "  [") << in_line(form_.class_name(int64_t(c))) << ' ' << percent(p.probabilities[c])
            << (c + 1 == p.probabilities.size() ? "]" : "");
     out_ << '\n';
   }
@@ -232,12 +234,20 @@ int predict(const PredictArguments& o) {
     std::cerr << check_proof(model, *model.proof()) << '\n';
     if (o.inputs.empty()) return kDone;
   }
+  std::optional<AnswerArrays> arrays;
+  if (o.out && is_array_file(*o.out)) {
+    for (const auto& [given, option] :
+         {std::pair{o.csv, "--csv"}, {o.json, "--json"}, {o.wrong, "--wrong"}, {o.files.top > 1, "--top"}})
+      check<ConfigError>(!given, "predict", option, " is for text, and ", *o.out, " is an array with a row for each input",
+                         Help{"leave it out, or give --out a name with another ending"});
+    arrays.emplace(*o.out, model.form(), o.files.probabilities);
+  }
   std::ofstream file;
-  if (o.out) {
+  if (o.out && !arrays) {
     file.open(*o.out, std::ios::binary | std::ios::trunc);
     check<IoError>(bool(file), "predict", *o.out, " cannot be written");
   }
-  std::ostream& out = o.out ? static_cast<std::ostream&>(file) : std::cout;
+  std::ostream& out = file.is_open() ? static_cast<std::ostream&>(file) : std::cout;
   Writer writer(o, model.form(), out);
   std::vector<Prediction> wrong;
   int64_t answered = 0, faults = 0;
@@ -245,7 +255,9 @@ int predict(const PredictArguments& o) {
   const auto receive = [&](const Prediction& p) {
     if (!p.fault.empty()) std::cerr << "error: " << p.input << ": " << p.fault << '\n';
     ++(p.fault.empty() ? answered : faults);
-    if (!o.wrong)
+    if (arrays)
+      arrays->add(p);
+    else if (!o.wrong)
       writer.write(p);
     else if (p.fault.empty() && p.is_wrong())
       wrong.push_back(p);
@@ -269,6 +281,7 @@ int predict(const PredictArguments& o) {
                      [](const Prediction& a, const Prediction& b) { return a.top[0].probability > b.top[0].probability; });
     for (const Prediction& p : wrong) writer.write(p);
   }
+  if (arrays) arrays->write(std::cerr);
   out.flush();
   check<IoError>(bool(out), "predict", o.out.value_or("stdout"), ": writing failed");
   print_metrics(model);
@@ -288,7 +301,7 @@ void add_predict(CLI::App& program, Action& chosen) {
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
   auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");
   c->add_flag("--json", o->json, "one JSON object for each line")->excludes(csv);
-  c->add_option("--out", o->out, "write the predictions to this file")->type_name("FILE");
+  c->add_option("--out", o->out, "write the predictions to this file; .npy and .npz: as arrays for NumPy")->type_name("FILE");
   c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
   c->add_flag("--wrong", o->wrong, "only predictions that are known to be wrong, the most confident first");
   c->add_option("--batch", o->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);

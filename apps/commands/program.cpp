@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -18,9 +22,11 @@
 #include "apps/exit_codes.h"
 #include "apps/run/build_info.h"
 #include "apps/run/signals.h"
+#include "apps/run/terminal.h"
 #include "apps/schema/suggest.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
+#include "framework/base/log_writer.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
 #include "framework/io/checkpoint.h"
@@ -147,6 +153,16 @@ int report_exception() {
 
 namespace {
 
+// Is what the command writes to stdout for programs, or a text with lines of its own?
+bool writes_data(const CLI::App& command) {
+  for (const char* name : {"completion", "generate", "init", "schema"})
+    if (command.get_name() == name) return true;
+  for (const char* name : {"--json", "--csv"})
+    if (const CLI::Option* o = command.get_option_no_throw(name); o && o->count() > 0) return true;
+  const std::vector<CLI::App*> inner = command.get_subcommands();
+  return std::any_of(inner.begin(), inner.end(), [](const CLI::App* c) { return writes_data(*c); });
+}
+
 int run_command(int argc, const char* const* argv) {
   CLI::App program{"Trains neural networks in mixed precision", "halfstep"};
   program.formatter(std::make_shared<FittedHelp>());
@@ -195,9 +211,20 @@ int run_command(int argc, const char* const* argv) {
     if (e.get_exit_code() == 0) return program.exit(e);  // --help, --version
     return usage_error(e, program, argc, argv);
   }
+  std::optional<FittedStream> fitted;
+  if (!writes_data(*program.get_subcommands().at(0))) fitted.emplace(std::cout, STDOUT_FILENO);
   try {
     return chosen();
   } catch (...) { return report_exception(); }
+}
+
+// A message of the library for a person at a terminal.
+void print_message(logging::Level level, std::string_view message) {
+  erase_redrawn_line();
+  const char* const no_color = std::getenv("NO_COLOR");
+  const bool color = !(no_color && *no_color);
+  const char* const name = level == logging::Level::warn ? "warning" : level == logging::Level::error ? "error" : "note";
+  std::cerr << (color ? "\033[33m" : "") << name << ':' << (color ? "\033[0m" : "") << ' ' << message << '\n';
 }
 
 // Has everything been said on stdout?
@@ -213,6 +240,8 @@ bool stdout_is_written() {
 int run_program(int argc, const char* const* argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
   name_shortened_files();
+  const FittedStream messages(std::cerr, STDERR_FILENO);
+  if (terminal_width(STDERR_FILENO) > 0) logging::set_writer(print_message);
   const int code = run_command(argc, argv);
   return stdout_is_written() || code != kDone ? code : kFailed;
 }

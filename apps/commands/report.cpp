@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/report/report.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -9,6 +11,7 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/report/compare.h"
+#include "apps/run/terminal.h"
 #include "framework/io/atomic_file.h"
 
 namespace halfstep::app {
@@ -35,7 +38,7 @@ int compare(const ReportArguments& o) {
   if (o.json)
     std::cout << line_of(comparison_json(runs)) << '\n';
   else
-    print_comparison(std::cout, runs);
+    print_comparison(std::cout, runs, terminal_width(STDOUT_FILENO));
   return kDone;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
@@ -16,6 +18,7 @@
 #include "apps/report/report.h"
 #include "apps/run/run_lock.h"
 #include "apps/run/signals.h"
+#include "apps/run/terminal.h"
 #include "apps/sweep/sweep_results.h"
 #include "apps/sweep/sweep_run.h"
 #include "framework/backend/backend.h"
@@ -85,7 +88,7 @@ int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMem
     return kDone;
   }
   introduce(std::cout, o, sweep, members);
-  print_results(std::cout, sweep, members, rows);
+  print_results(std::cout, sweep, members, rows, terminal_width(STDOUT_FILENO));
   return kDone;
 }
 
@@ -128,7 +131,7 @@ int sweep_config_file(const SweepArguments& o) {
   atomic_write(sweep.output_dir / "sweep.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   const size_t left = members_to_train(members, false).size();
   lines << '\n';
-  print_results(lines, sweep, members, results);
+  print_results(lines, sweep, members, results, terminal_width(o.json ? STDERR_FILENO : STDOUT_FILENO));
   print_spreads(lines, sweep, members, results);
   write_page(sweep.output_dir, results, lines);
   if (!json["best"].is_null()) lines << "best: " << results[0].member->folder.string() << '\n';

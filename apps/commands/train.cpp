@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <iostream>
@@ -16,6 +18,7 @@
 #include "apps/run/ranks.h"
 #include "apps/run/rates.h"
 #include "apps/run/signals.h"
+#include "apps/run/terminal.h"
 #include "apps/run/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
@@ -68,10 +71,10 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
 
 // Before anything is trained: one that cannot be read would end the run where it is met.
 void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
-  PictureReport report = examine_pictures(config.json, {.rank = group ? group->rank() : 0,
-                                                        .ranks = group ? group->size() : 1,
-                                                        .draws = !quiet,
-                                                        .stopped = [] { return stop_signal() != 0; }});
+  PictureReport report = examine_pictures(
+      config.json, {.rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1, .draws = !quiet, .stopped = [] {
+                      return stop_signal() != 0;
+                    }});
   if (group) {
     const std::vector<std::string> all = group->gather(to_json(report).dump());
     report = {};
@@ -101,11 +104,11 @@ int train(const TrainArguments& o) {
       out["config"] = config.json;
       std::cout << line_of(out) << '\n';
     } else {
-      print_summary(std::cout, plan);
+      print_summary(std::cout, plan, terminal_width(STDOUT_FILENO));
     }
     return kDone;
   }
-  backend_for(config.device);  // before any file is touched
+  backend_for(config.device);                            // before any file is touched
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));

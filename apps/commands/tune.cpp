@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <sstream>
 
 #include "amp/diagnosis/module_search.h"
 #include "amp/diagnosis/tuning.h"
@@ -40,22 +41,65 @@ std::map<std::string, double> shares_of(const Config& config) {
   return out;
 }
 
+// Has the gradient any size in float32? Of a model that has fitted its batches it may be 0.
+bool has_gradient(const Parity& p) { return p.error > 0 || p.noise > 0; }
+
 std::string error_text(const Parity& p) {
+  if (p.error == 0) return joined("the gradient is the same in float32, bit for bit, ", name(p.verdict()));
   return joined("the gradient's error is ", number_text(p.measure(), 3), p.by_noise ? " of the noise" : " of the gradient", ", ",
                 name(p.verdict()));
 }
 
 std::string share_text(double share) { return number_text(100 * share, 2) + " %"; }
 
-// The config that the new one changes, as a path from the new one's folder.
-std::string base_of(const TuneArguments& o) {
+// The config that the new one changes.
+fs::path base_file(const TuneArguments& o) {
   fs::path base = o.path;
-  if (fs::is_directory(base)) {
-    if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // of a checkpoint
-    base /= "config.resolved.json";
-  }
+  if (!fs::is_directory(base)) return base;
+  if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // of a checkpoint
+  return base / "config.resolved.json";
+}
+
+// As a path from the new one's folder.
+std::string base_of(const TuneArguments& o) {
+  const fs::path base = base_file(o);
   const fs::path folder = fs::absolute(o.out).parent_path();
   return fs::absolute(base).lexically_normal().lexically_relative(folder.lexically_normal()).generic_string();
+}
+
+// JSON as people write it in a line, with a blank after each comma and colon.
+std::string in_a_line(const Json& value) {
+  const std::string text = value.dump(1);
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\n') {
+      out += text[i];
+      continue;
+    }
+    if (out.back() == ',') out += ' ';
+    i = text.find_first_not_of(' ', i + 1) - 1;
+  }
+  return out;
+}
+
+// What --set changes, which the new config is to have as well: "a.b=1" as {"a": {"b": 1}}. Throws ConfigError for a place in a
+// list, which a config that extends another cannot change.
+Json settings_of(const std::vector<std::string>& sets) {
+  Json out = Json::object();
+  for (const std::string& set : sets) {
+    const size_t equals = set.find('=');
+    Json* at = &out;
+    std::istringstream path(set.substr(0, equals));
+    for (std::string part; std::getline(path, part, '.');) {
+      check<ConfigError>(part.find_first_not_of("0123456789") != std::string::npos, "tune", "--set ", set,
+                         " is in a list, which the new config cannot change",
+                         Help{"change it in the config that the new one extends"});
+      at = &(*at)[part];
+    }
+    const Json value = Json::parse(set.substr(equals + 1), nullptr, /*allow_exceptions=*/false);
+    *at = value.is_discarded() ? Json(set.substr(equals + 1)) : value;
+  }
+  return out;
 }
 
 // A few lines that extend the first config.
@@ -66,14 +110,17 @@ std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t
   if (!t.why_low.empty()) out += joined("// ", t.low, ": ", t.why_low, ".\n");
   for (const TunedModule& m : t.modules) out += joined("// ", m.path, ": ", m.why, ".\n");
   if (!t.modules.empty()) out += joined("// ", share_text(t.share), " of the operations are in float32 for this.\n");
-  out += joined("// Then ", error_text(t.after), ".\n{\n  \"extends\": ", Json(base_of(o)).dump(),
-                ",\n  \"output_dir\": ", Json(opened.config.output_dir + "-tuned").dump(), ",\n  \"amp\": {");
-  if (opened.was_float32) out += "\"enabled\": true, ";
-  out += joined("\"dtype\": \"", t.low, '"');
-  for (const TunedModule& m : t.modules)
-    out += joined(&m == &t.modules[0] ? ", \"modules\": {" : ", ", Json(pattern_for(*opened.session.model, m.path)).dump(),
-                  ": \"float32\"", &m == &t.modules.back() ? "}" : "");
-  return out + "}\n}\n";
+  out += joined("// Then ", error_text(t.after), ".\n");
+  Json config = {{"extends", base_of(o)}, {"output_dir", opened.config.output_dir + "-tuned"}};
+  config.update(settings_of(o.config.sets), /*merge_objects=*/true);
+  if (!config["amp"].is_object()) config["amp"] = Json::object();  // of --set amp=true
+  if (opened.was_float32) config["amp"]["enabled"] = true;
+  config["amp"]["dtype"] = joined(t.low);
+  for (const TunedModule& m : t.modules) config["amp"]["modules"][pattern_for(*opened.session.model, m.path)] = "float32";
+  out += "{";
+  for (const auto& [key, value] : config.items())  // a line each
+    out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", in_a_line(value));
+  return out + "\n}\n";
 }
 
 void print(const TuneArguments& o, const Tuning& t) {
@@ -111,9 +158,6 @@ Json as_json(const TuneArguments& o, const Tuning& t, bool written) {
 }
 
 int tune_config(const TuneArguments& o) {
-  for (const std::string& set : o.config.sets)
-    check<ConfigError>(set.starts_with("amp.dtype="), "tune", "--set takes amp.dtype here, got ", set,
-                       Help{"what else is to change must be in the config that the new one extends"});
   check<ConfigError>(!fs::is_directory(o.out), "tune", "--out must be a file, got the folder ", o.out);
   check<ConfigError>(o.overwrite || !fs::exists(o.out), "tune", o.out, " is there already",
                      Help{"give another --out, or --overwrite"});
@@ -126,7 +170,7 @@ int tune_config(const TuneArguments& o) {
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
   const Tuning t = tune(next_batches(opened, o.batches), {.budget = o.budget, .shares = shares_of(opened.config)});
-  const bool holds = !t.fault && t.after.verdict() != Parity::Verdict::harmful;
+  const bool holds = !t.fault && t.after.verdict() != Parity::Verdict::harmful && has_gradient(t.after);
   if (holds) atomic_write(o.out, tuned_config(o, opened, t));
   if (o.json) {
     std::cout << line_of(as_json(o, t, holds)) << '\n';
@@ -135,6 +179,9 @@ int tune_config(const TuneArguments& o) {
   std::cout << o.path << " at step " << opened.step << ", " << opened.config.low.value_or(DType::f32) << ":\n";
   if (t.fault)
     std::cout << t.fault->text() << "\n  neither modules in float32 nor bfloat16 mend this: no file was written\n";
+  else if (!has_gradient(t.after))
+    std::cout << "  the gradient of these batches is 0, in float32 as well: there is nothing to compare. No file was written.\n"
+              << "  " << base_file(o) << " tunes from the first values\n";
   else
     print(o, t);
   return holds ? kDone : kNotHeld;

@@ -49,9 +49,10 @@ int validate_files(const ValidateArguments& o) {
         std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
-        const char* unchecked = readable ? " (shapes not checked: the data files are not there)" : " (shapes not checked)";
-        std::cout << file << ": valid" << (config.facts ? "" : unchecked) << (readable ? "" : ", but its data cannot be read")
-                  << '\n';
+        if (readable)
+          std::cout << file << ": valid" << (config.facts ? "" : " (shapes not checked: the data files are not there)") << '\n';
+        else
+          std::cout << file << ": cannot be trained with: its keys are right, but its data cannot be read\n";
         if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
         if (pictures.pictures > 0) std::cout << "  " << opened(pictures) << ", " << pictures.bad << " cannot be read\n";
         for (const std::string& line : weights) std::cout << "  " << line << '\n';

@@ -12,6 +12,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 236, kLeft = 62, kRight = kWidth - 14, kTop = 8, kBottom = kHeight - 26;
+constexpr double kEdge = 16;  // a number as near to the right edge ends at its tick
 constexpr size_t kColors = 8;
 
 // The part of the plane that is drawn.
@@ -86,8 +87,8 @@ void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
   }
   for (const double v : ticks(f.x0, f.x1, 6))
     if (v == std::floor(v))  // there is no half a step
-      svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"middle\">" << step_text(v)
-          << "</text>";
+      svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\""
+          << (f.x(v) > kRight - kEdge ? "end" : "middle") << "\">" << step_text(v) << "</text>";
 }
 
 // behind: how many curves are drawn after it. It is wider than they are, so that it shows where they have the same values.

@@ -7,10 +7,15 @@
 #include <ostream>
 #include <set>
 
+#include "apps/run/cells.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
 
 namespace halfstep::app {
 namespace {
+
+constexpr size_t kLeastOfValue = 12, kMostOfValue = 40;  // columns of a config's value
+constexpr int kCurve = 48, kCurveText = 26;              // columns of a small curve, and of the numbers beside it
 
 // The value at the last line up to `step`.
 double value_at(const Points& points, double step) {
@@ -36,8 +41,9 @@ double chosen_step(const RecordedRun& run) {
 std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   std::set<std::string> keys;
   for (const RecordedRun& r : runs)
-    for (const auto& [key, points] : r.values)
-      if (key.starts_with("val/") || key == "train/loss" || key == "samples_per_second" || key == "peak_bytes" || key == "skipped")
+    for (const auto& [key, points] : r.values)  // the number that comes with a table is another metric
+      if ((key.starts_with("val/") && !r.tables.contains(key + "/table")) || key == "train/loss" || key == "samples_per_second" ||
+          key == "peak_bytes" || key == "skipped")
         keys.insert(key);
   for (const RecordedRun& r : runs)
     for (const char* key : {"samples_per_second", "peak_bytes"})
@@ -51,23 +57,6 @@ std::string shown(const std::string& key, double v) {
 }
 
 }  // namespace
-
-void print_cells(std::ostream& out, const Cells& rows) {
-  const auto length = [](const std::string& s) {
-    return size_t(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-  };
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], length(row[c]));
-  }
-  for (const auto& row : rows) {
-    std::string line = "  ";
-    for (size_t c = 0; c < row.size(); ++c)
-      line += row[c] + (c + 1 < row.size() ? std::string(widths[c] - length(row[c]) + 2, ' ') : "");
-    out << line << '\n';
-  }
-}
 
 std::string small_curve(const Points& points, int width) {
   static constexpr const char* kHeights[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -89,22 +78,27 @@ std::string small_curve(const Points& points, int width) {
   return out;
 }
 
-void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs) {
+void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, size_t width) {
+  const CellsFit fit{.width = width};
   Cells cells{{""}};
   for (const RecordedRun& r : runs) cells[0].push_back(r.name);
-  const std::vector<Difference> all = differences(runs);
-  if (all.empty()) {
+  const FoldedDifferences all = folded(differences(runs), runs);
+  if (all.shown.empty() && all.defaults.empty()) {
     out << "the configs are the same\n";
   } else {
     out << "configs differ in\n";
-    for (const Difference& d : all) {
+    size_t keys = 0;
+    for (const Difference& d : all.shown) keys = std::max(keys, d.key.size());
+    const size_t room = width > keys + 2 ? (width - keys - 2) / runs.size() : 0;
+    const size_t most = width == 0 ? kMostOfValue : std::clamp<size_t>(room > 2 ? room - 2 : 0, kLeastOfValue, kMostOfValue);
+    for (const Difference& d : all.shown) {
       cells.push_back({d.key});
-      for (const Json& v : d.values) {
-        std::string text = v.is_null() ? "-" : v.dump();
-        cells.back().push_back(text.size() > 40 ? text.substr(0, 37) + "..." : text);
-      }
+      for (const Json& v : d.values) { cells.back().push_back(v.is_null() ? "-" : value_words(v, most)); }
     }
-    print_cells(out, cells);
+    print_cells(out, cells, fit);
+    if (!all.defaults.empty())
+      out << "  and " << all.defaults.size()
+          << (all.defaults.size() == 1 ? " key that has its default" : " keys that have their defaults") << " (--json has all)\n";
   }
   out << "\nvalues\n";
   cells = {{""}};
@@ -118,16 +112,19 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs) {
     cells.push_back({key});
     for (const RecordedRun& r : runs) cells.back().push_back(shown(key, compared(r, key, chosen_step(r))));
   }
-  print_cells(out, cells);
+  print_cells(out, cells, fit);
+  size_t names = 0;
+  for (const RecordedRun& r : runs) names = std::max(names, columns_of(r.name));
+  const int curve = width == 0 ? kCurve : std::clamp(int(width) - int(names) - kCurveText, 8, kCurve);
   for (const char* key : {"train/loss", "val/loss"}) {
     cells.clear();
     for (const RecordedRun& r : runs)
       if (const auto it = r.values.find(key); it != r.values.end() && it->second.size() > 1)
-        cells.push_back({r.name, small_curve(it->second, 48),
+        cells.push_back({r.name, small_curve(it->second, curve),
                          number_text(it->second.front().y, 4) + " to " + number_text(it->second.back().y, 4)});
     if (cells.empty()) continue;
     out << '\n' << key << '\n';
-    print_cells(out, cells);
+    print_cells(out, cells, fit);
   }
 }
 

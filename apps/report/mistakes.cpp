@@ -6,7 +6,6 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <ostream>
 #include <utility>
 
 #include "apps/catalog/datasets.h"
@@ -15,6 +14,8 @@
 #include "apps/report/chart.h"
 #include "apps/run/predictor.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
+#include "framework/data/csv.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/subsets.h"
 #include "framework/io/png.h"
@@ -25,9 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kShownSide = 96;     // pixels of a picture's longer side
-constexpr int64_t kCoarseSide = 48;    // below it pixels are shown as squares
-constexpr int64_t kShownNumbers = 16;  // of a sample that is neither a picture nor a table's row
+constexpr int64_t kShownSide = 96;                     // pixels of a picture's longer side
+constexpr int64_t kCoarseSide = 48;                    // below it pixels are shown as squares
+constexpr size_t kMatrixClasses = 50, kMostCell = 60;  // kMostCell: bytes of a cell
+constexpr int64_t kShownNumbers = 16;                  // of a sample that is neither a picture nor a table's row
 
 // A sample that is answered wrongly, or a number's error.
 struct Finding {
@@ -73,21 +75,31 @@ Picture small_picture(const Tensor& given, bool is_unit) {
   return out;
 }
 
-// A file's name below its class, where samples are files.
-std::string name_of_sample(const Dataset* data, int64_t i) {
-  const int64_t given = i;
+// A data set, and the number of a sample in it.
+struct SamplePlace {
+  const Dataset* data;
+  int64_t i;
+};
+SamplePlace place_of_sample(const Dataset* data, int64_t i) {
   while (const auto* part = dynamic_cast<const Subset<Dataset>*>(data)) {
     i = part->indices()[size_t(i)];
     data = &part->dataset();
   }
-  if (const auto* pictures = dynamic_cast<const ImageFolderDataset*>(data)) {
-    const fs::path& file = pictures->file(i);
+  return {data, i};
+}
+
+// A file's name below its class, where samples are files, or the line of a table's file.
+std::string name_of_sample(const Dataset* data, int64_t given) {
+  const SamplePlace at = place_of_sample(data, given);
+  if (const auto* pictures = dynamic_cast<const ImageFolderDataset*>(at.data)) {
+    const fs::path& file = pictures->file(at.i);
     return (file.parent_path().filename() / file.filename()).string();
   }
+  if (const auto* table = dynamic_cast<const CsvDataset*>(at.data)) return "line " + std::to_string(table->line(at.i));
   return "sample " + std::to_string(given);
 }
 
-// A row of a table as its file has it, but for filled gaps, or the numbers of a small sample: columns and cells.
+// The numbers of a small sample, or a table's row as it was encoded: columns and cells.
 struct Rows {
   const DataForm& form;
 
@@ -159,6 +171,8 @@ class Search {
     data_ = build_dataset(config, out_.split, Device::cpu, &form());
     refuse(data_->input_shape() != form().input, "the samples have another shape now");
     out_.samples = data_->size();
+    for (int64_t c = 0; c < form().classes; ++c) out_.classes.push_back(form().class_name(c));
+    if (const auto n = size_t(form().classes); n <= kMatrixClasses) out_.confusion.assign(n, std::vector<int64_t>(n, 0));
     examine();
     show();
     return std::move(out_);
@@ -181,15 +195,33 @@ class Search {
       out_.examined += int64_t(answers.size());
       keep_worst();
     }
+    if (!out_.has_classes) measure();
+  }
+  // As the metrics rmse and r2 do.
+  void measure() {
+    double mean = 0, squares = 0, spread = 0;
+    const auto n = double(out_.all.size());
+    for (const Mistakes::Answered& a : out_.all) mean += a.truth / n;
+    for (const Mistakes::Answered& a : out_.all) {
+      squares += (a.answer - a.truth) * (a.answer - a.truth);
+      spread += (a.truth - mean) * (a.truth - mean);
+    }
+    if (out_.examined < out_.samples || n == 0) return;
+    out_.rmse = std::sqrt(squares / n);
+    if (spread > 0) out_.r2 = 1 - squares / spread;
   }
   void judge(int64_t index, const Prediction& p, double truth) {
     if (out_.has_classes) {
+      const auto answer = p.top.at(0).number, is = int64_t(truth);
+      out_.all.push_back({truth, double(answer), p.top[0].probability});
+      if (is >= 0 && !out_.confusion.empty()) ++out_.confusion.at(size_t(is)).at(size_t(answer));
       if (truth < 0 || p.top.at(0).number == int64_t(truth)) return;  // below 0: a class that the loss ignores
       ++out_.wrong;
       return found_.push_back({index, p.top[0].probability, form().class_name(int64_t(truth)), p.top[0].name});
     }
     check<DataError>(p.numbers.size() == 1, "report", "the model answers with ", p.numbers.size(), " numbers for one");
     const double wanted = form().scale.in_units(truth);
+    out_.all.push_back({wanted, p.numbers[0], std::abs(p.numbers[0] - wanted)});
     found_.push_back({index, std::abs(p.numbers[0] - wanted), number_text(wanted, 5), number_text(p.numbers[0], 5)});
   }
   void keep_worst() {
@@ -200,19 +232,51 @@ class Search {
   void show() {
     const auto* image = std::get_if<ImageForm>(&form().source);
     const Rows rows{form()};
-    if (!is_picture(form().input)) out_.columns = rows.columns();
+    const std::vector<std::vector<std::string>> file_rows = rows_of_file();
+    if (!is_picture(form().input) && file_rows.empty()) out_.columns = rows.columns();
     for (const Finding& f : found_) {
-      Mistake m{.sample = name_of_sample(data_.get(), f.index), .truth = f.truth, .answer = f.answer, .confidence = f.confidence};
+      Mistake m{.index = f.index,
+                .sample = name_of_sample(data_.get(), f.index),
+                .truth = f.truth,
+                .answer = f.answer,
+                .confidence = f.confidence};
       const Tensor input = data_->get(f.index).first;
       if (is_picture(form().input)) {
         const Picture picture = small_picture(image && image->on_side ? input.transpose(1, 2) : input, image != nullptr);
         m.picture = "data:image/png;base64," + base64(png_bytes(picture));
         m.is_coarse = std::max(picture.width, picture.height) <= kCoarseSide;
+      } else if (!file_rows.empty()) {
+        m.cells = file_rows.at(size_t(&f - found_.data()));
       } else if (!out_.columns.empty()) {
         m.cells = rows.cells(input);
       }
       out_.worst.push_back(std::move(m));
     }
+  }
+
+  // The rows of a table as its file has them, without the target; empty for other data, and where the file has changed.
+  std::vector<std::vector<std::string>> rows_of_file() {
+    std::vector<int64_t> lines;
+    const CsvDataset* table = nullptr;
+    for (const Finding& f : found_) {
+      const SamplePlace at = place_of_sample(data_.get(), f.index);
+      table = dynamic_cast<const CsvDataset*>(at.data);
+      if (!table) return {};
+      lines.push_back(table->line(at.i));
+    }
+    if (!table) return {};
+    CsvLines read;
+    try {
+      read = table->lines_of_file(lines);
+    } catch (const Error&) { return {}; }
+    for (size_t c = 0; c < read.names.size(); ++c)
+      if (c != read.target) out_.columns.push_back(read.names[c]);
+    for (std::vector<std::string>& row : read.cells) {
+      row.erase(row.begin() + std::ptrdiff_t(read.target));
+      for (std::string& cell : row)
+        if (cell.size() > kMostCell) cell = shortened(cell, kMostCell);
+    }
+    return read.cells;
   }
 
   Predictor model_;
@@ -222,34 +286,6 @@ class Search {
   std::vector<Finding> found_;
   Mistakes out_;
 };
-
-std::string confidence_text(const Mistakes& found, const Mistake& m) {
-  return found.has_classes ? value_text(m.confidence, Unit::share) : number_text(m.confidence, 4);
-}
-
-void write_pictures(std::ostream& out, const Mistakes& found) {
-  out << "<div class=\"shots\">\n";
-  for (const Mistake& m : found.worst)
-    out << "<figure><img" << (m.is_coarse ? " class=\"coarse\"" : "") << " alt=\"" << escaped(m.sample) << "\" title=\""
-        << escaped(m.sample) << "\" src=\"" << m.picture << "\"><figcaption><b>" << escaped(m.answer) << "</b> "
-        << confidence_text(found, m) << "<br><span class=\"soft\">is " << escaped(m.truth) << "<br>" << escaped(m.sample)
-        << "</span></figcaption></figure>\n";
-  out << "</div>\n";
-}
-
-void write_rows(std::ostream& out, const Mistakes& found) {
-  out << "<table><tr><th>sample</th><th>is</th><th>answer</th><th class=\"n\">" << (found.has_classes ? "confidence" : "error")
-      << "</th>";
-  for (const std::string& c : found.columns) out << "<th class=\"n\">" << escaped(c) << "</th>";
-  out << "</tr>\n";
-  for (const Mistake& m : found.worst) {
-    out << "<tr><td class=\"soft\">" << escaped(m.sample) << "</td><td>" << escaped(m.truth) << "</td><td><b>" << escaped(m.answer)
-        << "</b></td><td class=\"n\">" << confidence_text(found, m) << "</td>";
-    for (const std::string& cell : m.cells) out << "<td class=\"n\">" << escaped(cell) << "</td>";
-    out << "</tr>\n";
-  }
-  out << "</table>\n";
-}
 
 }  // namespace
 
@@ -261,32 +297,6 @@ Mistakes find_mistakes(const fs::path& run, int64_t most, double seconds) {
     const std::string own = "[report] ";
     return {.fault = why.starts_with(own) ? why.substr(own.size()) : why};
   }
-}
-
-void write_mistakes(std::ostream& out, const std::string& run, const Mistakes& found) {
-  out << "<div class=\"card\">" << (run.empty() ? "" : "<b>" + escaped(run) + "</b> ") << "<span class=\"soft\">";
-  if (!found.fault.empty()) {
-    out << "Not shown: " << escaped(found.fault) << "</span></div>\n";
-    return;
-  }
-  const bool all = found.examined == found.samples;
-  const std::string where = (all ? " of " : " of the first ") + std::to_string(found.examined) + " samples of data." + found.split +
-                            (all ? "" : ", which has " + std::to_string(found.samples) + ',') + " at step " +
-                            std::to_string(found.step);
-  if (found.has_classes && found.wrong == 0)
-    out << "None" << where << " is answered wrongly.";
-  else if (found.has_classes)
-    out << found.wrong << where << " are answered wrongly ("
-        << value_text(double(found.wrong) / double(found.examined), Unit::share)
-        << "). Those with the most confidence: the answer, and what the data says.";
-  else
-    out << "The largest errors" << where << '.';
-  out << "</span>\n";
-  if (!found.worst.empty() && !found.worst[0].picture.empty())
-    write_pictures(out, found);
-  else if (!found.worst.empty())
-    write_rows(out, found);
-  out << "</div>\n";
 }
 
 }  // namespace halfstep::app

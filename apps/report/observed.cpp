@@ -13,6 +13,7 @@
 namespace halfstep::app {
 namespace {
 
+constexpr double kSmallRate = 0.05;                             // of the largest: updates are small, and many are lost
 constexpr size_t kMostTensors = 60;                             // on the page
 constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // beyond those of float64
 
@@ -35,7 +36,8 @@ void add_exponents(ObservedTensor& out, const Json& entry) {
 }
 
 ObservedStep step_of(const Json& line) {
-  ObservedStep out{.step = line["step"].get<double>(), .scale = number_at(line, "scale"), .tensors = {}};
+  ObservedStep out{
+      .step = line["step"].get<double>(), .scale = number_at(line, "scale"), .lr = number_at(line, "lr"), .tensors = {}};
   for (const auto& [name, entry] : line["layers"].items()) {
     if (!entry.is_object()) continue;
     ObservedTensor t{.name = name,
@@ -87,19 +89,36 @@ void write_share(std::ostream& out, double v, bool is_fault = false) {
 
 void add_observed(RecordedRun& run, const std::filesystem::path& file) {
   std::ifstream lines(file);
+  std::vector<ObservedStep> all;
+  std::vector<double> rooms;
+  double most = 0;  // of the learning rates
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !line.value("step", Json()).is_number() || !line.value("layers", Json()).is_object()) continue;
     ObservedStep seen = step_of(line);
+    if (std::isnan(seen.lr))  // of an older halfstep
+      if (const auto lr = run.values.find("lr"); lr != run.values.end())
+        for (const Point& p : lr->second)
+          if (p.x <= seen.step) seen.lr = p.y;
+    if (seen.lr > most) most = seen.lr;
+    rooms.push_back(number_at(line, "room"));
+    all.push_back(std::move(seen));
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const ObservedStep& seen = all[i];
     double lost = -1, zero = -1;  // the largest of a tensor
     for (const ObservedTensor& t : seen.tensors) {
       if (t.lost > lost) lost = t.lost;
       if (t.zero > zero) zero = t.zero;
     }
-    if (lost >= 0) run.values["observed/lost"].push_back({seen.step, lost});
+    const bool trains = !(seen.lr < kSmallRate * most);
+    if (lost >= 0 && trains) run.values["observed/lost"].push_back({seen.step, lost});
     if (zero >= 0) run.values["observed/zero"].push_back({seen.step, zero});
-    if (const double room = number_at(line, "room"); std::isfinite(room)) run.values["observed/room"].push_back({seen.step, room});
-    run.observed = std::move(seen);
+    if (std::isfinite(rooms[i])) run.values["observed/room"].push_back({seen.step, rooms[i]});
+    if (trains || !run.observed)
+      run.observed = seen;
+    else
+      ++run.observed->later;
   }
 }
 
@@ -114,7 +133,11 @@ void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
       << (all.any() ? ", from 2^" + std::to_string(all.low) + " to 2^" + std::to_string(all.high + 1) : "")
       << (has_edge ? "; left of the mark float16 has only zeros under the loss scale" : "")
       << "; which share of them is 0, which share of the weights with a gradient an update left as they were, and the update's "
-         "size beside the weights'.</span>\n<table><tr><th>parameter</th><th>exponents</th><th class=\"n\">zero</th><th "
+         "size beside the weights'."
+      << (seen.later > 0 ? " Later observed steps, " + std::to_string(seen.later) + ", had a learning rate below " +
+                               number_text(100 * kSmallRate, 3) + " % of the largest, with which updates are lost."
+                         : "")
+      << "</span>\n<table><tr><th>parameter</th><th>exponents</th><th class=\"n\">zero</th><th "
          "class=\"n\">subnormal</th><th class=\"n\">infinite</th><th class=\"n\">lost updates</th><th "
          "class=\"n\">update</th></tr>\n";
   for (size_t i = 0; i < std::min(kMostTensors, seen.tensors.size()); ++i) {

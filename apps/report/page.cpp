@@ -11,6 +11,7 @@
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
+#include "apps/report/summary.h"
 #include "apps/run/metric_sinks.h"
 #include "apps/run/progress.h"
 
@@ -24,29 +25,25 @@ struct KnownCurve {
   bool log = false;
   Unit unit = Unit::number;
 };
-constexpr KnownCurve kCurves[] = {{"lr", "Learning rate"},
-                                  {"grad_norm", "Norm of the gradients", true},
-                                  {"scale", "Loss scale", true, Unit::power},
-                                  {"samples_per_second", "Samples a second"},
-                                  {"data_wait", "Time spent waiting for data", false, Unit::share},
-                                  {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
-                                  {"peak_bytes", "Peak memory", false, Unit::bytes},
-                                  {"observed/lost", "Lost updates, the largest share of a parameter", false, Unit::share},
-                                  {"observed/zero", "Gradients that are 0, the largest share of a parameter", false, Unit::share},
-                                  {"observed/room", "Doublings that the loss scale has room for"},
-                                  {"train/loss", ""},
-                                  {"train/epoch_loss", ""},
-                                  {"val/loss", ""},
-                                  {"attempted", ""},
-                                  {"epoch", ""},
-                                  {"seconds", ""},
-                                  {"samples", ""},
-                                  {"skipped", ""}};
-
-bool is_share(const std::string& key) {
-  return key.ends_with("/accuracy") || key.ends_with("/precision") || key.ends_with("/recall") || key.ends_with("/f1") ||
-         key.find("/top_") != std::string::npos || key.ends_with("/label_error_rate");
-}
+constexpr KnownCurve kCurves[] = {
+    {"lr", "Learning rate"},
+    {"grad_norm", "Norm of the gradients", true},
+    {"scale", "Loss scale", true, Unit::power},
+    {"samples_per_second", "Samples a second"},
+    {"data_wait", "Time spent waiting for data", false, Unit::share},
+    {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
+    {"peak_bytes", "Peak memory", false, Unit::bytes},
+    {"observed/lost", "Lost updates, the largest share of a parameter, while the rate is not small", false, Unit::share},
+    {"observed/zero", "Gradients that are 0, the largest share of a parameter", false, Unit::share},
+    {"observed/room", "Doublings that the loss scale has room for"},
+    {"train/loss", ""},
+    {"train/epoch_loss", ""},
+    {"val/loss", ""},
+    {"attempted", ""},
+    {"epoch", ""},
+    {"seconds", ""},
+    {"samples", ""},
+    {"skipped", ""}};
 
 class Page {
  public:
@@ -57,8 +54,8 @@ class Page {
     const RecordedRun& first = runs_[0];
     const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
     begin_page(out_, title, about(first));
-    summary();
-    if (runs_.size() > 1) difference_table();
+    write_summary(out_, runs_, mistakes_);
+    if (runs_.size() > 1) write_differences(out_, runs_);
     curves();
     answers();
     observed();
@@ -79,76 +76,6 @@ class Page {
     if (batch.is_number()) add("batch " + batch.dump());
     if (r.made_by.is_object()) add("halfstep " + text_at(r.made_by, "halfstep", "?") + " on " + text_at(r.made_by, "device", "?"));
     return out;
-  }
-
-  std::string key_of(size_t run) const {
-    return "<i class=\"key\" style=\"background:" + color_of(run) + "\"></i>" + escaped(runs_[run].name);
-  }
-  static std::string last_of(const RecordedRun& r, const char* key, const std::function<std::string(double)>& show) {
-    const auto it = r.last.find(key);
-    return it == r.last.end() ? "" : show(it->second);
-  }
-
-  void summary() {
-    const auto plain = [](double v) { return number_text(v, 5); };
-    out_ << "<h2>Result</h2>\n<div class=\"card\"><table><tr><th>run</th><th>precision</th><th>best</th><th class=\"n\">val "
-            "loss</th>"
-            "<th class=\"n\">train loss</th><th class=\"n\">steps</th><th class=\"n\">skipped</th><th class=\"n\">time</th>"
-            "<th class=\"n\">samples/s</th><th class=\"n\">peak memory</th></tr>\n";
-    for (size_t i = 0; i < runs_.size(); ++i) {
-      const RecordedRun& r = runs_[i];
-      out_ << "<tr><td>" << key_of(i) << "</td><td>" << escaped(r.precision()) << "</td><td>";
-      if (const auto best = r.best())
-        out_ << escaped(best->key) << " <b>" << value_text(best->at.y, is_share(best->key) ? Unit::share : Unit::number)
-             << "</b> <span class=\"soft\">at step " << number_text(best->at.x, 9) << "</span>";
-      const auto cell = [&](const std::string& text) { out_ << "<td class=\"n\">" << text << "</td>"; };
-      out_ << "</td>";
-      cell(last_of(r, "val/loss", plain));
-      cell(last_of(r, r.last.contains("train/loss") ? "train/loss" : "train/epoch_loss", plain));
-      cell(steps_of(r));
-      cell(last_of(r, "skipped", [](double v) { return number_text(v, 9); }));
-      cell(last_of(r, "seconds", duration_text));
-      cell(last_of(r, "samples_per_second", count_text));
-      cell(last_of(r, "peak_bytes", bytes_text));
-      out_ << "</tr>\n";
-    }
-    out_ << "</table></div>\n";
-    for (const RecordedRun& r : runs_)
-      if (!r.ending.empty() && r.ending != "finished")
-        out_ << "<p class=\"bad\">" << escaped(r.name) << ": "
-             << (r.ending == "running" ? "still running, or killed" : escaped("ended as " + r.ending)) << "</p>\n";
-    for (const RecordedRun& r : runs_)
-      if (r.lines_left_out > 0)
-        out_ << "<p class=\"bad\">" << escaped(r.name) << ": " << r.lines_left_out
-             << " lines of metrics.jsonl are no metrics and were left out</p>\n";
-  }
-  static std::string steps_of(const RecordedRun& r) {
-    double steps = 0;
-    for (const auto& [key, points] : r.values)
-      if (!points.empty()) steps = std::max(steps, points.back().x);
-    return number_text(steps, 9);
-  }
-
-  void difference_table() {
-    const std::vector<Difference> all = differences(runs_);
-    out_ << "<h2>What differs</h2>\n";
-    if (all.empty()) {
-      out_ << "<p class=\"soft\">The configs are the same.</p>\n";
-      return;
-    }
-    out_ << "<div class=\"card\"><table><tr><th>key</th>";
-    for (size_t i = 0; i < runs_.size(); ++i) out_ << "<th>" << key_of(i) << "</th>";
-    out_ << "</tr>\n";
-    for (const Difference& d : all) {
-      out_ << "<tr><td>" << escaped(d.key) << "</td>";
-      for (const Json& v : d.values) {
-        std::string text = v.is_null() ? "" : v.dump();
-        if (text.size() > 200) text = text.substr(0, 200) + "...";
-        out_ << "<td class=\"long\">" << escaped(text) << "</td>";
-      }
-      out_ << "</tr>\n";
-    }
-    out_ << "</table></div>\n";
   }
 
   std::vector<Curve> each(const std::string& key, const std::string& name) const {
@@ -223,18 +150,23 @@ class Page {
 
   void answers() {
     bool any = false;
-    for (const RecordedRun& r : runs_) {
-      for (const auto& [key, table] : r.tables) {
-        if (!is_confusion_matrix(table) || table.size() > 50) continue;
-        if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
-        any = true;
-        confusion(r, table);
-      }
+    for (size_t i = 0; i < runs_.size(); ++i) {
+      const auto [table, when] = confusion_of(i);
+      if (table.is_null()) continue;
+      if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
+      any = true;
+      confusion(runs_[i], table, when);
     }
     if (any) out_ << "</div>\n";
     if (mistakes_.empty()) return;
     out_ << (mistakes_[0].has_classes ? "<h2>Wrong answers</h2>\n" : "<h2>Largest errors</h2>\n") << "<div class=\"stack\">\n";
-    for (size_t i = 0; i < mistakes_.size(); ++i) write_mistakes(out_, runs_.size() > 1 ? runs_[i].name : "", mistakes_[i]);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < runs_.size(); ++i) names.push_back(key_of(runs_, i));
+    if (runs_.size() > 1 && are_comparable(mistakes_)) {
+      write_mistakes_together(out_, names, mistakes_);
+    } else {
+      for (size_t i = 0; i < mistakes_.size(); ++i) write_mistakes(out_, runs_.size() > 1 ? names[i] : "", mistakes_[i]);
+    }
     out_ << "</div>\n";
   }
 
@@ -246,15 +178,25 @@ class Page {
     out_ << "</div>\n";
   }
 
-  void confusion(const RecordedRun& r, const Json& rows) {
+  // The counts of the model's own answers if all were looked at, else what the run wrote at its last evaluation; and when that was.
+  std::pair<Json, std::string> confusion_of(size_t run) const {
+    constexpr size_t kMostClasses = 50;
+    if (!mistakes_.empty() && !mistakes_[run].confusion.empty() && mistakes_[run].examined == mistakes_[run].samples)
+      return {mistakes_[run].confusion, "data." + mistakes_[run].split + " at step " + std::to_string(mistakes_[run].step)};
+    for (const auto& [key, table] : runs_[run].tables)
+      if (is_confusion_matrix(table) && table.size() <= kMostClasses) return {table, "the last evaluation"};
+    return {};
+  }
+
+  void confusion(const RecordedRun& r, const Json& rows, const std::string& when) {
     const auto name = [&](size_t c) { return c < r.classes.size() ? r.classes[c] : std::to_string(c); };
     double most = 1;
     for (size_t i = 0; i < rows.size(); ++i)
       for (size_t c = 0; c < rows[i].size(); ++c)
         if (i != c) most = std::max(most, rows[i][c].get<double>());
     out_ << "<figure class=\"card\"><figcaption><b>Confusion matrix" << (runs_.size() > 1 ? ": " + escaped(r.name) : "")
-         << "</b><span class=\"name\">rows: the class, columns: what the model predicts</span></figcaption><table "
-            "class=\"heat\"><tr><th></th>";
+         << "</b><span class=\"name\">rows: the class, columns: what the model predicts; " << escaped(when)
+         << "</span></figcaption><table class=\"heat\"><tr><th></th>";
     for (size_t c = 0; c < rows.size(); ++c) out_ << "<th>" << escaped(name(c)) << "</th>";
     out_ << "</tr>\n";
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -285,9 +227,9 @@ class Page {
         continue;
       }
       const double peak = m["peak_bytes"].get<double>();
-      out_ << "<div>" << (runs_.size() > 1 ? key_of(i) + " " : "") << "<b>" << bytes_text(peak) << "</b> <span class=\"soft\">"
-           << number_text(100 * plans_[i].plan.value("flops_in_16_bits", 0.0), 4) << " % of the operations in 16 bits, "
-           << plans_[i].plan.value("casts", int64_t(0))
+      out_ << "<div>" << (runs_.size() > 1 ? key_of(runs_, i) + " " : "") << "<b>" << bytes_text(peak)
+           << "</b> <span class=\"soft\">" << number_text(100 * plans_[i].plan.value("flops_in_16_bits", 0.0), 4)
+           << " % of the operations in 16 bits, " << plans_[i].plan.value("casts", int64_t(0))
            << " casts of values</span></div><div class=\"bar\" style=\"width:" << number_text(100 * peak / most, 5) << "%\">";
       for (const auto& [what, bytes] : m["by_purpose"].items()) {
         if (bytes.get<double>() <= 0) continue;

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <fstream>
 #include <set>
+#include <sstream>
 
+#include "apps/catalog/datasets.h"
 #include "apps/report/observed.h"
+#include "apps/run/terminal.h"
 #include "framework/data/form.h"
 #include "framework/io/checkpoint.h"
 
@@ -66,6 +69,52 @@ void add_line(RecordedRun& run, const Json& entry, double& skipped) {
     if (it->get<double>() > skipped) run.skips.push_back(step);
     skipped = it->get<double>();
   }
+}
+
+std::vector<Difference> differences_of(const std::vector<std::map<std::string, Json>>& flat) {
+  std::set<std::string> keys;
+  for (const auto& one : flat)
+    for (const auto& [key, value] : one) keys.insert(key);
+  std::vector<Difference> out;
+  for (const std::string& key : keys) {
+    if (key == "name" || key == "output_dir" || key == "$schema") continue;
+    Difference d{key, {}};
+    for (const auto& one : flat) d.values.push_back(one.contains(key) ? one.at(key) : Json());
+    if (std::any_of(d.values.begin(), d.values.end(), [&](const Json& v) { return v != d.values[0]; })) out.push_back(std::move(d));
+  }
+  return out;
+}
+
+std::string types_of(const Json& list) {
+  std::string out;
+  for (const Json& e : list) out += (out.empty() ? "" : ", ") + text_at(e, "type", "?");
+  return out;
+}
+
+// Of lists with the same components the keys in which these differ, "model.layers.0.out_features"; else the lists.
+std::vector<Difference> expanded(const Difference& d) {
+  for (const Json& v : d.values)
+    if (!v.is_array() || v.empty() || types_of(v) != types_of(d.values[0])) return {d};
+  std::vector<std::map<std::string, Json>> flat(d.values.size());
+  for (size_t run = 0; run < d.values.size(); ++run)
+    for (size_t i = 0; i < d.values[run].size(); ++i) flatten(d.values[run][i], d.key + "." + std::to_string(i), flat[run]);
+  return differences_of(flat);
+}
+
+// Is it what the type of a data set has where a config does not say?
+bool is_default(const Json& config, const std::string& key, const Json& value) {
+  std::vector<std::string> parts;
+  std::istringstream in(key);
+  for (std::string part; std::getline(in, part, '.');) parts.push_back(part);
+  if (parts.size() != 3 || parts[0] != "data") return false;
+  const Json& data = config.contains("data") ? config["data"] : Json::object();
+  const std::string type = data.contains(parts[1]) ? text_at(data[parts[1]], "type", "") : "";
+  const Component* component = dataset_family().find(type);
+  if (!component || parts[2] == "type") return false;
+  for (const std::vector<Field>* fields : {&component->fields, &dataset_family().common})
+    for (const Field& f : *fields)
+      if (f.key == parts[2]) return f.fallback == value || (f.kind == Kind::list && value.is_array() && value.empty());
+  return false;
 }
 
 }  // namespace
@@ -155,17 +204,41 @@ Points smoothed(const Points& points, double fade) {
 
 std::vector<Difference> differences(const std::vector<RecordedRun>& runs) {
   std::vector<std::map<std::string, Json>> flat(runs.size());
-  std::set<std::string> keys;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    flatten(runs[i].config, "", flat[i]);
-    for (const auto& [key, value] : flat[i]) keys.insert(key);
-  }
-  std::vector<Difference> out;
-  for (const std::string& key : keys) {
-    if (key == "name" || key == "output_dir" || key == "$schema") continue;
-    Difference d{key, {}};
-    for (const auto& one : flat) d.values.push_back(one.contains(key) ? one.at(key) : Json());
-    if (std::any_of(d.values.begin(), d.values.end(), [&](const Json& v) { return v != d.values[0]; })) out.push_back(std::move(d));
+  for (size_t i = 0; i < runs.size(); ++i) flatten(runs[i].config, "", flat[i]);
+  return differences_of(flat);
+}
+
+std::string value_words(const Json& v, size_t most) {
+  if (v.is_null()) return "";
+  const auto is_component = [](const Json& e) { return !text_at(e, "type", "").empty(); };
+  if (!v.is_array() || v.empty() || !std::all_of(v.begin(), v.end(), is_component)) return shortened(v.dump(), most);
+  return shortened(types_of(v), most);
+}
+
+FoldedDifferences folded(const std::vector<Difference>& given, const std::vector<RecordedRun>& runs) {
+  const std::string train = "data.train.";
+  FoldedDifferences out;
+  std::vector<Difference> all;
+  for (const Difference& d : given)
+    for (Difference& part : expanded(d)) all.push_back(std::move(part));
+  for (const Difference& d : all) {
+    bool repeats = false;
+    std::string parts = "train";
+    for (const std::string part : {"val", "test"}) {
+      const std::string prefix = "data." + part + ".";
+      const auto same = [&](const std::string& key) {
+        return std::any_of(all.begin(), all.end(), [&](const Difference& o) { return o.key == key && o.values == d.values; });
+      };
+      if (d.key.starts_with(prefix)) repeats = repeats || same(train + d.key.substr(prefix.size()));
+      if (d.key.starts_with(train) && same(prefix + d.key.substr(train.size()))) parts += ", " + part;
+    }
+    if (repeats) continue;
+    Difference shown = d;
+    if (d.key.starts_with(train)) shown.key = "data." + parts + "." + d.key.substr(train.size());
+    bool usual = true;
+    for (size_t i = 0; i < runs.size(); ++i)
+      usual = usual && (d.values[i].is_null() || is_default(runs[i].config, d.key, d.values[i]));
+    (usual ? out.defaults : out.shown).push_back(std::move(shown));
   }
   return out;
 }

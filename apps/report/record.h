@@ -26,26 +26,28 @@ struct ObservedTensor {
   double zero, subnormal, overflow, lost, update;
 };
 struct ObservedStep {
-  double step, scale;
+  double step, scale, lr;  // lr: NaN where it is not known
+  int64_t later = 0;       // steps after it that are not shown
   std::vector<ObservedTensor> tensors;
 };
 
 struct RecordedRun {
-  std::string name;                      // of its folder
-  Json config;                           // config.resolved.json
+  std::string name;  // of its folder
+  Json config;       // config.resolved.json
   // Version, commit, device, threads: of run.json's last start, else of the newest checkpoint; null if unknown.
   Json made_by;
-  std::string ending;  // of run.json: "finished", "running" also of a run that was killed; "" if unknown
+  std::string ending;                    // of run.json: "finished", "running" also of a run that was killed; "" if unknown
   std::map<std::string, Points> values;  // each number of metrics.jsonl over the applied steps; what is no number is left out
   // The last of each, and where there is none what run.json says of the whole run.
   std::map<std::string, double> last;
-  std::map<std::string, Json> tables;    // the last of each table, such as a confusion matrix
-  std::vector<double> skips;             // steps at whose lines the count of skipped ones had grown
-  std::optional<ObservedStep> observed;  // the last one
-  std::vector<std::string> classes;      // names of classes, where the data has them
-  int64_t lines_left_out = 0;            // that are no JSON objects with a step
+  std::map<std::string, Json> tables;  // the last of each table, such as a confusion matrix
+  std::vector<double> skips;           // steps at whose lines the count of skipped ones had grown
+  // The last one whose learning rate is no small share of the largest: at the end of a schedule updates are lost by intention.
+  std::optional<ObservedStep> observed;
+  std::vector<std::string> classes;  // names of classes, where the data has them
+  int64_t lines_left_out = 0;        // that are no JSON objects with a step
 
-  std::string precision() const;  // "float32", "bfloat16"
+  std::string precision() const;    // "float32", "bfloat16"
   std::optional<double> best_step;  // of the checkpoint that `best` names
   // Returns the value that checkpoint.monitor names, at the best checkpoint, and its step. Without such a checkpoint it is the best
   // value, of equal ones the last.
@@ -75,5 +77,15 @@ struct Difference {
   std::vector<Json> values;
 };
 std::vector<Difference> differences(const std::vector<RecordedRun>& runs);
+
+// A value of a config in one line of at most `most` columns: of a list of components their types; "" for none.
+std::string value_words(const Json& value, size_t most);
+
+// For people: keys of data.val and data.test with the values of data.train are one row with it, "data.train, val.size".
+struct FoldedDifferences {
+  std::vector<Difference> shown;
+  std::vector<Difference> defaults;  // of data sets of several types: each run has the default of its type, or no such key
+};
+FoldedDifferences folded(const std::vector<Difference>& all, const std::vector<RecordedRun>& runs);
 
 }  // namespace halfstep::app

@@ -91,8 +91,6 @@ std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics
 
 Json metrics_json(const std::string& split, const std::vector<MetricValue>& metrics) {
   Json out = Json::object();
-  for (const MetricRow& row : metric_catalog().rows())
-    if (row.always) out[split + "." + row.component.type] = nullptr;
   for (const MetricValue& m : metrics) {
     out[split + "." + m.name] = std::isfinite(m.value) ? Json(m.value) : Json();
     if (m.last_value) out[split + "." + m.name + ".last_value"] = std::isfinite(*m.last_value) ? Json(*m.last_value) : Json();

@@ -181,7 +181,7 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   bool own = true;
   d = of_all_ranks(std::move(d), own);
   if (seeks_) {
-    if (d.is_fault()) watch_->found(name_, epoch_, d);
+    if (d.is_fault()) watch_->found({name_, number_, epoch_}, d);
     ended_ = d.is_fault();
     return;
   }

@@ -29,13 +29,18 @@ struct TriedStep {
   bool applied;
 };
 
+// The number of a step among those that are applied, as which it was tried, and among all; and its epoch, from 1.
+struct FoundStep {
+  int64_t step, attempt, epoch;
+};
+
 // For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
 struct Watch {
   std::optional<int64_t> until = {};          // the last step to take
   std::optional<int64_t> until_attempt = {};  // the same, counted among all that were tried
-  int64_t from = 0;                   // steps before this one are not examined
+  int64_t from = 0;                           // steps before this one are not examined
   // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
-  std::function<void(int64_t step, int64_t epoch, const Diagnosis&)> found = nullptr;
+  std::function<void(const FoundStep&, const Diagnosis&)> found = nullptr;
   std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch
   std::function<void(const TriedStep&, Session&)> stepped = nullptr;
 };
@@ -87,8 +92,8 @@ class Explainer {
   bool seeks_;  // a fault, for the watch
   bool on_, at_once_, keeps_ = false, ended_ = false;
   std::vector<std::vector<int64_t>> samples_;  // of the micro-batches of a step that is kept
-  Tensors before_;     // the parameters before a watched step
-  double update_ = 0;  // the largest |change| / |parameters| of watched steps
+  Tensors before_;                             // the parameters before a watched step
+  double update_ = 0;                          // the largest |change| / |parameters| of watched steps
   int64_t number_ = 0, epoch_ = 0;
   int64_t name_ = 0;            // what it is called: the number that it has among applied steps
   int64_t skipped_ = 0;         // steps of the run whose outcome is known

@@ -13,6 +13,7 @@
 
 #include "apps/catalog/datasets.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
 #include "framework/base/check.h"
 #include "framework/data/form.h"
 
@@ -92,7 +93,7 @@ void print_channels(std::ostream& out, const char* what, const std::vector<Chann
   for (size_t i = 0; i < channels.size() && i < kShown; ++i) {
     const ChannelStatistics& c = channels[i];
     for (const double v : {c.mean, c.std, c.low, c.high}) out << std::setw(12) << number_text(v, 5);
-    out << std::setw(8) << c.nan << std::setw(8) << c.inf << (named ? "  " + names[i] : "") << '\n';
+    out << std::setw(8) << c.nan << std::setw(8) << c.inf << (named ? "  " + in_line(names[i]) : "") << '\n';
   }
   if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
 }
@@ -185,7 +186,7 @@ void print_report(std::ostream& out, const DataReport& r) {
   if (r.classes > 0) {
     out << "classes:";
     for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c)
-      out << ' ' << r.class_names[c] << ':' << r.class_counts[c];
+      out << ' ' << in_line(r.class_names[c]) << ':' << r.class_counts[c];
     out << (r.class_counts.size() > 10 * kShown ? " ...\n" : "\n");
   }
   print_channels(out, "inputs", r.inputs, r.input_names);

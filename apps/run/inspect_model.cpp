@@ -6,8 +6,10 @@
 #include <iomanip>
 #include <ostream>
 
+#include "apps/run/cells.h"
 #include "apps/run/model_file.h"
 #include "apps/run/progress.h"
+#include "apps/run/terminal.h"
 #include "framework/data/form.h"
 #include "framework/data/statistics.h"
 #include "framework/io/checkpoint.h"
@@ -122,34 +124,23 @@ std::string with_commas(int64_t n) {
   return out;
 }
 
-void print_tensors(std::ostream& out, const Json& tensors) {
-  size_t name = 6, shape = 5;
+void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
   int64_t numbers = 0, broken = 0;
-  for (const Json& t : tensors) {
-    name = std::max(name, t["name"].get<std::string>().size());
-    shape = std::max(shape, shape_text(t["shape"]).size());
-    numbers += t["numbers"].get<int64_t>();
-    broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
-  }
   const bool values = !tensors.empty() && tensors[0].contains("mean");
-  out << std::left << std::setw(int(name)) << "tensor"
-      << "  " << std::setw(int(shape)) << "shape"
-      << "  dtype   ";
-  if (values)
-    out << std::right << std::setw(12) << "min" << std::setw(12) << "max" << std::setw(12) << "mean" << std::setw(12) << "std";
-  out << std::left << '\n';
+  Cells cells{{"tensor", "shape", "dtype"}};
+  if (values) cells[0].insert(cells[0].end(), {"min", "max", "mean", "std", ""});
   const auto number = [](const Json& v) { return v.is_number() ? number_text(v.get<double>(), 4) : std::string("-"); };
   for (const Json& t : tensors) {
-    out << std::left << std::setw(int(name)) << t["name"].get<std::string>() << "  " << std::setw(int(shape))
-        << shape_text(t["shape"]) << "  " << std::setw(8) << t["dtype"].get<std::string>();
-    if (t.contains("mean")) {
-      out << std::right;
-      for (const char* key : {"min", "max", "mean", "std"}) out << std::setw(12) << number(t[key]);
-      if (t["nan"] != 0) out << "  " << t["nan"] << " NaN";
-      if (t["inf"] != 0) out << "  " << t["inf"] << " infinite";
-    }
-    out << '\n';
+    numbers += t["numbers"].get<int64_t>();
+    broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
+    cells.push_back({t["name"].get<std::string>(), shape_text(t["shape"]), t["dtype"].get<std::string>()});
+    if (!t.contains("mean")) continue;
+    for (const char* key : {"min", "max", "mean", "std"}) cells.back().push_back(number(t[key]));
+    std::string bad = t["nan"] != 0 ? t["nan"].dump() + " NaN" : "";
+    if (t["inf"] != 0) bad += (bad.empty() ? "" : ", ") + t["inf"].dump() + " infinite";
+    cells.back().push_back(bad);
   }
+  print_cells(out, cells, {.width = width, .left_out = {6, 2}, .shortened = {0}, .right = {3, 4, 5, 6}});
   out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
   if (broken > 0)
     out << "warning: " << broken << (broken == 1 ? " tensor holds" : " tensors hold") << " values that are NaN or infinite\n";
@@ -169,7 +160,7 @@ void print_data(std::ostream& out, const Json& data) {
     if (data.contains("class_names")) {
       constexpr size_t kShown = 10;
       const Json& names = data["class_names"];
-      for (size_t i = 0; i < names.size() && i < kShown; ++i) out << (i ? ", " : ": ") << names[i].get<std::string>();
+      for (size_t i = 0; i < names.size() && i < kShown; ++i) out << (i ? ", " : ": ") << in_line(names[i]);
       if (names.size() > kShown) out << ", ... (--json has all)";
     }
   }
@@ -217,7 +208,7 @@ Json inspect_model(const fs::path& path, bool values) {
   return out;
 }
 
-void print_model_report(std::ostream& out, const Json& r) {
+void print_model_report(std::ostream& out, const Json& r, size_t width) {
   out << r["path"].get<std::string>() << ": ";
   if (r["kind"] == "tensors") {
     out << "a file of tensors, " << bytes_text(r["bytes"].get<double>()) << '\n';
@@ -246,7 +237,8 @@ void print_model_report(std::ostream& out, const Json& r) {
   }
   if (r.contains("metrics") && !r["metrics"].empty()) {
     out << "metrics:";
-    for (const auto& [key, value] : r["metrics"].items()) out << ' ' << key << ' ' << number_text(value.get<double>(), 4);
+    for (const auto& [key, value] : r["metrics"].items())
+      if (!key.ends_with("confusion_matrix")) out << ' ' << key << ' ' << number_text(value.get<double>(), 4);
     out << '\n';
   }
   if (r.contains("data")) print_data(out, r["data"]);
@@ -256,7 +248,7 @@ void print_model_report(std::ostream& out, const Json& r) {
   if (r.contains("metadata"))
     for (const auto& [key, value] : r["metadata"].items()) out << "metadata " << key << ": " << value.get<std::string>() << '\n';
   out << '\n';
-  print_tensors(out, r["tensors"]);
+  print_tensors(out, r["tensors"], width);
 }
 
 }  // namespace halfstep::app

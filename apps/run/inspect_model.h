@@ -21,6 +21,7 @@ namespace halfstep::app {
 // checkpoint that can.
 Json inspect_model(const std::filesystem::path& path, bool values);
 
-void print_model_report(std::ostream& out, const Json& report);
+// width: of the terminal; 0: no limit.
+void print_model_report(std::ostream& out, const Json& report, size_t width = 0);
 
 }  // namespace halfstep::app

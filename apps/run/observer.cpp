@@ -11,7 +11,7 @@ namespace {
 // Four digits are enough, and lines stay short.
 Json short_number(double v) { return std::strtod(number_text(v, 4).c_str(), nullptr); }
 
-Json line_of(int64_t step, int64_t attempt, const Observation& seen) {
+Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) {
   Json layers = Json::object();
   for (const TensorObservation& t : seen.tensors) {
     Json entry = {{"grad", {{"first", t.exponents.first}, {"counts", t.exponents.counts}}},
@@ -24,7 +24,7 @@ Json line_of(int64_t step, int64_t attempt, const Observation& seen) {
     add("flushed", t.flushed), add("lost", t.lost), add("lost_16", t.lost_16), add("update", t.update);
     layers[t.name] = std::move(entry);
   }
-  Json line = {{"step", step}, {"attempted", attempt}, {"scale", seen.scale}};
+  Json line = {{"step", step}, {"attempted", attempt}, {"lr", lr}, {"scale", seen.scale}};
   if (seen.room) line["room"] = short_number(*seen.room);
   line["layers"] = std::move(layers);
   return line;
@@ -80,7 +80,7 @@ std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
       if (has_ranks_) step.batches.clear();
       out = quiet_.look(seen, step);
     }
-    dir_.observed().write(line_of(number_, attempt_, seen));
+    dir_.observed().write(line_of(number_, attempt_, lr_, seen));
   } catch (const MemoryError&) {}  // the run itself has what it needs
   seen_.reset();
   return out;

@@ -2,10 +2,10 @@
 #include "apps/run/plan.h"
 
 #include <algorithm>
-#include <iomanip>
 #include <numeric>
 #include <sstream>
 
+#include "apps/run/cells.h"
 #include "apps/run/meta_step.h"
 #include "apps/run/progress.h"
 #include "apps/run/ranks.h"
@@ -116,24 +116,14 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   return plan;
 }
 
-void print_summary(std::ostream& out, const StepPlan& plan) {
+void print_summary(std::ostream& out, const StepPlan& plan, size_t width) {
   out << plan.name << " on " << plan.device << ", batch " << plan.batch
       << (plan.ranks > 1 ? joined(" on rank 0 of ", plan.ranks) : std::string()) << ", "
       << (plan.low ? joined("mixed ", *plan.low) : std::string("float32")) << '\n';
-  size_t name_width = 8, what_width = 6, shape_width = 8;
-  for (const LayerRow& row : plan.layers) {
-    name_width = std::max(name_width, row.name.size() + 2);
-    what_width = std::max(what_width, row.what.size() + 2);
-    shape_width = std::max(shape_width, joined(row.output).size() + 2);
-  }
-  const auto line = [&](const std::string& name, const std::string& what, const std::string& shape, const std::string& parameters,
-                        const std::string& dtype) {
-    out << std::left << std::setw(int(name_width)) << name << std::setw(int(what_width)) << what << std::setw(int(shape_width))
-        << shape << std::right << std::setw(12) << parameters << "  " << dtype << '\n';
-  };
-  line("name", "layer", "output", "parameters", "dtype");
+  Cells cells{{"name", "layer", "output", "parameters", "dtype"}};
   for (const LayerRow& row : plan.layers)
-    line(row.name, row.what, joined(row.output), std::to_string(row.parameters), joined(row.dtype));
+    cells.push_back({row.name, row.what, joined(row.output), std::to_string(row.parameters), joined(row.dtype)});
+  print_cells(out, cells, {.width = width, .shortened = {1, 0}, .right = {3}});
   out << "parameters  " << plan.parameters << '\n'
       << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
       << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
@@ -223,28 +213,6 @@ std::string plan_text(const StepPlan& plan) {
   const Json calls = calls_json(plan);
   for (size_t i = 0; i < calls.size(); ++i) text += (i ? ",\n  " : "\n  ") + calls[i].dump();
   return text + "\n ]\n}\n";
-}
-
-void print_calls(std::ostream& out, const StepPlan& plan) {
-  size_t layer_width = 7, op_width = 4;
-  for (const LedgerCall& call : plan.calls) {
-    layer_width = std::max(layer_width, call.layer.size() + 2);
-    op_width = std::max(op_width, call.op.size() + 2);
-  }
-  out << std::left << std::setw(10) << "pass" << std::setw(int(layer_width)) << "layer" << std::setw(int(op_width)) << "op"
-      << std::setw(10) << "dtype" << std::right << std::setw(10) << "MFLOP" << std::setw(11) << "read" << std::setw(11) << "written"
-      << std::setw(11) << "saved" << std::setw(7) << "casts"
-      << "  why\n";
-  for (const LedgerCall& call : plan.calls) {
-    double saved = 0;
-    for (const LedgerTensor& t : call.saved) saved += double(numel(t.shape)) * double(size_of(t.dtype));
-    const auto casts = std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
-    out << std::left << std::setw(10) << name(call.pass) << std::setw(int(layer_width)) << call.layer << std::setw(int(op_width))
-        << call.op << std::setw(10) << joined(call.compute) << std::right << std::setw(10) << number_text(call.flops() / 1e6, 4)
-        << std::setw(11) << bytes_text(call.bytes_read) << std::setw(11) << bytes_text(call.bytes_written) << std::setw(11)
-        << bytes_text(saved) << std::setw(7) << casts << "  " << call.reason << (call.attributes.empty() ? "" : "; ")
-        << text(call.attributes) << '\n';
-  }
 }
 
 }  // namespace halfstep::app

@@ -12,10 +12,16 @@
 namespace halfstep::app {
 namespace {
 
-volatile std::sig_atomic_t g_received = 0;
+volatile std::sig_atomic_t g_received = 0, g_redrawn = -1;
+
+// Calls nothing that a handler may not call.
+void erase_line(int descriptor) { [[maybe_unused]] const auto written = descriptor >= 0 ? write(descriptor, "\r\033[J", 4) : 0; }
 
 void on_signal(int number) {
-  if (number == SIGINT && g_received == SIGINT) _exit(kInterrupted);
+  if (number == SIGINT && g_received == SIGINT) {
+    erase_line(g_redrawn);
+    _exit(kInterrupted);
+  }
   if (g_received == 0 || number == SIGINT) g_received = number;
 }
 
@@ -57,6 +63,10 @@ void catch_stop_signals() {
   }
   signal(SIGPIPE, SIG_IGN);
 }
+
+void erase_when_interrupted(int descriptor) { g_redrawn = descriptor; }
+
+void erase_redrawn_line() { erase_line(g_redrawn); }
 
 int stop_signal() { return g_received; }
 

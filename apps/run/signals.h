@@ -9,6 +9,11 @@ namespace halfstep::app {
 // continues when the reader of its output exits.
 void catch_stop_signals();
 
+// The descriptor of a terminal whose last line is being redrawn: it is erased when a second SIGINT ends the process. -1: none.
+void erase_when_interrupted(int descriptor);
+// Erases it now, before something else is printed.
+void erase_redrawn_line();
+
 // From now on a mapped file that another program shortens ends the process with code 3 and a message that names it. Checkpoints
 // that are written stay.
 void name_shortened_files();

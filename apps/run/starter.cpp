@@ -270,8 +270,9 @@ void add(std::string& out, const std::string& indent, const StarterLine& line, b
   out += text + '\n';
 }
 
-// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured.
-void check_starter(const fs::path& data, Starter& starter, const StarterParts& parts) {
+// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
+// number of classes of a sample; 0: it has none.
+int64_t check_starter(const fs::path& data, Starter& starter, const StarterParts& parts) {
   std::string wrong;
   try {
     const Config config = resolve_config(read_json<Json>(starter.text, /*comments=*/true), "the config");
@@ -284,11 +285,12 @@ void check_starter(const fs::path& data, Starter& starter, const StarterParts& p
       starter.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
                                      f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
                                      parameters, " parameters"));
+      if (wrong.empty()) return f.target.empty() ? f.classes : 0;
     }
   } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL
     fail<DataError>("init", data.string(), ": names cannot be written into a config: ", e.what(), Help{"rename the columns"});
   }
-  if (wrong.empty()) return;
+  if (wrong.empty()) return 0;
   check<DataError>(parts.problem.empty(), "init", data.string(), ": ", parts.problem, Help{parts.remedy});
   const bool helps = wrong.find("\nhelp: ") != std::string::npos;
   fail<DataError>("init", data.string(), ": no config is written, since what init would write does not pass halfstep validate:\n",
@@ -338,7 +340,12 @@ Starter starter_config(const fs::path& data, const StarterWishes& wishes) {
   add(t, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"}, true);
   add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
   t += "}\n";
-  check_starter(data, out, p);
+  constexpr int64_t kMatrixClasses = 20;  // more are hard to read
+  if (const int64_t classes = check_starter(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
+    std::string line;
+    add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);
+    t.insert(t.find("  \"optimizer\": "), line);
+  }
   for (std::string& note : out.notes) note = in_one_line(note);
   return out;
 }

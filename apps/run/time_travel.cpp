@@ -102,9 +102,9 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   watch.until = o.until;
   watch.from = o.explain_from;
   if (o.seeks)
-    watch.found = [&](int64_t, int64_t epoch, const Diagnosis& d) {
+    watch.found = [&](const FoundStep& step, const Diagnosis& d) {
       result.fault = d;
-      result.epoch = epoch;
+      result.last = step.step, result.epoch = step.epoch, result.attempt = step.attempt;
     };
   watch.begins = o.begins;
   auto last_word = std::chrono::steady_clock::now();

@@ -29,9 +29,9 @@ struct ReplayOptions {
 };
 
 struct ReplayResult {
-  int64_t first = 0, last = 0;     // steps that were taken: (first, last]
-  std::optional<Diagnosis> fault;  // of the first step that went wrong, which is `last`
-  int64_t epoch = 0;
+  int64_t first = 0, last = 0;           // steps that were taken: (first, last]
+  std::optional<Diagnosis> fault;        // of the first step that went wrong, which is `last`
+  int64_t epoch = 0, attempt = 0;        // of that step; attempt counts skipped ones, too
   std::vector<double> losses;            // of the steps
   double loss_before = 0;                // the run's usual loss at `first`; 0: not known
   std::vector<std::string> differences;  // from the run's own checkpoints on the way, where their bytes were not met

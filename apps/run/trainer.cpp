@@ -34,6 +34,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       group_(group),
       recorded_(!watch),
       s_(make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)),
+      lines_(progress, s_.total_steps / std::max<int64_t>(1, s_.steps_per_epoch)),
       explainer_(config_, s_, step_, progress, dir, group, watch),
       step_(*s_.model, *s_.loss, *s_.optimizer, s_.scaler, s_.schedule.get(), explainer_.added_to(step_options(config, group))) {
   if (writes(group_)) s_.data_sha256 = fingerprint(s_.train->dataset());
@@ -70,6 +71,7 @@ TrainSummary Trainer::run_steps() {
   start_ = last_log_ = last_eval_ = last_save_ = Clock::now();
   const auto stopped = [&](const std::string& when) {
     const bool interrupt = stop_requested() == SIGINT;
+    lines_.end();
     progress_.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
     return summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
@@ -87,12 +89,14 @@ TrainSummary Trainer::run_steps() {
     if (group_) agree_on_bests();
   }
   introduce();
+  if (progress_.has_bar()) show();
   s_.model->train();
   allocator(s_.device).reset_peak();
   logged_.samples = n_.samples;
   if (const int ended = std::exchange(n_.evaluation_due, 0)) finish(ended, s_.val != nullptr);
   while (!finished()) {
     train_batch();
+    if (progress_.is_due()) show();
     if (explainer_.ended()) return summary(Ending::interrupted);
     // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
     if (stop_requested() && step_.pending() == 0) {
@@ -111,32 +115,6 @@ TrainSummary Trainer::run_steps() {
     dir_.established();  // a run that was to leave no checkpoint
   if (recorded_) check_progress();
   return summary(Ending::finished);
-}
-
-void Trainer::introduce() const {
-  std::string precision = "float32";
-  if (s_.low)
-    precision = joined(
-        "mixed ", *s_.low,
-        scale() ? joined(", loss scale from ", *scale(), config_.calibrates_scale && !dir_.checkpoint() ? " (measured)" : "") : "");
-  int64_t trained = 0;
-  for (const Tensor& p : s_.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
-  const int64_t all = s_.model->parameter_count();
-  progress_.line(joined(config_.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "", " on ",
-                        s_.device, ", ", precision));
-  for (const std::string& line : s_.weights_read) progress_.line(line);
-  if (s_.recomputation) progress_.line("memory: " + text(*s_.recomputation));
-  progress_.line(joined("data: ", s_.train->dataset().describe()));
-  if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
-  if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
-  if (const std::string made = s_.val ? s_.val->dataset().notes().made : ""; made.starts_with("left out"))
-    progress_.line(joined("      ", made));
-  progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
-                        s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
-  if (group_)
-    progress_.line(describe_ranks(*group_) +
-                   joined(", batches of ", config_.data.loader.batch_size, " in ", group_->size(), " parts"));
-  if (dir_.checkpoint()) progress_.line(joined("resumed from ", dir_.checkpoint()->string(), " at step ", n_.applied()));
 }
 
 bool Trainer::finished() {
@@ -290,29 +268,9 @@ void Trainer::learn_cause() {
   if (const std::string cause = explainer_.cause_of(n_.last_skip->step); !cause.empty()) n_.last_skip->cause = cause;
 }
 
-void Trainer::show() {
-  const double spent = std::chrono::duration<double>(Clock::now() - start_).count();
-  const int64_t steps = n_.steps - first_step_;
-  ProgressView v;
-  v.epochs = config_.train.epochs.value_or(0);
-  v.epoch = v.epochs > 0 ? std::min(epoch() + 1, v.epochs) : epoch() + 1;
-  v.step = n_.applied(), v.steps = s_.total_steps;
-  v.loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
-  v.lr = s_.optimizer->lr();
-  v.samples_per_second = double(n_.samples - first_samples_) / std::max(1e-9, training_seconds());
-  // Epochs count all steps, train.max_steps those that are applied.
-  const int64_t left = s_.total_steps - (config_.train.epochs ? n_.steps : n_.applied());
-  v.seconds_left = steps > 0 ? spent / double(steps) * double(std::max<int64_t>(left, 0)) : INFINITY;
-  v.scale = scale(), v.skipped = n_.skipped;
-  if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
-  v.loader_wait = std::clamp(s_.train->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
-  if (group_) v.rank_wait = std::clamp(group_->wait_seconds() / std::max(1e-9, training_seconds()), 0.0, 1.0);
-  v.peak_bytes = double(allocator(s_.device).stats().peak);
-  progress_.update(v);
-}
-
 void Trainer::evaluate_now() {
   drain();
+  if (progress_.has_bar()) show(true);
   if (group_) average_buffers(*s_.model, *group_);
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);

@@ -32,6 +32,8 @@ struct TrainSummary {
 
 // "accuracy 97.31 %"
 std::string shown(const MetricValue& metric);
+// How this program was called: scripts/run.sh says so.
+std::string command_name();
 // Infinite and NaN are no JSON.
 Json or_null(const std::optional<double>& value);
 
@@ -63,9 +65,9 @@ class Trainer {
   TrainSummary run_steps();
   Json run_facts() const;  // what run.json says of program and machine
   void introduce() const;
-  int stop_requested() const;       // the signal, once all ranks know of it; 0: none
-  uint32_t notices() const;         // sent to the other ranks: signals, and on rank 0 the clock
-  void agree();                     // takes over the notices of all ranks
+  int stop_requested() const;  // the signal, once all ranks know of it; 0: none
+  uint32_t notices() const;    // sent to the other ranks: signals, and on rank 0 the clock
+  void agree();                // takes over the notices of all ranks
   void agree_on_start();
   void agree_on_bests();
   bool finished();
@@ -77,15 +79,16 @@ class Trainer {
   bool due_at(int ended, const Interval& every, Clock::time_point& last);
   // So that an evaluation that fails loses no step: once, as long as the run has no checkpoint.
   void save_before_evaluation(int ended);
-  void drain();       // reads pending losses and outcomes; throws DivergedError
+  void drain();  // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
-  void check_weights();  // throws DivergedError where one is not finite
+  void check_weights();         // throws DivergedError where one is not finite
   void check_progress() const;  // throws DivergedError where steps were tried and none was applied
   [[noreturn]] void diverged(const std::string& what);
   void log(bool epoch_end = false);
   void log_epoch();
   void learn_cause();  // of the last skipped step
-  void show();
+  void show(bool evaluates = false);
+  std::vector<LinePart> epoch_parts(bool evaluated) const;
   void evaluate_now();
   void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
@@ -94,12 +97,13 @@ class Trainer {
   void save_at_interval();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
   bool applied_steps_reach(int64_t count);
-  int64_t epoch() const { return s_.train->state().epoch; }                                    // whole ones
+  int64_t epoch() const { return s_.train->state().epoch; }                                   // whole ones
   int64_t epoch_now() const { return epoch() + (s_.train->state().next_batch > 0 ? 1 : 0); }  // the one that is under way, from 1
   double seconds() const;
   double training_seconds() const;  // of this process, without evaluations
   std::optional<double> scale() const;
   TrainSummary summary(Ending ending);
+  Json best_json() const;
   void report_end(const Json& summary);  // of a run that was not interrupted
   void profiled(bool stepped);           // of a run that is profiled: a step, or the end of the data before one
   void report_profile();
@@ -112,6 +116,7 @@ class Trainer {
   ProcessGroup* group_;  // null: one process
   bool recorded_;        // in run.json
   Session s_;
+  EpochLines lines_;
   Explainer explainer_;
   TrainStep step_;
   std::optional<StepProfiler> profiler_;
@@ -129,9 +134,9 @@ class Trainer {
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   int64_t skips_in_row_ = 0;
   bool skip_noted_ = false;
-  int64_t window_samples_ = 0;  // of all ranks since the last step
-  uint32_t agreed_ = 0;         // notices of all ranks at the last step
-  int stop_ = 0;                // the signal that any rank got
+  int64_t window_samples_ = 0;                        // of all ranks since the last step
+  uint32_t agreed_ = 0;                               // notices of all ranks at the last step
+  int stop_ = 0;                                      // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
   int64_t saved_step_ = -1;                           // applied ones then; kSecured: only save_before_evaluation has saved
 };

@@ -2,8 +2,7 @@
 // What a run checks, says and gives back when it ends.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <variant>
+#include <fstream>
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
@@ -20,12 +19,6 @@ namespace {
 constexpr double kFarAbove = 10;       // times the first loss: it rose
 constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
 constexpr double kManySkips = 0.25;    // of all steps: more than a scale that looks for its place costs
-
-// How this program was called: scripts/run.sh says so.
-std::string command_name() {
-  const char* const name = std::getenv("HALFSTEP_COMMAND");
-  return name && *name ? name : "halfstep";
-}
 
 }  // namespace
 
@@ -60,15 +53,7 @@ void Trainer::finish(int ended, bool evaluates) {
   if (ended & kEpochEnds) {
     consider_stopping("train/loss", n_.train_loss);
     consider_best("train/loss", n_.train_loss);
-    std::string line = joined("epoch ", epoch());
-    if (config_.train.epochs) line += joined("/", *config_.train.epochs);
-    line += "  train loss " + (n_.train_loss ? number_text(*n_.train_loss, 4) : "not finite");
-    if (evaluates) line += "  val loss " + number_text(*n_.val_loss, 4);
-    if (evaluates)
-      for (const MetricValue& m : n_.val_metrics) line += m.in_lines() ? "  val " + shown(m) : "";
-    line += "  lr " + number_text(s_.optimizer->lr(), 3);
-    if (scale()) line += joined("  scale ", *scale(), "  skipped ", n_.skipped);
-    progress_.line(line + "  " + duration_text(seconds()));
+    lines_.add(epoch(), epoch_parts(evaluates), n_.bests.step() == n_.applied() && n_.bests.list[0].value == n_.bests.top);
   }
   if (due_at(ended, config_.checkpoint.every, last_save_)) save_at_interval();
 }
@@ -135,6 +120,7 @@ TrainSummary Trainer::run() {
                       out.json);
     return out;
   } catch (const std::exception& e) {
+    lines_.end();
     if (recorded_) dir_.record_end("failed", {{"error", e.what()}});
     throw;
   }
@@ -183,7 +169,9 @@ TrainSummary Trainer::summary(Ending ending) {
   if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
   TrainSummary out;
   out.ending = ending;
-  out.json = metrics_json("val", n_.val_metrics);
+  for (const NamedMetric& m : s_.metrics)
+    if (m.always) out.json["val." + m.name] = nullptr;  // of a run without data.val
+  out.json.update(metrics_json("val", n_.val_metrics));
   out.json.update(Json{{"val.loss", or_null(n_.val_loss)},
                        {"train.loss", or_null(n_.train_loss)},
                        {"epochs", epoch()},
@@ -198,11 +186,28 @@ TrainSummary Trainer::summary(Ending ending) {
                        {"device", joined(s_.device)},
                        {"dtype", joined(s_.low.value_or(DType::f32))},
                        {"output_dir", dir_.path().string()}});
+  out.json["best"] = best_json();
   if (ending == Ending::finished) report_end(out.json);
   return out;
 }
 
+// The best checkpoint with its own values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
+Json Trainer::best_json() const {
+  if (n_.bests.list.empty() || !writes(group_)) return nullptr;
+  const Best& best = n_.bests.list[0];
+  Json out = {{"step", best.step}, {"epoch", best.epoch > 0 ? Json(best.epoch) : Json()}};
+  std::ifstream in(dir_.path() / checkpoint_name(best.step) / "state.json");
+  const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+  const Json trainer = state.is_object() ? state.value("trainer", Json::object()) : Json::object();
+  for (const auto& [key, value] : trainer.items())
+    for (const std::string split : {"val_", "train_"})
+      if (key.starts_with(split) && (split == "val_" || key == "train_loss") && value.is_number())
+        out[split.substr(0, split.size() - 1) + "." + key.substr(split.size())] = value;
+  return out;
+}
+
 void Trainer::report_end(const Json& summary) {
+  lines_.end();
   std::string values;
   for (const MetricValue& m : n_.val_metrics) values += m.in_lines() ? "val " + shown(m) + beside(m) + ", " : "";
   if (s_.total_steps == 0 && n_.steps == 0) {
@@ -217,7 +222,10 @@ void Trainer::report_end(const Json& summary) {
                                                  : "; a larger train.max_steps continues it"));
     return say_next();
   }
-  std::string line = joined("done: ", n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
+  std::string line = "done: ";
+  if (n_.stopped)
+    line += joined("stopped early in epoch ", epoch_now(), config_.train.epochs ? joined(" of ", *config_.train.epochs) : "", ", ");
+  line += joined(n_.applied(), " steps applied, ", n_.skipped, " skipped, ", values);
   line += duration_text(seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
   if (dir_.metrics().lost() > 0) line += joined(", ", dir_.metrics().lost(), " lines of metrics lost");
@@ -254,23 +262,6 @@ void Trainer::warn_of_no_progress() {
     progress_.warn(joined("the run has learned nothing: ", why, ". Often optimizer.lr is the cause, here ", s_.optimizer_text, "; ",
                           command_name(), " lr-find ", shell_word((dir_.path() / "config.resolved.json").string()),
                           " measures which rates suit"));
-}
-
-// Where the model is, and what to type next.
-void Trainer::say_next() {
-  if (config_.checkpoint.every.unit == Interval::Unit::never) return;
-  const std::string folder = dir_.path().string();
-  const bool text = std::holds_alternative<TextForm>(s_.form.source);
-  const std::string next =
-      joined("; next: ", command_name(), text ? " generate " : " predict ", shell_word(folder), text ? "" : " FILE...");
-  if (n_.bests.list.empty()) return progress_.line(joined("model: step ", n_.applied(), " in ", folder, next));
-  const Best& best = n_.bests.list[0];
-  std::string when = joined("step ", best.step, " of ", n_.applied());
-  if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", epoch_now(), ", ") + when;
-  std::string value = joined(config_.checkpoint.monitor, " ", number_text(best.value, 4));
-  if (n_.bests.top && *n_.bests.top != best.value)
-    value += joined(", within the standard error of the best, ", number_text(*n_.bests.top, 4));
-  progress_.line(joined("best model: ", (dir_.path() / "best").string(), ", ", when, ", ", value, next));
 }
 
 }  // namespace halfstep::app

@@ -8,7 +8,7 @@
 #include <optional>
 #include <ostream>
 
-#include "apps/report/compare.h"
+#include "apps/run/cells.h"
 #include "apps/run/progress.h"
 
 namespace halfstep::app {
@@ -69,8 +69,8 @@ std::vector<SweepResult> sweep_results(const SweepMembers& members) {
   return out;
 }
 
-void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members,
-                   const std::vector<SweepResult>& results) {
+void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results,
+                   size_t width) {
   Cells cells(1);
   cells[0].push_back("member");
   for (const std::string& name : short_names(sweep.keys)) cells[0].push_back(name);
@@ -87,7 +87,7 @@ void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers
     row.push_back(begun ? duration_text(s.seconds) : "-");
     row.push_back(s.text());
   }
-  print_cells(out, cells);
+  print_cells(out, cells, {.width = width, .shortened = {cells[0].size() - 1}});
 }
 
 void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers& members,

@@ -18,7 +18,9 @@ struct SweepResult {
 // Finished members before others, those with the better monitored value first.
 std::vector<SweepResult> sweep_results(const SweepMembers& members);
 
-void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
+// width: of the terminal; 0: no limit.
+void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results,
+                   size_t width = 0);
 // A line for each setting of the other keys, where the sweep is over seeds or folds: mean and standard deviation of the monitored
 // value.
 void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);

@@ -9,10 +9,13 @@
 #include <set>
 #include <string>
 
+#include "framework/base/log_writer.h"
+
 namespace halfstep::logging {
 namespace {
 
 void (*capture)(Level, std::string_view) = nullptr;
+void (*writer)(Level, std::string_view) = nullptr;
 
 spdlog::logger& logger() {
   static const auto instance = [] {
@@ -25,14 +28,15 @@ spdlog::logger& logger() {
 
 void emit(Level level, spdlog::level::level_enum to, std::string_view m) {
   if (capture) return capture(level, m);
-  logger().log(to, "{}", m);
+  if (!writer) return logger().log(to, "{}", m);
+  if (logger().should_log(to)) writer(level, m);
 }
 
 }  // namespace
 
 void set_level(Level level) {
-  constexpr spdlog::level::level_enum map[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                               spdlog::level::err, spdlog::level::off};
+  constexpr spdlog::level::level_enum map[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err,
+                                               spdlog::level::off};
   logger().set_level(map[int(level)]);
 }
 void debug(std::string_view m) { emit(Level::debug, spdlog::level::debug, m); }
@@ -45,6 +49,8 @@ void warn_once(std::string_view m) {
   const std::lock_guard lock(mutex);
   if (seen.emplace(m).second) warn(m);
 }
+
+void set_writer(void (*write)(Level, std::string_view)) { writer = write; }
 
 Capture::Capture(void (*sink)(Level, std::string_view)) { capture = sink; }
 Capture::~Capture() { capture = nullptr; }

@@ -25,6 +25,8 @@ namespace halfstep {
 
 struct CsvDataset::Parsed {
   Tensor input, target;
+  std::filesystem::path path;
+  std::vector<int64_t> lines;
   std::vector<std::string> feature_names;
   CsvEncoding encoding;
   TargetScale target_scale;
@@ -109,6 +111,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   out.options = o;
   out.options.format = sheet.format();
   out.label = "CSV " + path.string();
+  out.path = path;
   if (o.missing == CsvMissing::drop_row)
     drop_missing(sheet, chosen, columns, o.encoding ? o.encoding->columns : std::vector<CsvEncoding::Column>(), path.string());
   if (o.encoding) out.encoding = *o.encoding;
@@ -158,6 +161,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
                                 : Tensor::empty({n, 1}, {.device = Device::cpu});
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t row = size_t(rows[i]);
+    out.lines.push_back(sheet.line(row));
     if (o.classification)
       out.target.data_ptr<int64_t>()[i] = of_row[row];
     else
@@ -170,11 +174,27 @@ CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& opti
 
 CsvDataset::CsvDataset(Parsed p)
     : TensorDataset(p.input, p.target, int64_t(p.encoding.classes.size()), {}, p.label),
+      path_(std::move(p.path)),
+      lines_(std::move(p.lines)),
       feature_names_(std::move(p.feature_names)),
       options_(std::move(p.options)),
       encoding_(std::move(p.encoding)),
       target_scale_(p.target_scale),
       notes_(std::move(p.notes)) {}
+
+CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
+  const CsvSheet sheet(kCsv, path_, options_.format, has_header(options_.header));
+  CsvLines out{.names = sheet.names(), .target = sheet.find(encoding_.target.empty() ? "-1" : encoding_.target)};
+  std::map<int64_t, size_t> rows;
+  for (size_t r = 0; r < sheet.rows(); ++r) rows[sheet.line(r)] = r;
+  for (const int64_t line : lines) {
+    const auto row = rows.find(line);
+    check<DataError>(row != rows.end(), kCsv, path_.string(), " has no row in line ", line);
+    std::vector<std::string>& cells = out.cells.emplace_back();
+    for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(row->second, c));
+  }
+  return out;
+}
 
 DataForm CsvDataset::form() const {
   DataForm out = Dataset::form();

@@ -64,6 +64,13 @@ struct CsvOptions {
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells
 
+// Rows as their file has them.
+struct CsvLines {
+  std::vector<std::string> names{};               // of all columns
+  size_t target = 0;                              // the column's place
+  std::vector<std::vector<std::string>> cells{};  // of each row, a cell for each column
+};
+
 // Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
 // "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
 // file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
@@ -86,11 +93,17 @@ class CsvDataset : public TensorDataset<> {
   DataNotes notes() const override { return notes_; }
   TargetScale target_scale() const override { return target_scale_; }
   DataForm form() const override;
+  // Where sample i begins in the file, from 1.
+  int64_t line(int64_t i) const { return lines_.at(size_t(i)); }
+  // Reads the file again. Throws also DataError if no row begins in one of these lines.
+  CsvLines lines_of_file(const std::vector<int64_t>& lines) const;
 
  private:
   struct Parsed;
   explicit CsvDataset(Parsed parsed);
   static Parsed parse(const std::filesystem::path& path, const CsvOptions& options);
+  std::filesystem::path path_;
+  std::vector<int64_t> lines_;  // of each sample
   std::vector<std::string> feature_names_;
   CsvOptions options_;  // with the delimiter that was found
   CsvEncoding encoding_;

@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/tensor/tensor.h"
 
@@ -20,5 +22,10 @@ Tensor read_npy(const std::filesystem::path& path);
 Tensor map_npy(const std::filesystem::path& path);
 // The array `name` of an archive that savez or savez_compressed wrote. Throws as read_npy and ZipFile.
 Tensor read_npz(const std::filesystem::path& path, const std::string& name);
+
+// The bytes of a .npy file, of a tensor of booleans, integers or floats but bfloat16. Throws DTypeError for others.
+std::string npy_bytes(const Tensor& values);
+// An archive of arrays, not packed, as np.savez writes it; np.load reads both. Replaces the file at once, or not at all.
+void write_npz(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& arrays);
 
 }  // namespace halfstep

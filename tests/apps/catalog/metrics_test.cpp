@@ -144,8 +144,9 @@ TEST_CASE("metrics: eval prints the confusion matrix, and metrics.jsonl holds it
   CHECK(contains(trained.out, "  val accuracy "));
   CHECK_FALSE(contains(trained.out, "confusion_matrix"));  // its value is the accuracy
   const auto text = run(dir, "eval r");
-  CHECK(contains(text.out, "confusion_matrix (a row a class of the data"));
-  CHECK(text.out.find("confusion_matrix") == text.out.rfind("confusion_matrix"));
+  CHECK(contains(text.out, "confusion matrix (a row: what it is, a column: what the model answers)\n"));
+  CHECK(text.out.find("confusion") == text.out.rfind("confusion"));
+  CHECK(contains(text.out, "\n     0  1  2"));  // columns of classes, which this data gives no names
   const Json json = run(dir, "eval r --json").json();
   int64_t sum = 0;
   for (const Json& row : json["val.confusion_matrix.table"]) {

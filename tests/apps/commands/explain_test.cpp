@@ -166,7 +166,7 @@ TEST_CASE("a replay that does not meet the run's own checkpoints says so") {
   const TempDir dir;
   write_problem(dir);
   CHECK(run(dir, "train run.json --set checkpoint.keep_last=0").code == 0);
-  write_problem(dir, 1.5);  // other data than the run was trained on
+  write_problem(dir, 1.5);                                                      // other data than the run was trained on
   const Ran r = run(dir, "doctor out --step 16 --set data.train.input=x.npy");  // without --set it is refused
   CHECK_MESSAGE(has(r.out, "differs: 0.weight at step 16 is not what the run's checkpoint has"), r.out);
 }
@@ -187,7 +187,7 @@ TEST_CASE("a run whose steps were all skipped from some point on is replayed fro
   CHECK(run(dir, "train run.json --set optimizer.lr=1e10 --set checkpoint.keep_last=0").code == 4);
   const Ran found = run(dir, "doctor out");
   CHECK_MESSAGE(found.code == 0, found.out, found.err);
-  CHECK_MESSAGE(has(found.out, "step 2 (epoch 2)\n  cause     divergence"), found.out);
+  CHECK_MESSAGE(has(found.out, "step 2 (epoch 2, attempt 9: skipped ones are no steps)\n  cause     divergence"), found.out);
 }
 
 TEST_CASE("doctor RUN --step explains that step, whatever went wrong before it, and knows where the run ends") {
@@ -201,7 +201,9 @@ TEST_CASE("doctor RUN --step explains that step, whatever went wrong before it, 
   fs::remove_all(dir / "out");
   CHECK(run(dir, "train run.json --set checkpoint.every=never").code == 0);
   const Ran of_second = run(dir, joined("doctor out --step ", second));
-  CHECK_MESSAGE(has(of_second.out, joined("step ", second, " (epoch 2)\n  cause     input_nonfinite")), of_second.out);
+  CHECK_MESSAGE(has(of_second.out, joined("step ", second, " (epoch 2, attempt ", second + 1,
+                                          ": skipped ones are no steps)\n  cause     input_nonfinite")),
+                of_second.out);
   const Ran late = run(dir, "doctor out --step 400");
   CHECK(late.code == 2);
   CHECK_MESSAGE(has(late.err, "the run has no step 400: it ends at step 21"), late.err);

@@ -186,7 +186,17 @@ TEST_CASE("tune writes a few lines that extend the config, and refuses to overwr
   CHECK(run(dir, "tune run.json --out more/tuned.json --overwrite").code == 0);
   CHECK(read(dir / "more/tuned.json") == text);
   CHECK(run(dir, "tune run.json --out run.json --overwrite").code == 2);
-  CHECK(run(dir, "tune run.json --out other.json --set optimizer.lr=1").code == 2);
+  // What is set is in the new config as well.
+  CHECK(run(dir, "tune run.json --out other.json --set optimizer.lr=0.25 --set amp.scaler.init_scale=1024").code == 0);
+  const std::string other = read(dir / "other.json");
+  CHECK_MESSAGE(contains(other, R"("optimizer": {"lr": 0.25})"), other);
+  CHECK_MESSAGE(contains(other, R"("amp": {"scaler": {"init_scale": 1024}, "dtype": "float16")"), other);
+  CHECK(run(dir, "validate other.json").code == 0);
+  CHECK(contains(run(dir, "tune run.json --out no.json --set model.layers.0.out_features=3").err,
+                 "[tune] --set model.layers.0.out_features=3 is in a list, which the new config cannot change"));
+  CHECK(run(dir, "tune run.json --out no.json --set optimizer.lrr=1").code == 2);
+  CHECK(run(dir, "tune run.json --out no.json --set optimizer.lr=-1").code == 2);
+  CHECK_FALSE(fs::exists(dir / "no.json"));
 }
 
 TEST_CASE("tune of a healthy run leaves its modules alone; where no budget helps it writes nothing") {
@@ -206,6 +216,18 @@ TEST_CASE("tune of a healthy run leaves its modules alone; where no budget helps
   CHECK(r.code == 6);
   CHECK_MESSAGE(contains(r.out, R"("amp": false)"), r.out);
   CHECK_FALSE(fs::exists(other / "tuned.json"));
+}
+
+TEST_CASE("tune of a model without a gradient says that there is nothing to compare") {
+  const TempDir dir;
+  write_regression(dir, R"({"type": "Linear", "out_features": 1, "bias": false,
+    "init": [{"match": "weight", "type": "zeros"}]})",
+                   kMixedMlp);
+  write(dir / "y.npy", halfstep::testing::npy(zeros({64, 1})));
+  const Ran r = run(dir, "tune run.json --out tuned.json");
+  CHECK(r.code == 6);
+  CHECK_MESSAGE(contains(r.out, "the gradient of these batches is 0, in float32 as well: there is nothing to compare"), r.out);
+  CHECK_FALSE(fs::exists(dir / "tuned.json"));
 }
 
 TEST_SUITE("data") {

@@ -72,18 +72,19 @@ TEST_CASE("pictures that cannot be read are listed before the first step, by val
     const Ran r = run(dir, command);
     CAPTURE(r.err);
     CHECK(r.code == 3);
-    CHECK(contains(
-        r.err,
-        "[ImageFolder] all pictures must be readable, but 13 of 37 are not:\n"
-        "  ./train/cat/3.png: the content is neither PNG nor JPEG (it is damaged, or no picture)\n"
-        "  ./val/dog/0x.jpg: the file is a WebP picture (PNG and JPEG are read; "));
+    CHECK(contains(r.err,
+                   "[ImageFolder] all pictures must be readable, but 13 of 37 are not:\n"
+                   "  ./train/cat/3.png: the content is neither PNG nor JPEG (it is damaged, or no picture)\n"
+                   "  ./val/dog/0x.jpg: the file is a WebP picture (PNG and JPEG are read; "));
     CHECK(contains(r.err, "\n  and 3 more\nhelp: mend or remove them; with \"on_error\": \"skip\""));
     CHECK(contains(r.err,
                    "1 JPEG lacks its end or has bytes that belong to nothing, and no pixel is missing: it is used, such as "
                    "./train/dog/j.jpg"));
   }
   CHECK(!fs::exists(dir / "r"));
-  CHECK(contains(run(dir, "validate p.json").out, "valid, but its data cannot be read\n  all 37 pictures were opened, 13 cannot"));
+  CHECK(contains(
+      run(dir, "validate p.json").out,
+      "cannot be trained with: its keys are right, but its data cannot be read\n  all 37 pictures were opened, 13 cannot"));
   CHECK(run(dir, "validate p.json --json").json()["pictures"] == Json{{"all", 37}, {"opened", 37}, {"bad", 13}});
 
   const std::string skip = " --set data.train.on_error=skip --set data.val.on_error=skip";

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/run/predictor.h"
+#include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
@@ -125,6 +126,41 @@ TEST_CASE("predict: tables") {
   run(old.dir, "predict trees - --json <other.csv >piped.txt; true");
   CHECK(Json::parse(read(old.dir / "piped.txt"))["input"] == "- row 1");
   CHECK(Json::parse(read(old.dir / "piped.txt"))["class"] == "alder");
+}
+
+TEST_CASE("predict: arrays for NumPy, with a row for each input") {
+  const OldRun old;
+  write(old.dir / "new.csv", "soil,height,leaf\nclay,3,2\nclay,oops,2\nclay,14,5\n");
+  const Ran classes = run(old.dir, "predict trees new.csv --out y.npy");
+  CHECK(classes.code == 3);  // a row cannot be read
+  CHECK(classes.out.empty());
+  CHECK_MESSAGE(contains(classes.err, "y.npy: int64 [3]; classes by number: 0 alder, 1 birch, 2 cedar\n"), classes.err);
+  CHECK(contains(classes.err, "1 row is -1: the input could not be read\n"));
+  const Tensor numbers = read_npy(old.dir / "y.npy");
+  CHECK(numbers.dtype() == DType::i64);
+  CHECK(numbers.shape() == Shape{3});
+  CHECK(numbers[1].item<int64_t>() == -1);
+  const auto text = lines_of(run(old.dir, "predict trees new.csv --json --probabilities").out);
+  CHECK(numbers[2].item<int64_t>() == Json::parse(text[2])["top"][0]["number"].get<int64_t>());
+
+  CHECK(contains(run(old.dir, "predict trees new.csv --probabilities --out p.NPY").err, "p.NPY: float32 [3, 3]"));
+  const Tensor shares = read_npy(old.dir / "p.NPY");
+  CHECK(std::isnan(shares[1][0].item<double>()));
+  CHECK(shares[0].sum().item<double>() == doctest::Approx(1).epsilon(1e-5));
+  CHECK(contains(run(old.dir, "predict trees new.csv --probabilities --out y.npz").err,
+                 "prediction int64 [3], probabilities float32"));
+  CHECK(read_npz(old.dir / "y.npz", "prediction").shape() == Shape{3});
+  CHECK(read_npz(old.dir / "y.npz", "probabilities").shape() == Shape{3, 3});
+
+  for (const char* option : {"--csv", "--json", "--wrong", "--top 2"}) {
+    const Ran wrong = run(old.dir, "predict trees new.csv --out no.npy " + std::string(option));
+    CHECK(wrong.code == 2);
+    CHECK_MESSAGE(contains(wrong.err, "is for text, and no.npy is an array with a row for each input"), wrong.err);
+  }
+  CHECK_FALSE(fs::exists(old.dir / "no.npy"));
+  CHECK(contains(run(old.dir, "predict trees new.csv --out no/where.npy").err, "there is no folder no"));
+  CHECK(run(old.dir, "predict trees new.csv --out y.txt").code == 3);
+  CHECK(read(old.dir / "y.txt").starts_with("new.csv row 1: "));  // other endings are text
 }
 
 TEST_CASE("predict: answers and values that the training data does not have") {

@@ -32,8 +32,7 @@ TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
 
   const Ran again = run(dir, "train small.json");
   CHECK(again.code == 2);
-  CHECK(
-      contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto continues it, --overwrite starts over"));
+  CHECK(contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto continues it, --overwrite starts over"));
   CHECK(run(dir, "train small.json --dry-run").code == 0);
   const std::string before = identity(dir / "runs/small");
   CHECK(run(dir, "train small.json --overwrite --quiet --threads 2").code == 0);
@@ -60,7 +59,7 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
   REQUIRE(at != std::string::npos);
   CHECK(at > done.out.find("\ndone: "));
   CHECK(contains(done.out.substr(at), ", val/accuracy 0."));
-  CHECK(contains(done.out.substr(at), "; next: halfstep predict runs/small FILE...\n"));
+  CHECK(done.out.ends_with("\nnext: halfstep predict runs/small FILE...\n"));
   CHECK(run(dir, "eval runs/small/best").code == 0);
 
   const Ran again = run(dir, "train small.json --resume auto");
@@ -74,8 +73,42 @@ TEST_CASE("a run says where its model is and what to type next; a finished one h
 
   const Ran without = run(dir, "train small.json --set data.val=null --set output_dir='my run'");
   CHECK(contains(without.out, joined("\nmodel: step ", list_checkpoints(dir / "my run").back(),
-                                     " in my run; next: halfstep predict 'my run' FILE...\n")));
+                                     " in my run\nnext: halfstep predict 'my run' FILE...\n")));
   CHECK_FALSE(contains(run(dir, "train small.json --set checkpoint.every=never --set output_dir=none").out, "next: "));
+}
+
+TEST_CASE("train --json has the values of the best beside the last, and none of other data") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const Json j = run(dir, "train small.json --json --set checkpoint.monitor=val/loss --set optimizer.lr=0.3").json();
+  REQUIRE(j["best"].is_object());
+  CHECK(j["best"]["val.loss"].get<double>() <= j["val.loss"].get<double>());
+  CHECK(j["best"]["val.accuracy"].is_number());
+  CHECK(j["best"]["epoch"].is_number_integer());
+  CHECK(run(dir, "eval runs/small/best --json").json()["step"] == j["best"]["step"]);
+  CHECK(run(dir, "train small.json --overwrite --json --set data.val=null").json()["val.accuracy"].is_null());
+
+  std::string rows = "a,b\n";
+  for (int i = 0; i < 20; ++i) rows += joined(i, ',', 3 * i, '\n');
+  write(dir / "t.csv", rows);
+  write(dir / "t.json", R"({"name": "t", "device": "cpu", "data": {"root": ".", "task": "regression",
+    "train": {"type": "CSV", "path": "t.csv"}, "val": {"type": "CSV", "path": "t.csv"}, "loader": {"batch_size": 8}},
+    "model": {"type": "Linear", "out_features": "auto"}, "loss": "MSELoss", "metrics": ["rmse"],
+    "optimizer": {"type": "SGD", "lr": 1e-4}, "train": {"epochs": 2}})");
+  const Json numbers = run(dir, "train t.json --json").json();
+  CHECK_FALSE(numbers.contains("val.accuracy"));
+  CHECK(numbers["best"]["val.rmse"].is_number());
+  CHECK_FALSE(run(dir, "eval runs/t --json").json().contains("val.accuracy"));
+}
+
+TEST_CASE("a run that stops early says so where it is done") {
+  TempDir dir;
+  write(dir / "small.json", kSmall);
+  const Ran r = run(dir,
+                    "train small.json --set optimizer.lr=0 --set scheduler=null --set train.epochs=9 --set "
+                    "train.early_stopping='{\"monitor\":\"val/loss\",\"patience\":2}'");
+  CHECK_MESSAGE(contains(r.out, "\ndone: stopped early in epoch "), r.out, r.err);
+  CHECK(contains(r.out, " of 9, "));
 }
 
 TEST_CASE("a checkpoint of another model is an error of the config, which names the first tensor that does not fit") {
@@ -308,8 +341,8 @@ TEST_SUITE("data") {
     }
     TempDir dir;
     const auto result = [&](const std::string& name, const std::string& precision, const char* metric) {
-      const Ran r = run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() +
-                                 "' --overwrite --quiet --json " + precision);
+      const Ran r =
+          run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() + "' --overwrite --quiet --json " + precision);
       CAPTURE(r.err);
       REQUIRE(r.code == 0);
       return r.json()[metric].get<double>();

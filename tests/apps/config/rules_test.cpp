@@ -144,7 +144,7 @@ TEST_CASE("validate distinguishes data that cannot be read from missing data") {
   write(dir / "t.csv", "1,2,a\n1,x,b\n");
   const Ran bad = run(dir, "validate c.json" + table);
   CHECK(bad.code == 3);
-  CHECK(bad.out == "c.json: valid (shapes not checked), but its data cannot be read\n");
+  CHECK(bad.out == "c.json: cannot be trained with: its keys are right, but its data cannot be read\n");
   CHECK(contains(bad.err, "t.csv:2:2: column \"1\" must be a number, got \"x\""));
   CHECK(contains(run(dir, "plan c.json" + table).err, "t.csv:2:2"));
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "framework/data/image_file.h"
@@ -91,13 +92,14 @@ TEST_CASE("report: a picture in the wrong folder is shown, with its name and pix
 
 TEST_CASE("report: a wrong row of a table is shown as in its file") {
   const TempDir dir;
-  std::string rows = "size,soil,kind\n";
-  for (int i = 0; i < 12; ++i) rows += std::to_string(10 + i) + (i % 2 ? ",clay,oak\n" : ",sand,fir\n");
+  std::string rows = "size,soil,kind,note\n";
+  for (int i = 0; i < 12; ++i) rows += std::to_string(10 + i) + (i % 2 ? ",clay,oak,a\n" : ",sand,fir,b\n");
   write(dir / "train.csv", rows);
-  write(dir / "val.csv", rows + "15,clay,fir\n");
+  write(dir / "val.csv", rows + "10,sand,fir,\"two\nlines\"\n,clay,fir,c\n");
   trained(dir, R"({"version": 1, "name": "t", "output_dir": "r",
-      "data": {"root": ".", "train": {"type": "CSV", "path": "train.csv", "target": "kind", "standardize": true},
-               "val": {"type": "CSV", "path": "val.csv", "target": "kind", "standardize": true}, "loader": {"batch_size": 4}},
+      "data": {"root": ".", "train": {"type": "CSV", "path": "train.csv"},
+               "val": {"type": "CSV", "path": "val.csv"}, "target": "kind", "exclude": ["note"],
+               "standardize": true, "missing": "median", "loader": {"batch_size": 4}},
       "model": {"type": "Linear", "out_features": "auto"}, "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.5},
       "train": {"epochs": 20}})");
   const Mistakes found = [&] {
@@ -108,11 +110,12 @@ TEST_CASE("report: a wrong row of a table is shown as in its file") {
     return out;
   }();
   REQUIRE_MESSAGE(found.fault.empty(), found.fault);
-  CHECK(found.samples == 13);
+  CHECK(found.samples == 14);
   REQUIRE(found.worst.size() == 1);
-  CHECK(found.columns == std::vector<std::string>{"size", "soil"});
-  CHECK(found.worst[0].cells == std::vector<std::string>{"15", "clay"});
-  CHECK(found.worst[0].sample == "sample 12");
+  CHECK(found.columns == std::vector<std::string>{"size", "soil", "note"});  // of the file, and not only what the model sees
+  CHECK(found.worst[0].cells == std::vector<std::string>{"", "clay", "c"});
+  CHECK(found.worst[0].sample == "line 16");
+  CHECK(found.confusion == std::vector<std::vector<int64_t>>{{7, 1}, {0, 6}});
   CHECK(found.worst[0].truth == "fir");
   CHECK(found.worst[0].answer == "oak");
   CHECK(found.worst[0].confidence > 0.5);
@@ -130,14 +133,44 @@ TEST_CASE("report: the largest errors of numbers come first; time and number bou
   const Mistakes found = find_mistakes(dir / "r", 3, 60);
   REQUIRE_MESSAGE(found.fault.empty(), found.fault);
   REQUIRE(found.worst.size() == 3);
-  CHECK(found.worst[0].sample == "sample 31");
+  CHECK(found.worst[0].sample == "line 33");
   CHECK(found.worst[0].truth == "1000");
   CHECK(found.worst[0].cells == std::vector<std::string>{"31"});
   CHECK(found.worst[1].confidence >= found.worst[2].confidence);
   CHECK(contains(page_part(found), "The largest errors of 40 samples of data.val"));
   const Mistakes hurried = find_mistakes(dir / "r", 3, 0);
   CHECK(hurried.examined == 8);
+  CHECK_FALSE(hurried.rmse.has_value());
+  double squares = 0;
+  for (const Mistakes::Answered& a : found.all) squares += (a.answer - a.truth) * (a.answer - a.truth) / 40;
+  CHECK(found.rmse.value() == doctest::Approx(std::sqrt(squares)));
+  CHECK(found.r2.has_value());
   CHECK(contains(page_part(hurried), "of the first 8 samples of data.val, which has 40, at step"));
+}
+
+TEST_CASE("report: runs of the same data share the table of their mistakes; others have their own") {
+  const auto of = [](double answer, double confidence, int64_t samples) {
+    Mistakes out{.split = "val", .step = 3, .examined = 2, .samples = samples, .wrong = answer == 1 ? 1 : 0};
+    out.classes = {"fir", "oak"};
+    out.columns = {"size"};
+    out.all = {{0, answer, confidence}, {1, 1, 0.75}};
+    if (answer == 1) out.worst = {{0, "line 2", "fir", "oak", confidence, {}, false, {"15"}}};
+    return out;
+  };
+  const std::vector<Mistakes> two = {of(1, 0.625, 2), of(0, 0.875, 2)};
+  REQUIRE(are_comparable(two));
+  std::ostringstream out;
+  write_mistakes_together(out, {"one", "other"}, two);
+  CHECK(contains(out.str(),
+                 "<td class=\"soft\">line 2</td><td>fir</td><td><b>oak</b> <span class=\"soft\">62.5 %</span></td>"
+                 "<td>fir <span class=\"soft\">87.5 %</span></td><td class=\"n\">15</td>"));
+  CHECK(contains(out.str(), "1 of 2 samples of data.val at step 3 are answered wrongly (50 %)"));
+  CHECK(contains(out.str(), "None of 2 samples"));
+  CHECK_FALSE(are_comparable({of(1, 0.5, 2), of(1, 0.5, 3)}));
+  Mistakes other = of(1, 0.5, 2);
+  other.all[0].truth = 1;
+  CHECK_FALSE(are_comparable({of(1, 0.5, 2), other}));
+  CHECK_FALSE(are_comparable({of(1, 0.5, 2), {.fault = "gone"}}));
 }
 
 TEST_CASE("report: where no answers can be shown the page says why") {

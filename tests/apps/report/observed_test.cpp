@@ -28,6 +28,29 @@ no line
   CHECK(r.values.at("observed/lost")[1].y == 0.75);
 }
 
+TEST_CASE("report: updates that are lost at the end of a schedule are no fault") {
+  const TempDir dir;
+  const auto line = [](int step, const char* lr, const char* lost) {
+    return joined(R"({"step": )", step, lr, R"(, "scale": 1, "layers": {"a": {"lost": )", lost, "}}}\n");
+  };
+  write(dir / "observed.jsonl", line(1, R"(, "lr": 0)", "1") + line(2, R"(, "lr": 0.1)", "0.25") +
+                                    line(3, R"(, "lr": 0.004)", "0.75") + line(4, R"(, "lr": 1e-9)", "1"));
+  RecordedRun r;
+  add_observed(r, dir / "observed.jsonl");
+  REQUIRE(r.observed.has_value());
+  CHECK(r.observed->step == 2);
+  CHECK(r.values.at("observed/lost").size() == 1);
+  std::ostringstream out;
+  write_observed(out, r, false);
+  CHECK_FALSE(contains(out.str(), " bad\""));
+  CHECK(contains(out.str(), "Later observed steps, 2, had a learning rate below 5 %"));
+  // A file of an older halfstep has no rates: those of metrics.jsonl count.
+  write(dir / "observed.jsonl", line(2, "", "0.25") + line(4, "", "1"));
+  RecordedRun old{.values = {{"lr", {{1, 0.1}, {3, 1e-9}}}}};
+  add_observed(old, dir / "observed.jsonl");
+  CHECK(old.observed->step == 2);
+}
+
 TEST_CASE("report: the table of an observed step") {
   const TempDir dir;
   write(dir / "observed.jsonl", R"({"step": 20, "scale": 1024, "layers": {"<a>": )"

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 
 #include "apps/report/chart.h"
 #include "apps/report/compare.h"
 #include "apps/report/page.h"
+#include "framework/base/check.h"
 #include "tests/apps/tiny_run.h"
 
 using namespace halfstep::app;
@@ -43,9 +45,9 @@ TEST_CASE("report: one run and several, without an address, a number that is non
   CHECK_MESSAGE(one.code == 0, one.err);
   CHECK(contains(one.out, "one.html: 1 run, "));
   const std::string page = read(dir / "one.html");
-  for (const char* part :
-       {"<title>r</title>", "float16", "Training loss", "Validation loss", "Norm of the gradients", "Confusion matrix",
-        "parameters", "The same throughout: Learning rate 0.1", "Every op of a step", "&quot;type&quot;: &quot;Linear&quot;"})
+  for (const char* part : {"<title>r</title>", "float16", "Training loss", "Validation loss", "Norm of the gradients",
+                           "Confusion matrix", "parameters", "<i>peak memory</i>", "The same throughout: Learning rate 0.1",
+                           "Every op of a step", "&quot;type&quot;: &quot;Linear&quot;"})
     CHECK_MESSAGE(contains(page, part), part);
   for (const char* never : {"http:", "https:", "nan", "inf<", "src=", "@import", "url("})
     CHECK_MESSAGE(!contains(page, never), never);
@@ -66,6 +68,62 @@ TEST_CASE("report: one run and several, without an address, a number that is non
   CHECK(json["runs"][1]["values"]["val/loss"].is_number());
   CHECK(json["differences"]["optimizer.lr"] == Json({0.1, 0.2}));
   CHECK(run(dir, "compare r").code == 2);
+}
+
+TEST_CASE("report: without a metric a classifier has its confusion matrix, and numbers are in the units of the file") {
+  const Folder dir;
+  REQUIRE(dir.train().code == 0);
+  REQUIRE(run(dir, "report r --out one.html").code == 0);
+  CHECK(contains(read(dir / "one.html"), "Confusion matrix"));
+  CHECK(contains(read(dir / "one.html"), "data.val at step "));
+
+  std::string rows = "a,b\n";
+  for (int i = 0; i < 40; ++i) rows += joined(i, ',', 1000 * i, '\n');
+  write(dir / "t.csv", rows);
+  write(dir / "t.json", R"({"name": "t", "output_dir": "t", "device": "cpu", "data": {"root": ".", "standardize_target": true,
+    "standardize": true, "task": "regression", "train": {"type": "CSV", "path": "t.csv"}, "val": {"type": "CSV", "path": "t.csv"},
+    "loader": {"batch_size": 8}}, "model": {"type": "Linear", "out_features": "auto"}, "loss": "MSELoss",
+    "optimizer": {"type": "SGD", "lr": 1e-4}, "train": {"epochs": 1}})");
+  REQUIRE(run(dir, "train t.json --quiet").code == 0);
+  const Mistakes found = find_mistakes(dir / "t", 3, 60);
+  if (found.fault.empty()) CHECK(found.rmse.value() > 100);
+  REQUIRE(run(dir, "report t --out t.html").code == 0);
+  const std::string page = read(dir / "t.html");
+  CHECK(contains(page, "<th class=\"n\">val/rmse</th><th class=\"n\">val/r2</th><th class=\"n\">val/loss</th>"));
+  CHECK(contains(page, "<i>val/rmse</i><span>1"));  // some ten thousand
+}
+
+TEST_CASE("report and compare: what repeats, and defaults of other types, are folded") {
+  const auto run_of = [](const char* name, const char* data) {
+    return RecordedRun{.name = name, .config = {{"data", Json::parse(data)}, {"seed", 1}}};
+  };
+  const std::vector<RecordedRun> runs = {
+      run_of("a", R"({"train": {"type": "CSV", "path": "a.csv", "classification": 1, "fill": 0.0},
+                      "val": {"type": "CSV", "path": "a.csv", "fill": 0.0}})"),
+      run_of("b", R"({"train": {"type": "Digits", "size": 7}, "val": {"type": "Digits", "size": 9}})")};
+  const FoldedDifferences found = folded(differences(runs), runs);
+  std::vector<std::string> keys;
+  for (const Difference& d : found.shown) keys.push_back(d.key);
+  CHECK(keys == std::vector<std::string>{"data.train.classification", "data.train, val.path", "data.train.size",
+                                         "data.train, val.type", "data.val.size"});
+  REQUIRE(found.defaults.size() == 1);
+  CHECK(found.defaults[0].key == "data.train, val.fill");
+  // Lists of the same layers differ in keys of these, other lists in their types.
+  const auto with_layers = [](const char* layers) { return RecordedRun{.config = {{"layers", Json::parse(layers)}}}; };
+  const RecordedRun small = with_layers(R"([{"type": "Linear", "out": 4}, {"type": "ReLU"}])"),
+                    wide = with_layers(R"([{"type": "Linear", "out": 8}, {"type": "ReLU"}])"),
+                    single = with_layers(R"([{"type": "Linear", "out": 8}])");
+  const auto layers = folded(differences({small, wide}), {small, wide}).shown;
+  REQUIRE(layers.size() == 1);
+  CHECK(layers[0].key == "layers.0.out");
+  CHECK(layers[0].values == std::vector<Json>{4, 8});
+  const auto lists = folded(differences({small, single}), {small, single}).shown;
+  REQUIRE(lists.size() == 1);
+  CHECK(value_words(lists[0].values[0], 40) == "Linear, ReLU");
+  CHECK(value_words(lists[0].values[0], 9) == "Linear...");
+  std::ostringstream text;
+  print_comparison(text, runs, 60);
+  CHECK(contains(text.str(), "and 1 key that has its default"));
 }
 
 TEST_CASE("logging.report writes the page at the end of a run, and a new run takes it away") {
