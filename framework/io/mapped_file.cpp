@@ -73,4 +73,12 @@ std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes
           }};
 }
 
+void PageWindow::leave(uintptr_t next) {
+  const uintptr_t text = reinterpret_cast<uintptr_t>(text_.data()), page = uintptr_t(::sysconf(_SC_PAGESIZE));
+  const uintptr_t from = (std::max(text, at_ << kShift) + page - 1) / page * page;
+  const uintptr_t to = std::min(text + text_.size(), (at_ + 1) << kShift) / page * page;
+  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  at_ = next;
+}
+
 }  // namespace halfstep
