@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/datasets.h"
@@ -68,10 +69,10 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
 
 // Before anything is trained: one that cannot be read would end the run where it is met.
 void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
-  PictureReport report = examine_pictures(config.json, {.rank = group ? group->rank() : 0,
-                                                        .ranks = group ? group->size() : 1,
-                                                        .draws = !quiet,
-                                                        .stopped = [] { return stop_signal() != 0; }});
+  PictureReport report = examine_pictures(
+      config.json, {.rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1, .draws = !quiet, .stopped = [] {
+                      return stop_signal() != 0;
+                    }});
   if (group) {
     const std::vector<std::string> all = group->gather(to_json(report).dump());
     report = {};
@@ -105,17 +106,21 @@ int train(const TrainArguments& o) {
     }
     return kDone;
   }
-  backend_for(config.device);  // before any file is touched
+  backend_for(config.device);                            // before any file is touched
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
   Progress progress(
       {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
   open_all_pictures(config, group.get(), o.quiet, progress);
-  config.json = with_statistics(config.json);
+  std::string measured;
+  config.json = with_statistics(config.json, &measured);
+  if (!measured.empty()) progress.line(measured);
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Watch watch{.until = o.until};
+  std::shared_ptr<const void> kept = std::exchange(config.kept, nullptr);
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
+  kept.reset();  // what is trained on has its owners now
   if (o.profile) trainer.profile(*o.profile);
   const uint64_t casts = autocast::cast_count();  // of steps that were planned
   const TrainSummary summary = trainer.run();
