@@ -159,8 +159,9 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     CsvValues values;
     bool held = true;  // are the values those that the sheet holds?
     for (size_t r = 0; r < sheet_.rows(); ++r) {
-      const double value = meets_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column);
       const double holds = sheet_.plain_number(r, column);
+      if (held && words_are_texts_ && std::abs(holds) <= double(std::numeric_limits<float>::max())) continue;
+      const double value = meets_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column);
       if (held && (value == holds || (std::isnan(value) && std::isnan(holds)))) continue;
       for (size_t k = 0; held && k < r; ++k) values.push_back(sheet_.plain_number(k, column));
       held = false;

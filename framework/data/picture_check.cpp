@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/data/picture_check.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -100,12 +102,12 @@ fs::path picture_cache() {
 }
 
 uint64_t picture_number(const fs::path& picture, const std::string& known) {
+  struct stat is {};
+  if (::stat(picture.c_str(), &is) != 0) return 0;
   std::error_code failed;
-  const auto size = fs::file_size(picture, failed);
-  if (failed) return 0;
-  const auto changed = fs::last_write_time(picture, failed).time_since_epoch().count();
-  if (failed) return 0;
-  const std::string text = joined(fs::absolute(picture, failed).lexically_normal().string(), '\n', size, ' ', changed, '\n', known);
+  const fs::path whole = picture.is_absolute() ? picture : fs::absolute(picture, failed);
+  const std::string text =
+      joined(whole.lexically_normal().string(), '\n', is.st_size, ' ', is.st_mtim.tv_sec, '.', is.st_mtim.tv_nsec, '\n', known);
   return std::strtoull(sha256(text).substr(0, 2 * kNumber).c_str(), nullptr, 16);
 }
 
