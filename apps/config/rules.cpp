@@ -182,7 +182,7 @@ class Rules : private RuleSet {
       return dataset_facts(c_, split);
     } catch (const DataError& e) { return unreadable(e); } catch (const IoError& e) {
       return unreadable(e);
-    } catch (const Error& e) {  // such as columns that the file does not have
+    } catch (const MemoryError&) { throw; } catch (const Error& e) {  // such as columns that the file does not have
       issues_.error(join_path("data", split), one_line(e));
       return std::nullopt;
     }

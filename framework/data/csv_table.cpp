@@ -254,7 +254,9 @@ bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bo
   const char* after = read_decimal(begin, point, number);
   if (after == begin) return false;
   cell = std::string_view(begin, size_t(after - begin));
-  if (delimiter_ == kCsvBlanks) {
+  if (after >= text_.data() + text_.size()) {
+    at = text_.size(), more = false;
+  } else if (delimiter_ == kCsvBlanks) {
     if (*after != '\n' && !is_blank(*after)) return false;
     at = pass_blanks(size_t(after - text_.data()));
     more = at < text_.size() && text_[at] != '\n';
@@ -355,9 +357,10 @@ void CsvTable::parse(Left& left_out) {
       if (fields == 0) first = cell;
     }
     end_row(fields, row_line, first);
-    if (at - looked < kPiece) continue;
-    plain = plain && is_plain(looked, at);
-    looked = at;
+    const size_t read = std::min(at, text_.size());
+    if (read - looked < kPiece) continue;
+    plain = plain && is_plain(looked, read);
+    looked = read;
   }
   numbers_->finish();
   check<DataError>(rows() > 0, kTable, path_, ": skip_rows leaves no rows");

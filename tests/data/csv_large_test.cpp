@@ -205,6 +205,21 @@ TEST_CASE("csv: rows without a last line's end, of blanks, and with other signs,
     wrong += other.input().data_ptr<float>()[2 * i + 1] != 1234.5f || other.target().data_ptr<float>()[i] != 0.5f;
   }
   CHECK(wrong == 0);
+  write_bytes(dir / "t.csv", "1 2\n3 4 \n");
+  CHECK(CsvDataset(dir / "t.csv", {.format = {.delimiter = ' '}, .classification = false}).target().to_vector<float>() ==
+        std::vector<float>{2, 4});
+}
+
+TEST_CASE("csv: a table that needs more memory than is free is refused before it is read") {
+  const TempDir dir;
+  std::string text = "a,b,y\n";
+  for (int i = 0; i < 1000; ++i) text += "1.25,-3,0\n";
+  write_bytes(dir / "t.csv", text);
+  std::filesystem::resize_file(dir / "t.csv", uintmax_t(1) << 40);  // with a hole, which takes no room
+  const std::string message = message_of<MemoryError>([&] { CsvDataset data(dir / "t.csv"); });
+  CHECK(contains(message, "t.csv: reading 1121"));
+  CHECK(contains(message, " rows of 3 columns needs "));
+  CHECK(contains(message, " GB are free\nhelp: an array (.npy) is mapped"));
 }
 
 TEST_CASE("Keep: a table is read once while it lives, and anew when its file has changed") {
