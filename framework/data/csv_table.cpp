@@ -51,7 +51,6 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
     std::replace(own->begin(), own->end(), '\r', '\n');
     text_ = *own, window_ = PageWindow(text_, false), file_ = {text_, own, false};
   }
-  safe_ = text_.rfind('\n');
   text_ = text_.substr(0, end);
   Left left_out;
   skip_lines(begin_, first_line_, &left_out);
@@ -275,7 +274,14 @@ void CsvTable::add(size_t column, std::string_view cell) {
   if (number_of_[column] < 0) return texts_[column].push_back(cell);
   double value = 0;
   const std::string_view text = bare(cell);
-  const bool finite = !text.empty() && parse_number(text, format_, value) && std::isfinite(value);
+  // A number in another form is read as text, by those who say how it was written.
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto usual = [&](char c) {
+    return digit(c) || c == '-' || c == '+' || c == 'e' || c == 'E' || c == format_.decimal || c == format_.thousands;
+  };
+  const bool plain = !text.empty() && (digit(text.back()) || text.back() == format_.decimal);
+  const bool finite =
+      plain && std::all_of(text.begin(), text.end(), usual) && parse_number(text, format_, value) && std::isfinite(value);
   numbers_->add(size_t(number_of_[column]), finite ? value : CsvNumbers::kNone);
 }
 
@@ -336,6 +342,7 @@ void CsvTable::parse(Left& left_out) {
     for (size_t i = from; i < to; ++i) others |= uint8_t(uint8_t(text_[i] - 1) >= 0x7f);
     return others == 0;
   };
+  safe_ = file_.text.rfind('\n');  // perhaps behind text_
   bool plain = true;
   size_t at = begin_, looked = begin_;
   for (int64_t line = first_line_; at < text_.size(); ++line) {

@@ -9,9 +9,10 @@
 
 namespace halfstep {
 
-// The pages of a file of `bytes` bytes, more than 0, which may be more than there is memory. Writing to one makes a copy of it, in memory alone. The file may be replaced
-// or removed meanwhile, but not shortened: the system sends SIGBUS to a program that accesses a missing part, which ends it unless
-// it has a handler. Throws IoError "[where] ..." when the file cannot be mapped or has another size.
+// The pages of a file of `bytes` bytes, more than 0, which may be more than there is memory. Writing to one makes a copy of it, in
+// memory alone. The file may be replaced or removed meanwhile, but not shortened: the system sends SIGBUS to a program that
+// accesses a missing part, which ends it unless it has a handler. Throws IoError "[where] ..." when the file cannot be mapped or
+// has another size.
 std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes, std::string_view where);
 
 // Unloads the pages of a mapping that a reader has left, so that they do not count as this program's memory; they are loaded again
