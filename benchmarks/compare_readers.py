@@ -24,7 +24,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRAIN = {"loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"max_steps": 1},
-         "diagnostics": {"every": "never"}, "logging": {"report": False}}
+         "diagnostics": {"every": "never"}}
 PANDAS = "import pandas, numpy; pandas.read_csv({0!r}, dtype=numpy.float32)"
 TEXT = """import torch
 text = open({0!r}, encoding="utf-8").read()
@@ -80,11 +80,13 @@ for i in range({1}):
 def configs(folder):
     csv = {"type": "CSV", "path": "t.csv", "standardize": True}
     norm = [{"type": "Normalize", "from": "data"}]
+    never = {"eval_every": "never", "max_steps": 1}
     model = {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]}
     return {
-        "csv": TRAIN | {"model": model, "data": {"train": csv | {"range": [0, 0.8]}, "val": csv | {"range": [0.8, 1]}}},
+        "csv": TRAIN | {"model": model, "train": never, "checkpoint": {"keep_best": 0, "monitor": "train/loss"},
+                        "data": {"train": csv | {"range": [0, 0.8]}, "val": csv | {"range": [0.8, 1]}}},
         "text": TRAIN | {"model": {"type": "Sequential", "layers": [
-            {"type": "Embedding", "embedding_dim": 8}, {"type": "Linear", "out_features": "auto"}]},
+            {"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 8}, {"type": "Linear", "out_features": "auto"}]},
             "data": {"train": {"type": "Text", "path": "t.txt", "seq_len": 64}}},
         "pictures": TRAIN | {"model": model, "train": {"epochs": 1},
                              "data": {"train": {"type": "ImageFolder", "path": "pictures", "transforms": norm}}},
