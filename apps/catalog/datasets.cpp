@@ -7,7 +7,9 @@
 
 #include "apps/catalog/dataset_rows.h"
 #include "apps/catalog/infer.h"
+#include "apps/catalog/pictures.h"
 #include "framework/data/permutation.h"
+#include "framework/data/picture_statistics.h"
 #include "framework/data/statistics.h"
 
 namespace halfstep::app {
@@ -71,21 +73,22 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
   }
 }
 
-// The config, with the numbers that "from": "data" asks for written into the split's transforms.
-Json with_statistics(const Json& config, const std::string& split) {
+// The config, with the numbers that "from": "data" asks for written into the split's transforms. found: they may be known.
+Json with_statistics(const Json& config, const std::string& split, std::optional<PictureStatistics>& found) {
   Json out = config;
-  std::optional<std::vector<ChannelStatistics>> found;
   for (Json& t : out["data"][split]["transforms"]) {
     if (!t.contains("from") || t["from"] != "data") continue;
     if (!found) {
       Json raw = config;
       raw["data"]["train"]["transforms"] = Json::array();
       const std::string train = "train";
-      found = channel_statistics(*make_part(dataset_catalog().row(raw["data"][train]), {raw, train}));
+      PicturesLine line("measuring pictures");
+      found = picture_statistics(*make_part(dataset_catalog().row(raw["data"][train]), {raw, train}),
+                                 [&](int64_t done, int64_t all) { line.show(done, all); });
     }
     t["from"] = nullptr;
     t["mean"] = t["std"] = Json::array();
-    for (const ChannelStatistics& c : *found) {
+    for (const ChannelStatistics& c : found->channels) {
       t["mean"].push_back(c.mean);
       t["std"].push_back(c.std > 0 ? c.std : 1.0);  // of a channel that is constant
     }
@@ -124,10 +127,13 @@ std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span
   return chosen(r.self(), r.split, stratified ? stratified_order(classes, seed) : split_order(size, seed));
 }
 
-Json with_statistics(const Json& config) {
+Json with_statistics(const Json& config, std::string* note) {
   Json out = config;
+  std::optional<PictureStatistics> found;
   for (const char* split : {"train", "val", "test"})
-    if (!config["data"][split].is_null()) out = with_statistics(out, split);
+    if (!config["data"][split].is_null()) out = with_statistics(out, split, found);
+  if (note && found && found->looked_at < found->all)
+    *note = joined("Normalize: mean and deviation of ", found->looked_at, " of the ", found->all, " pictures of data.train");
   return out;
 }
 
@@ -164,6 +170,18 @@ DataFacts facts_of(const Dataset& data) {
           data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
 }
 
+double bytes_to_read(const Json& config) {
+  double out = 0;
+  for (const std::string split : {"train", "val", "test"}) {
+    const SplitRequest r{config, split};
+    if (r.self().is_null() || !r.self().contains("path") || !r.self()["path"].is_string()) continue;
+    std::error_code none;
+    const auto bytes = std::filesystem::file_size(data_path(r), none);  // of a folder: none
+    if (!none) out += double(bytes);
+  }
+  return out;
+}
+
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {
   const SplitRequest wanted{config, split};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
@@ -190,7 +208,8 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
 }
 
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device, const DataForm* known) {
-  const Json filled = with_statistics(config, split);
+  std::optional<PictureStatistics> found;
+  const Json filled = with_statistics(config, split, found);
   const SplitRequest wanted{filled, split, device, known};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
   auto data = make_part(row, wanted);

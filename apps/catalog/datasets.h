@@ -12,6 +12,12 @@
 #include "apps/catalog/facts.h"
 #include "framework/data/dataset.h"
 #include "framework/data/form.h"
+#include "framework/data/keep.h"
+
+namespace halfstep {
+class CsvDataset;
+struct TextTokens;
+}  // namespace halfstep
 
 namespace halfstep::app {
 
@@ -49,6 +55,9 @@ DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
 // Facts without reading the data; a CSV file is read if it is there. Nothing when they cannot be known.
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
 
+// The bytes of files of tables and texts that this reads.
+double bytes_to_read(const Json& config);
+
 DataFacts facts_of(const Dataset& data);
 // Those of the training data, behind its transforms in the config.
 DataFacts facts_of(const DataForm& form, const Json& config);
@@ -58,11 +67,17 @@ DataFacts facts_of(const DataForm& form, const Json& config);
 Json stored_vocabulary(const Json& config);
 
 // The config, with the numbers that "from": "data" asks for written into the transforms of all splits, so that the training data
-// need not be read again. Throws as build_dataset.
-Json with_statistics(const Json& config);
+// need not be read again. note: gets one line where they are those of a sample. Throws as build_dataset.
+Json with_statistics(const Json& config, std::string* note = nullptr);
 // What is done to inputs when the model is used: the transforms of data.val, or without it those of data.train, without those that
 // are random; a random crop is one in the middle.
 Json transforms_in_use(const Json& config);
+
+// While one lives, tables and texts that were read are kept, so that the same request does not read them again.
+struct KeptData {
+  Keep<CsvDataset> tables;
+  Keep<const TextTokens> texts;
+};
 
 // Throws DataError for missing or malformed files. known: see SplitRequest.
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device = Device::cpu,

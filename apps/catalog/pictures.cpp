@@ -76,7 +76,7 @@ PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
   const std::vector<fs::path> all = pictures_of(config);
   std::vector<fs::path> mine;
   for (size_t i = size_t(o.rank); i < all.size(); i += size_t(o.ranks)) mine.push_back(all[i]);
-  PicturesLine line(o.draws && o.rank == 0);
+  PicturesLine line("opening pictures", o.draws && o.rank == 0);
   const PictureCheck found = check_pictures(mine, {o.seconds, [&](int64_t done, int64_t of) {
                                                      line.show(done * o.ranks, of * o.ranks);
                                                      return !o.stopped || !o.stopped();
@@ -95,7 +95,8 @@ PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
   return out;
 }
 
-PicturesLine::PicturesLine(bool draws) : draws_(draws && isatty(STDERR_FILENO) != 0), begun_(seconds_now()) {}
+PicturesLine::PicturesLine(const char* what, bool draws)
+    : what_(what), draws_(draws && isatty(STDERR_FILENO) != 0), begun_(seconds_now()) {}
 
 PicturesLine::~PicturesLine() {
   if (drawn_) std::fputs("\r\033[K", stderr);
@@ -103,7 +104,7 @@ PicturesLine::~PicturesLine() {
 
 void PicturesLine::show(int64_t done, int64_t all) {
   if (!draws_ || seconds_now() - begun_ < kQuickSeconds) return;
-  std::fprintf(stderr, "\r\033[Kopening pictures: %lld of %lld", (long long)done, (long long)all);
+  std::fprintf(stderr, "\r\033[K%s: %lld of %lld", what_, (long long)done, (long long)all);
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -35,15 +35,17 @@ struct ExamineOptions {
 // As check_pictures (framework/data/picture_check.h). Throws as build_dataset, and MemoryError.
 PictureReport examine_pictures(const Json& config, const ExamineOptions& options = {});
 
-// Draws "opening pictures: 300 of 1200" on stderr, where that is a terminal, and wipes it away at the end.
+// Draws "opening pictures: 300 of 1200", or what else is done to them, on stderr, where that is a terminal, and wipes it away at
+// the end.
 class PicturesLine {
  public:
-  [[nodiscard]] explicit PicturesLine(bool draws = true);
+  [[nodiscard]] explicit PicturesLine(const char* what = "opening pictures", bool draws = true);
   ~PicturesLine();
   PicturesLine(const PicturesLine&) = delete;
   void show(int64_t done, int64_t all);
 
  private:
+  const char* what_;
   bool draws_, drawn_ = false;
   double begun_;
 };

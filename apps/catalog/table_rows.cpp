@@ -4,6 +4,7 @@
 
 #include "apps/catalog/dataset_rows.h"
 #include "framework/data/csv.h"
+#include "framework/data/keep.h"
 #include "framework/data/time_series.h"
 
 namespace halfstep::app {
@@ -64,6 +65,18 @@ std::vector<std::string> columns_of(const Json& list) {
   return out;
 }
 
+// What the data set of a request depends on: its file and the training data's, and the config.
+std::string kept_as(const SplitRequest& r) {
+  const SplitRequest train = train_of(r);
+  const bool table = train.self()["type"] == "CSV";
+  const std::string own = file_stamp(data_path(r)), of_train = table ? file_stamp(data_path(train)) : "none";
+  if (own.empty() || of_train.empty()) return {};
+  Json keys = {r.config["seed"], r.split, r.self(), train.self()};
+  for (Json& k : keys)
+    if (k.is_object()) k.erase("transforms");  // which are done to its batches
+  return joined(own, '\n', of_train, '\n', line_of(keys));
+}
+
 std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   const Json& self = r.self();
   CsvOptions options;
@@ -102,7 +115,10 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     if (!alike("missing") || !alike("categories")) options.encoding->fill.clear();
     if (!alike("task")) options.encoding->classes.clear();
   }
-  return std::make_shared<CsvDataset>(data_path(r), options);
+  const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
+  const auto trained = known ? Keep<CsvDataset>::find(kept_as(train)) : nullptr;
+  const bool same = trained && known->options.encoding == trained->encoding() && r.known->scale == trained->target_scale();
+  return known && !same ? make() : Keep<CsvDataset>::get(kept_as(r), make);
 }
 
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {

@@ -158,13 +158,15 @@ void add_warps(Catalog<TransformRow>& all) {
 Catalog<TransformRow>& transform_catalog() {
   static Catalog<TransformRow>& all = *[] {
     auto* const made = new Catalog<TransformRow>("transform", {});
-    made->add({{"Normalize",
-                "(x - mean) / std",
-                {choice("preset", nullptr, preset_names(), "the mean and deviation that are usual for this data"),
-                 choice("from", nullptr, {"data"}, "mean and deviation of each channel of data.train before its transforms"),
-                 some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one for each channel (dimension 1 of a batch)"),
-                 list("std", 1.0, number("", nullptr, "number").above(0), "divided by").items(1, 1 << 16).or_one()}},
-               make_normalize});
+    made->add(
+        {{"Normalize",
+          "(x - mean) / std",
+          {choice("preset", nullptr, preset_names(), "the mean and deviation that are usual for this data"),
+           choice("from", nullptr, {"data"},
+                  "mean and deviation of each channel of data.train before its transforms, of pictures in files from at most 4096"),
+           some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one for each channel (dimension 1 of a batch)"),
+           list("std", 1.0, number("", nullptr, "number").above(0), "divided by").items(1, 1 << 16).or_one()}},
+         make_normalize});
     made->add(transform_row<ToTensor>("ToTensor", "does nothing: data sets already convert pixels to float32 in [0, 1]"));
     add_moves(*made);
     add_warps(*made);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/datasets.h"
@@ -115,10 +116,14 @@ int train(const TrainArguments& o) {
   Progress progress(
       {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
   open_all_pictures(config, group.get(), o.quiet, progress);
-  config.json = with_statistics(config.json);
+  std::string measured;
+  config.json = with_statistics(config.json, &measured);
+  if (!measured.empty()) progress.line(measured);
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Watch watch{.until = o.until};
+  std::shared_ptr<const void> kept = std::exchange(config.kept, nullptr);
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
+  kept.reset();  // what is trained on has its owners now
   if (o.profile) trainer.profile(*o.profile);
   const uint64_t casts = autocast::cast_count();  // of steps that were planned
   const TrainSummary summary = trainer.run();

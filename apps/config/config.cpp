@@ -5,6 +5,7 @@
 #include <fstream>
 #include <utility>
 
+#include "apps/catalog/datasets.h"
 #include "apps/config/merge.h"
 #include "apps/config/rules.h"
 #include "apps/schema/shell_word.h"
@@ -52,6 +53,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   expand(parsed, file, issues);
   Config config{};
   config.json = validate(Json(parsed.json), root_schema(), "", issues);
+  if (!options.known) config.kept = std::make_shared<const KeptData>();
   RuleResult result = apply_rules(config.json, issues, options.known);
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // already merged in

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,11 +25,12 @@ struct ConfigOptions {
 };
 
 struct Config : Sections, MixedPrecision {
-  Json json;                 // the document itself, with every key of the schema; a run stores it
+  Json json;                          // the document itself, with every key of the schema; a run stores it
   std::vector<std::string> warnings;  // "file:line:column: path: message"
   std::optional<DataFacts> facts;  // of data.train; nothing when its files are needed to know and are not there, or cannot be read
   std::string data_fault;          // why existing data cannot be read: an error of the data, thrown by the code that reads it
-  std::vector<LayerRow> layers;       // empty without facts
+  std::vector<LayerRow> layers;    // empty without facts
+  std::shared_ptr<const void> kept;  // the data that was read to check it, which is not read again while this lives
 };
 
 // Throws ConfigError listing all that is wrong.

@@ -33,6 +33,8 @@ void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
 // Rules of optimizer, schedule and steps, with a model that was inferred.
 void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues);
+// Those of them that need neither data nor model.
+void training_rules_before_data(Json& config, const MixedPrecision& precision, Issues& issues);
 
 // Does the run never look at this value, which checkpoint.monitor or the like may name?
 inline bool never_evaluated(const Json& config, const std::string& value) {

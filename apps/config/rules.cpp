@@ -11,6 +11,8 @@
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
+#include "framework/data/csv_table.h"
+#include "framework/data/keep.h"
 #include "framework/data/statistics.h"
 #include "framework/ops/core/op_policy.h"
 
@@ -32,7 +34,7 @@ class Rules : private RuleSet {
     schedule();
     observed();
     data_rules(c_, issues_);
-    if (clean({"data", "seed"})) facts(out);
+    if (clean({"data", "seed"}) && !waits_for_others(out)) facts(out);
     if (out.facts) {
       data_rules(c_, *out.facts, issues_);
       if (clean({"model"})) model(out);
@@ -47,8 +49,7 @@ class Rules : private RuleSet {
     if (!clean({"train"})) return;
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
-      issues_.error("train.deterministic",
-                    "must be true: every run gives the same bits on every device, at no cost in speed");
+      issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, at no cost in speed");
     if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
     const Json &again = t["checkpoint_activations"], &budget = t["memory_budget"];
@@ -132,7 +133,17 @@ class Rules : private RuleSet {
     }
   }
 
+  // Are there errors that need no data, while the data takes long to read? Then it is read when they are gone.
+  bool waits_for_others(const RuleResult& out) {
+    constexpr double kQuick = 16e6;  // bytes
+    if (known_ || bytes_to_read(c_) < kQuick) return false;
+    training_rules_before_data(c_, out.precision, issues_);
+    if (clean({"metrics"})) check_metrics(c_["metrics"], {}, issues_);
+    return issues_.errors() > 0;
+  }
+
   void facts(RuleResult& out) {
+    const Keep<const CsvTable> tables;  // of which each split takes a part
     if (known_) {
       out.facts = facts_of(*known_, c_);
       return;
@@ -171,7 +182,7 @@ class Rules : private RuleSet {
       return dataset_facts(c_, split);
     } catch (const DataError& e) { return unreadable(e); } catch (const IoError& e) {
       return unreadable(e);
-    } catch (const Error& e) {  // such as columns that the file does not have
+    } catch (const MemoryError&) { throw; } catch (const Error& e) {  // such as columns that the file does not have
       issues_.error(join_path("data", split), one_line(e));
       return std::nullopt;
     }
@@ -296,7 +307,6 @@ class Rules : private RuleSet {
       issues_.warn("model",
                    "ends in Linear, but NLLLoss takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss");
   }
-
 
   const DataForm* known_;
 };

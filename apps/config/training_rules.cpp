@@ -10,6 +10,7 @@
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "framework/base/device.h"
+#include "layers/linear.h"
 
 namespace halfstep::app {
 namespace {
@@ -55,6 +56,22 @@ class TrainingRules : private RuleSet {
     const int64_t warmup = c_["scheduler"]["warmup_steps"];
     if (warmup >= *total)
       issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+  }
+
+  // What can be said without the data, by the parameters of another model.
+  void run_before_data() {
+    const SavedGenerator generator;
+    const DefaultDevice on(Device::meta);
+    const Linear model(1, 1);
+    if (!clean({"optimizer"})) return;
+    Json alone = c_["optimizer"];
+    alone["groups"] = Json::array();  // which name parameters
+    std::unique_ptr<Optimizer> optimizer;
+    if (!accepted("optimizer", [&] { optimizer = build_optimizer(alone, model); })) return;
+    if (!clean({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["optimizer"]["groups"].empty()) return;
+    const Json& most = c_["train"]["max_steps"];
+    const RunLength length{kUnknownSteps, most.is_null() ? kUnknownSteps * kUnknownSteps : std::max<int64_t>(1, most)};
+    accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
   }
 
  private:
@@ -143,6 +160,10 @@ class TrainingRules : private RuleSet {
 
 void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues) {
   TrainingRules(config, precision, issues).run(facts);
+}
+
+void training_rules_before_data(Json& config, const MixedPrecision& precision, Issues& issues) {
+  TrainingRules(config, precision, issues).run_before_data();
 }
 
 }  // namespace halfstep::app

@@ -2,8 +2,6 @@
 #include "apps/run/recomputation.h"
 
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <utility>
 
 #include "apps/run/meta_step.h"
@@ -11,22 +9,13 @@
 #include "apps/run/ranks.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/reports.h"
+#include "framework/io/room.h"
 
 namespace halfstep::app {
 namespace {
 
 constexpr double kFreeShare = 0.9;  // of the device's memory: the rest is for data, libraries and other programs
 constexpr int kPlanRounds = 3;
-
-// Of the control group that this process is in: what it may still take.
-double group_memory() {
-  const auto read = [](const char* file) {
-    double value = 0;
-    return std::ifstream(file) >> value ? value : -1;  // "max": no limit
-  };
-  const double most = read("/sys/fs/cgroup/memory.max"), taken = read("/sys/fs/cgroup/memory.current");
-  return most > 0 && taken >= 0 ? std::max(0.0, most - taken) : std::numeric_limits<double>::infinity();
-}
 
 // How many ranks share the device's memory with this one: all of its machine on a CPU, none on a GPU.
 int sharers(ProcessGroup& group, Device device) {
@@ -74,15 +63,7 @@ double device_memory(Device device) {
     auto* const reporter = dynamic_cast<MemoryReporter*>(&backend_for(device));
     return reporter ? double(reporter->available_memory()) : 0;
   }
-  if (!device.is_cpu()) return 0;
-  std::ifstream in("/proc/meminfo");
-  for (std::string key, unit; in >> key;) {
-    double kib = 0;
-    if (!(in >> kib)) break;
-    std::getline(in, unit);
-    if (key == "MemAvailable:") return std::min(kib * 1024, group_memory());
-  }
-  return 0;
+  return device.is_cpu() ? free_memory() : 0;
 }
 
 std::optional<Recomputation> choose_recomputation(const Config& config, int64_t batch, ProcessGroup* group) {

@@ -16,6 +16,8 @@
 #include "apps/run/ranks.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
+#include "framework/data/csv_table.h"
+#include "framework/data/keep.h"
 #include "framework/data/permutation.h"
 #include "framework/data/statistics.h"
 #include "framework/io/stored_json.h"
@@ -180,6 +182,7 @@ std::string rates_of_groups(const Optimizer& optimizer) {
 
 Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
+  const Keep<const CsvTable> tables;  // which data.train and data.val may share
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;

@@ -31,6 +31,12 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
   return parse_date(cell, order, date) ? CellKind::date : CellKind::text;
 }
 
+// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed.
+double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
+  const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
+  return std::abs(value) <= double(std::numeric_limits<float>::max()) ? value : NAN;
+}
+
 bool starts_as_number(std::string_view cell) {
   if (!cell.empty() && (cell[0] == '-' || cell[0] == '+')) cell.remove_prefix(1);
   return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[0]));
@@ -46,6 +52,7 @@ Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order
   CsvDate date;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
     for (size_t row = 0; row < sheet.rows(); ++row) {
+      if (!std::isnan(plain_number(sheet, row, c, format))) continue;
       const std::string_view cell = sheet.cell(row, c);
       const CellKind kind = kind_of_cell(cell, format, order, value, date);
       out.dates += kind == CellKind::date;
@@ -101,17 +108,20 @@ void find_odd(const CsvSheet& sheet, const TableReading& r, StarterColumn& c) {
 StarterColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   StarterColumn c{.at = at, .name = sheet.names()[at], .rows = sheet.rows()};
   std::vector<std::string_view> cells;
+  std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
   bool counts = true, grows = true;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const std::string_view cell = sheet.cell(row, at);
-    const CellKind kind = kind_of_cell(cell, r.format, r.order, value, date);
+    const double number = plain_number(sheet, row, at, r.format);
+    const std::string_view cell = std::isnan(number) ? sheet.cell(row, at) : std::string_view();
+    const CellKind kind =
+        std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date) : (value = number, CellKind::number);
     if (kind == CellKind::missing) {
       cell.empty() ? void(++c.empties) : void(c.words.emplace(cell));
       continue;
     }
-    cells.push_back(cell);
+    std::isnan(number) ? cells.push_back(cell) : plain.push_back(number);
     if (kind == CellKind::text) {
       ++c.texts;
       letters += double(cell.size()), blanks += double(std::count(cell.begin(), cell.end(), ' ')) + 1;
@@ -126,7 +136,9 @@ StarterColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     before = value, least = std::min(least, value), most = std::max(most, value);
   }
   std::sort(cells.begin(), cells.end());
-  c.distinct = size_t(std::unique(cells.begin(), cells.end()) - cells.begin());
+  std::sort(plain.begin(), plain.end());
+  c.distinct =
+      size_t(std::unique(cells.begin(), cells.end()) - cells.begin() + std::unique(plain.begin(), plain.end()) - plain.begin());
   if (c.texts > 0) c.letters = letters / double(c.texts), c.words_of_cell = blanks / double(c.texts);
   const size_t filled = c.filled();
   if (filled == 0) return c;
@@ -191,11 +203,11 @@ TableReading read_columns(const CsvSheet& sheet) {
   }
   for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(look_at(sheet, c, out));
   for (const StarterColumn& c : out.columns) {
-    for (size_t row = 0; row < c.rows && c.kind == ColumnKind::number && out.thousands_example.empty(); ++row) {
+    if (!out.format.thousands || c.kind != ColumnKind::number) continue;
+    for (size_t row = 0; row < c.rows && out.thousands_example.empty(); ++row) {
       const std::string_view cell = sheet.cell(row, c.at);
       double value = 0;
-      if (out.format.thousands && cell.find(out.format.thousands) != std::string_view::npos &&
-          parse_number(cell, out.format, value))
+      if (cell.find(out.format.thousands) != std::string_view::npos && parse_number(cell, out.format, value))
         out.thousands_example = joined('"', cell, "\" is ", int64_t(value));
     }
   }

@@ -149,6 +149,7 @@ bool has_classes(const CsvSheet& sheet, const StarterColumn& target, const Start
 // --- the table ---
 
 bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
+  if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
   const std::string_view cell = sheet.cell(row, c.at);
   return cell.empty() || c.words.contains(std::string(cell));
 }

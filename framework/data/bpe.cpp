@@ -98,10 +98,6 @@ struct BpeTokenizer::State {
     file.merges = {};
   }
 
-  // The ids of a text between added tokens.
-  void encode(std::string_view text, BpeScratch& scratch, std::vector<int64_t>& out) const {
-    each_word(file.rules, text, [&](std::string_view word) { merges.encode(word, scratch, out); });
-  }
   size_t place(int64_t id) const {
     check<IndexError>(id >= 0 && id < int64_t(bytes.size()), kBpe, "an id must be in [0, ", bytes.size(), "), got ", id);
     return size_t(id);
@@ -131,9 +127,7 @@ BpeTokenizer BpeTokenizer::load(const std::filesystem::path& vocab, const std::f
   return BpeTokenizer(read_vocab_and_merges(vocab, merges, options));
 }
 
-BpeTokenizer BpeTokenizer::from_json(std::string text) {
-  return BpeTokenizer(parse_tokenizer_json(std::move(text), "tokenizer"));
-}
+BpeTokenizer BpeTokenizer::from_json(std::string text) { return BpeTokenizer(parse_tokenizer_json(std::move(text), "tokenizer")); }
 
 const std::string& BpeTokenizer::json() const { return state_->file.json; }
 
@@ -145,12 +139,28 @@ std::vector<int64_t> BpeTokenizer::encode(std::string_view text, bool add_specia
     fail<DataError>(kBpe, "a text must be UTF-8, but byte ", wrong, " is ", int(uint8_t(text[wrong])),
                     Help{"iconv converts a text from another encoding"});
   }
-  const State& s = *state_;
+  const TokenizerFile& file = state_->file;
   std::vector<int64_t> out;
-  if (add_special_tokens) out = s.file.before;
+  if (add_special_tokens) out = file.before;
+  encode_in_pieces(text, [&](std::span<const int64_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
+  if (add_special_tokens) out.insert(out.end(), file.after.begin(), file.after.end());
+  return out;
+}
+
+void BpeTokenizer::encode_in_pieces(std::string_view text, const std::function<void(std::span<const int64_t>)>& f) const {
+  const State& s = *state_;
   auto scratch = s.scratches.take();
+  std::vector<int64_t> out;
   const auto found = [&](int64_t id) { out.push_back(id); };
-  const auto encode_part = [&](std::string_view part) { s.encode(part, *scratch, out); };
+  const auto encode_part = [&](std::string_view part) {
+    each_word(s.file.rules, part, [&](std::string_view word) {
+      constexpr size_t kAtOnce = 1 << 14;
+      s.merges.encode(word, *scratch, out);
+      if (out.size() < kAtOnce) return;
+      f(out);
+      out.clear();
+    });
+  };
   s.as_written.each(
       text,
       [&](std::string_view part) {
@@ -158,9 +168,8 @@ std::vector<int64_t> BpeTokenizer::encode(std::string_view text, bool add_specia
         s.normalized.each(s.file.nfc ? normal : part, encode_part, found);
       },
       found);
+  f(out);
   s.scratches.put(std::move(scratch));
-  if (add_special_tokens) out.insert(out.end(), s.file.after.begin(), s.file.after.end());
-  return out;
 }
 
 std::string BpeTokenizer::bytes(std::span<const int64_t> ids, bool skip_special_tokens) const {

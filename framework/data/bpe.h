@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,8 @@ class BpeTokenizer {
   // Special tokens of the file that are in `text` become their ids. add_special_tokens: also those that the file puts around each
   // text, such as Llama's "<|begin_of_text|>"; GPT-2's file has none. Throws DataError for text that is not UTF-8.
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = true) const;
+  // The same ids as encode() without those around a text, some thousand at a time: for a text that is large.
+  void encode_in_pieces(std::string_view text, const std::function<void(std::span<const int64_t>)>& f) const;
   // Tokens are pieces of bytes, so that a code point may be cut at either end: what is no UTF-8 becomes U+FFFD. Throws IndexError.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = true) const;
   // The bytes as they are: for text that is printed token by token.

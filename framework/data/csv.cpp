@@ -49,11 +49,13 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
     if (!out) whole.push_back(r);
   }
   check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
-  sheet.keep(whole);
+  if (whole.size() < sheet.rows()) sheet.keep(whole);
 }
 
-TargetScale measured(const std::vector<double>& values, const std::vector<int64_t>& rows) {
+template <class Values>
+TargetScale measured(const Values& values, const std::vector<int64_t>& rows) {
   std::vector<double> chosen;
+  chosen.reserve(rows.size());
   for (int64_t r : rows) chosen.push_back(values[size_t(r)]);
   return scale_of_column(chosen);
 }
@@ -152,10 +154,14 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
   out.input = Tensor::empty({n, width}, {.device = Device::cpu});
   float* x = out.input.data_ptr<float>();
-  for (size_t j = 0; j < features.size(); ++j) {
-    out.feature_names.push_back(features[j].name);
-    const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
-    for (size_t i = 0; i < rows.size(); ++i) x[i * features.size() + j] = float((features[j].values[size_t(rows[i])] - mean) / std);
+  for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
+  constexpr size_t kAtOnce = 256;  // rows, whose inputs the caches hold
+  for (size_t first = 0; first < rows.size(); first += kAtOnce) {
+    for (size_t j = 0; j < features.size(); ++j) {
+      const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
+      for (size_t i = first; i < std::min(first + kAtOnce, rows.size()); ++i)
+        x[i * features.size() + j] = float((features[j].values[size_t(rows[i])] - mean) / std);
+    }
   }
   out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
                                 : Tensor::empty({n, 1}, {.device = Device::cpu});

@@ -22,6 +22,7 @@ struct CsvEncoding {
     std::string name;                       // or its index, where there is no header
     std::vector<std::string> categories{};  // sorted; empty: numbers, or a date
     std::vector<std::string> date{};        // "days", or parts: "year", "month", "day", "weekday", "hour"; empty: no date
+    bool operator==(const Column&) const = default;
   };
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
   std::vector<double> fill{};         // replaces the missing values of an input
@@ -29,6 +30,7 @@ struct CsvEncoding {
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?
   std::vector<std::string> classes{};
+  bool operator==(const CsvEncoding&) const = default;
 };
 
 // What is done about cells of features that are empty or hold one of CsvOptions::missing_words. mean, median: that of the column in

@@ -56,10 +56,19 @@ std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vec
 size_t drop_without_target(CsvSheet& sheet, size_t column, const std::vector<std::string>& missing_words, const std::string& path) {
   const size_t before = sheet.rows();
   std::vector<size_t> whole;
-  for (size_t r = 0; r < before; ++r)
-    if (!is_missing_cell(sheet.cell(r, column), missing_words)) whole.push_back(r);
+  const bool words_are_texts = are_texts(missing_words, sheet.format());
+  const auto is_missing = [&](size_t r) {
+    return !(words_are_texts && !std::isnan(sheet.plain_number(r, column))) &&
+           is_missing_cell(sheet.cell(r, column), missing_words);
+  };
+  size_t r = 0;
+  while (r < before && !is_missing(r)) ++r;
+  if (r == before) return 0;
+  for (size_t k = 0; k < r; ++k) whole.push_back(k);
+  for (; r < before; ++r)
+    if (!is_missing(r)) whole.push_back(r);
   check<DataError>(!whole.empty(), "CSV", path, ": no row has a target: column \"", sheet.names()[column], "\" is empty");
-  if (whole.size() < before) sheet.keep(whole);
+  sheet.keep(whole);
   return before - whole.size();
 }
 

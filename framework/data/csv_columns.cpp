@@ -35,7 +35,7 @@ double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvO
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;
   for (int64_t r : rows)
-    if (!std::isnan(f.values[size_t(r)])) there.push_back(f.values[size_t(r)]);
+    if (const double value = f.values[size_t(r)]; !std::isnan(value)) there.push_back(value);
   check<DataError>(!there.empty(), kColumns, path, ": column \"", f.name,
                    "\" has no value in the part that is read, of which to take the ",
                    o.missing == CsvMissing::mean ? "mean" : "median");
@@ -69,7 +69,17 @@ std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& 
   return out;
 }
 
+void CsvValues::push_back(double value) {
+  const bool none = std::isnan(value),
+             small = none || (value >= 0 && value < kNone && value == std::floor(value) && !std::signbit(value));
+  if (small && wide_.empty()) return small_.push_back(none ? kNone : uint8_t(value));
+  for (const uint8_t v : small_) wide_.push_back(v == kNone ? kNoValue : v);
+  small_ = {};
+  wide_.push_back(value);
+}
+
 bool CsvColumns::is_missing(size_t row, size_t column) const {
+  if (words_are_texts_ && !std::isnan(sheet_.plain_number(row, column))) return false;
   const std::string_view cell = sheet_.cell(row, column);
   return is_missing_cell(cell, options_.missing_words);
 }
@@ -146,10 +156,18 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
   }
   const size_t before = out.size();
   if (numeric) {
-    CsvFeature f{made.name, {}};
-    for (size_t r = 0; r < sheet_.rows(); ++r)
-      f.values.push_back(meets_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column));
-    out.push_back(std::move(f));
+    CsvValues values;
+    bool held = true;  // are the values those that the sheet holds?
+    for (size_t r = 0; r < sheet_.rows(); ++r) {
+      const double holds = sheet_.plain_number(r, column);
+      if (held && words_are_texts_ && std::abs(holds) <= double(std::numeric_limits<float>::max())) continue;
+      const double value = meets_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column);
+      if (held && (value == holds || (std::isnan(value) && std::isnan(holds)))) continue;
+      for (size_t k = 0; held && k < r; ++k) values.push_back(sheet_.plain_number(k, column));
+      held = false;
+      values.push_back(value);
+    }
+    out.push_back({made.name, held ? CsvValues(sheet_, column) : std::move(values)});
     ++numbers_;
     return made;
   }
@@ -283,8 +301,7 @@ void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>&
   const bool given = learnt.size() == features.size();
   for (size_t j = 0; j < features.size(); ++j) {
     if (!given) learnt.push_back(features[j].categorical ? 0 : fill_of(features[j], rows, o, path));
-    for (double& v : features[j].values)
-      if (std::isnan(v)) v = learnt[j];
+    features[j].values.fill(learnt[j]);
   }
 }
 

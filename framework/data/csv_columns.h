@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,10 +21,49 @@ inline bool is_missing_cell(std::string_view cell, const std::vector<std::string
   return cell.empty() || std::find(words.begin(), words.end(), cell) != words.end();
 }
 
-// One input of the data set, for every row of the file; NaN: missing.
+// Is none of these words a number? Then a number is not missing.
+inline bool are_texts(const std::vector<std::string>& words, const CsvFormat& format) {
+  double ignored = 0;
+  return std::none_of(words.begin(), words.end(), [&](const std::string& w) { return parse_number(w, format, ignored); });
+}
+
+// The values of an input, for every row of a sheet; NaN: missing. Small whole numbers, such as those of categories, take a byte
+// each, and numbers that the sheet holds are left there.
+class CsvValues {
+ public:
+  CsvValues() = default;
+  // Of a column of numbers, where every other cell is missing. The sheet must live as long.
+  CsvValues(const CsvSheet& sheet, size_t column) : sheet_(&sheet), column_(column) {}
+  template <class It>
+  CsvValues(It begin, It end) {
+    for (; begin != end; ++begin) push_back(double(*begin));
+  }
+  void push_back(double value);
+  void fill(double value) { fill_ = value; }  // in place of NaN
+  double operator[](size_t row) const {
+    double value = 0;
+    if (sheet_)
+      value = sheet_->plain_number(row, column_);
+    else if (wide_.empty())
+      value = small_[row] == kNone ? std::numeric_limits<double>::quiet_NaN() : small_[row];
+    else
+      value = wide_[row];
+    return std::isnan(value) ? fill_ : value;
+  }
+
+ private:
+  static constexpr uint8_t kNone = 255;
+  const CsvSheet* sheet_ = nullptr;
+  size_t column_ = 0;
+  std::vector<uint8_t> small_;
+  std::vector<double> wide_;
+  double fill_ = std::numeric_limits<double>::quiet_NaN();
+};
+
+// One input of the data set.
 struct CsvFeature {
   std::string name;
-  std::vector<double> values;
+  CsvValues values;
   bool categorical = false;
 };
 
@@ -33,7 +74,8 @@ std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& 
 
 class CsvColumns {
  public:
-  CsvColumns(const CsvSheet& sheet, const CsvOptions& options) : sheet_(sheet), options_(options) {}
+  CsvColumns(const CsvSheet& sheet, const CsvOptions& options)
+      : sheet_(sheet), options_(options), words_are_texts_(are_texts(options.missing_words, sheet.format())) {}
 
   // Is the cell empty, or one of missing_words?
   bool is_missing(size_t row, size_t column) const;
@@ -60,6 +102,7 @@ class CsvColumns {
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;
+  bool words_are_texts_;  // no word for a missing value is a number
   int64_t numbers_ = 0, missing_ = 0, unknown_ = 0;
   std::string unknown_example_, joined_;
   struct Became {

@@ -31,6 +31,10 @@ bool is_gap(std::string_view cell, const CsvFormat& format) { return cell.empty(
 bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const CsvFormat& format) {
   bool some = false;
   for (size_t r = row + 1; r < table.rows(); ++r) {
+    if (!std::isnan(table.number(r, column))) {
+      some = true;
+      continue;
+    }
     const std::string_view cell = table.cell(r, column);
     const bool number = is_number(cell, format);
     if (!number && !is_gap(cell, format)) return false;
@@ -66,8 +70,8 @@ double distance_of(const CsvTable& table, const CsvFormat& format, const std::ve
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (size_t r = 1; r < table.rows(); ++r) {
     for (const size_t c : columns) {
-      double value = 0;
-      if (!parse_number(table.cell(r, c), format, value) || !std::isfinite(value)) continue;
+      double value = table.number(r, c);
+      if (std::isnan(value) && (!parse_number(table.cell(r, c), format, value) || !std::isfinite(value))) continue;
       low = std::min(low, value), high = std::max(high, value);
     }
     if (low <= first.back() && first.front() <= high) return 0;

@@ -18,22 +18,22 @@ constexpr size_t kMaxShown = 500;
 
 CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
                    bool each_row_alone)
-    : where_(where), path_(path.string()), table_(path, format), format_(format), notes_(table_.notes()) {
-  format_.delimiter = table_.delimiter();
-  const CsvHeader found = header ? CsvHeader{header} : find_header(table_, format_);
+    : where_(where), path_(path.string()), table_(CsvTable::open(path, format)), format_(format), notes_(table_->notes()) {
+  format_.delimiter = table_->delimiter();
+  const CsvHeader found = header ? CsvHeader{header} : find_header(*table_, format_);
   has_header_ = found.there.value_or(false);
   if (!found.why.empty())
     notes_.made += joined(notes_.made.empty() ? "" : "; ", "the first row is the header, since ", found.why,
                           " (\"header\": false: it is a sample)");
   if (found.doubtful || !found.there)
     notes_.warnings.push_back(joined("the first row was read as a sample",
-                                     found.doubtful ? joined(", though its numbers from ", table_.cell(0, 0).substr(0, 40),
+                                     found.doubtful ? joined(", though its numbers from ", table_->cell(0, 0).substr(0, 40),
                                                              " on rise evenly as names of columns do")
                                                     : std::string(),
                                      "; if it is a header, set \"header\": true (false: no warning)"));
-  if (has_header_ && !each_row_alone) check_below_header(where_, table_, format_, path_);
-  show_all();
-  for (size_t c = 0; c < table_.columns(); ++c) names_.push_back(has_header_ ? std::string(table_.cell(0, c)) : std::to_string(c));
+  if (has_header_ && !each_row_alone) check_below_header(where_, *table_, format_, path_);
+  for (size_t c = 0; c < table_->columns(); ++c)
+    names_.push_back(has_header_ ? std::string(table_->cell(0, c)) : std::to_string(c));
   check<DataError>(
       rows() > 0, where_, path_, ": the file has a header but no rows",
       header ? Help{"it must have a row for each sample"} : Help{"if its only row is a sample, say \"header\": false"});
@@ -41,13 +41,8 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
 
 void CsvSheet::keep(const std::vector<size_t>& rows) {
   std::vector<size_t> kept;
-  for (const size_t r : rows) kept.push_back(rows_[r]);
+  for (const size_t r : rows) kept.push_back(row_of(r));
   rows_ = std::move(kept);
-}
-
-void CsvSheet::show_all() {
-  rows_.clear();
-  for (size_t r = has_header_ ? 1 : 0; r < table_.rows(); ++r) rows_.push_back(r);
 }
 
 size_t CsvSheet::find(const std::string& what) const {
@@ -75,11 +70,14 @@ size_t CsvSheet::find(const std::string& what) const {
 }
 
 bool CsvSheet::is_number(size_t row, size_t column) const {
+  if (!std::isnan(plain_number(row, column))) return true;
   double ignored;
   return parse_number(cell(row, column), format_, ignored);
 }
 
 double CsvSheet::number(size_t row, size_t column) const {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (const double plain = plain_number(row, column); std::abs(plain) <= kMost) return plain;
   const std::string_view given = cell(row, column);
   double value = 0;
   if (given.empty()) fail_at(row, column, "must be a number, but the cell is empty");
@@ -88,8 +86,7 @@ double CsvSheet::number(size_t row, size_t column) const {
     return remedy.empty() ? remedy : joined(Help{remedy});
   };
   if (!parse_number(given, format_, value)) fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"', help());
-  if (!(std::abs(value) <= double(std::numeric_limits<float>::max())))
-    fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
+  if (!(std::abs(value) <= kMost)) fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
   return value;
 }
 

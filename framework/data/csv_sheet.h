@@ -2,6 +2,7 @@
 // A table of a delimited file: its header, and its cells as numbers.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,39 +23,44 @@ class CsvSheet {
   CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
            bool each_row_alone = false);
 
-  size_t rows() const { return rows_.size(); }
+  size_t rows() const { return rows_.empty() ? table_->rows() - (has_header_ ? 1 : 0) : rows_.size(); }
   bool has_header() const { return has_header_; }
   const DataNotes& notes() const { return notes_; }                 // how the file was read, where that is not plain
   const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their numbers where there is no header
-  std::string_view cell(size_t row, size_t column) const { return table_.cell(rows_[row], column); }
-  int64_t line(size_t row) const { return table_.line(rows_[row]); }  // of the file, from 1
+  std::string_view cell(size_t row, size_t column) const { return table_->cell(row_of(row), column); }
+  int64_t line(size_t row) const { return table_->line(row_of(row)); }  // of the file, from 1
   // The cell with the blanks around it that quotes kept, or that are none of ASCII's.
-  std::string_view spelled(size_t row, size_t column) const { return table_.spelled(rows_[row], column); }
+  std::string_view spelled(size_t row, size_t column) const { return table_->spelled(row_of(row), column); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);
   // Shows one row of the table alone, or all again.
   void show_row(size_t row) { rows_ = {(has_header_ ? 1 : 0) + row}; }
-  void show_all();
+  void show_all() { rows_.clear(); }
   // By name or 0-based index, negative from the end. Throws ConfigError for one that is not there.
   size_t find(const std::string& column) const;
   bool is_number(size_t row, size_t column) const;
+  // The number in a cell, which is finite; NaN where only its text says what it is, see CsvTable::number.
+  double plain_number(size_t row, size_t column) const { return table_->number(row_of(row), column); }
   // Throws DataError for a cell that is empty, no number, or not finite in float32.
   double number(size_t row, size_t column) const;
 
   template <class... Parts>
   [[noreturn]] void fail_at(size_t row, size_t column, const Parts&... parts) const {
-    fail<DataError>(where_, table_.where(rows_[row], column), ": column \"", names_[column], "\" ", parts...);
+    fail<DataError>(where_, table_->where(row_of(row), column), ": column \"", names_[column], "\" ", parts...);
   }
 
  private:
   const char* where_;
   std::string path_;
-  CsvTable table_;
+  std::shared_ptr<const CsvTable> table_;
   CsvFormat format_;
   DataNotes notes_;
   bool has_header_;
-  std::vector<size_t> rows_;  // of the table, that are there
+  std::vector<size_t> rows_;  // of the table, that are there; empty: all below the header
+
+  size_t row_of(size_t row) const { return rows_.empty() ? row + (has_header_ ? 1 : 0) : rows_[row]; }
+
   std::vector<std::string> names_;
 };
 

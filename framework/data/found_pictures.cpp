@@ -30,10 +30,10 @@ void each_entry(const fs::path& folder, PassedOver& passed, const std::function<
       passed.hidden.push_back(path);
       continue;
     }
-    const fs::file_status status = it->status(none);
-    const bool is_link = it->is_symlink(none);
-    if (is_link && !fs::exists(status)) passed.dead_links.push_back(path);
-    if (fs::is_directory(status) || fs::is_regular_file(status)) f({path, fs::is_directory(status), is_link});
+    const bool is_link = it->is_symlink(none);  // as the folder says, without a look at the file
+    const bool is_folder = it->is_directory(none), is_file = it->is_regular_file(none);
+    if (is_link && !fs::exists(it->status(none))) passed.dead_links.push_back(path);
+    if (is_folder || is_file) f({path, is_folder, is_link});
   }
   check<DataError>(!failed, "ImageFolder", "cannot read the folder ", folder.string());
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/data/picture_check.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -27,23 +29,9 @@ constexpr size_t kMostBytes = size_t(1) << 26;  // 8 million pictures
 constexpr size_t kRememberAt = 2048;            // pictures, so that a check that is ended is not in vain
 static_assert(kTitleBytes % kNumber == 0);
 
-// Empty: there is none.
 fs::path cache_file() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  if (cache && *cache == '/') return fs::path(cache) / "halfstep" / "pictures";
-  return home && *home == '/' ? fs::path(home) / ".cache" / "halfstep" / "pictures" : fs::path();
-}
-
-// A picture as it is now; `flaw` is part of what is known. 0: there is none.
-uint64_t number_of(const fs::path& picture, const std::string& flaw) {
-  std::error_code failed;
-  const auto size = fs::file_size(picture, failed);
-  if (failed) return 0;
-  const auto changed = fs::last_write_time(picture, failed).time_since_epoch().count();
-  if (failed) return 0;
-  const std::string text = joined(fs::absolute(picture, failed).lexically_normal().string(), '\n', size, ' ', changed, '\n', flaw);
-  return std::strtoull(sha256(text).substr(0, 2 * kNumber).c_str(), nullptr, 16);
+  const fs::path folder = picture_cache();
+  return folder.empty() ? folder : folder / "pictures";
 }
 
 // The good pictures. A file that another process appends to at the same time may lose or mix up some numbers: those pictures are
@@ -106,6 +94,23 @@ void look_at(const fs::path& picture, Verdict& out) noexcept {
 
 }  // namespace
 
+fs::path picture_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache && *cache == '/') return fs::path(cache) / "halfstep";
+  return home && *home == '/' ? fs::path(home) / ".cache" / "halfstep" : fs::path();
+}
+
+uint64_t picture_number(const fs::path& picture, const std::string& known) {
+  struct stat is {};
+  if (::stat(picture.c_str(), &is) != 0) return 0;
+  std::error_code failed;
+  const fs::path whole = picture.is_absolute() ? picture : fs::absolute(picture, failed);
+  const std::string text =
+      joined(whole.lexically_normal().string(), '\n', is.st_size, ' ', is.st_mtim.tv_sec, '.', is.st_mtim.tv_nsec, '\n', known);
+  return std::strtoull(sha256(text).substr(0, 2 * kNumber).c_str(), nullptr, 16);
+}
+
 PictureCheck check_pictures(const std::vector<fs::path>& pictures, const PictureCheckOptions& options) {
   using Clock = std::chrono::steady_clock;
   static std::mutex mutex;
@@ -115,8 +120,8 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
   PictureCheck out;
   std::vector<size_t> open;  // places that nothing is known of
   for (size_t i = 0; i < pictures.size(); ++i) {
-    if (known.has(number_of(pictures[i], ""))) continue;
-    if (known.has(number_of(pictures[i], kFlawed)))
+    if (known.has(picture_number(pictures[i], ""))) continue;
+    if (known.has(picture_number(pictures[i], kFlawed)))
       out.flaws.push_back({i, kFlawed});
     else
       open.push_back(i);
@@ -144,7 +149,7 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
         continue;
       }
       if (!v.flaw.empty()) out.flaws.push_back({place, kFlawed});
-      good.push_back(number_of(pictures[place], v.flaw.empty() ? "" : kFlawed));
+      good.push_back(picture_number(pictures[place], v.flaw.empty() ? "" : kFlawed));
     }
     out.checked += int64_t(verdicts.size());
     if (good.size() < kRememberAt) continue;

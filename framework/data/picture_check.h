@@ -31,4 +31,9 @@ struct PictureCheckOptions {
 // either, and where the file cannot be written, this process alone remembers them. Throws MemoryError as read_picture.
 PictureCheck check_pictures(const std::vector<std::filesystem::path>& pictures, const PictureCheckOptions& options = {});
 
+// The folder of what is remembered of pictures; empty: there is none.
+std::filesystem::path picture_cache();
+// A number for a picture as it is now, by path, size and time of change, and for what is known of it. 0: there is no such file.
+uint64_t picture_number(const std::filesystem::path& picture, const std::string& known);
+
 }  // namespace halfstep

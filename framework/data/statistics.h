@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,11 +18,15 @@ struct ChannelStatistics {
   double mean = 0, std = 0;  // std: over all values, divided by their count
   double low = 0, high = 0;
 };
-std::vector<ChannelStatistics> channel_statistics(const Dataset& data);
+// Of all samples, or of these, on as many threads as computations use, whose number changes no bit. progress: called now and then
+// with the number of samples that are done.
+std::vector<ChannelStatistics> channel_statistics(const Dataset& data, std::span<const int64_t> samples = {},
+                                                  const std::function<void(int64_t)>& progress = {});
 // The same of values that come in batches [B, ...].
 class ChannelSums {
  public:
   void add(const Tensor& input);  // any dtype; copied to the host
+  void add(const ChannelSums& more);
   std::vector<ChannelStatistics> result() const;
 
  private:
@@ -29,6 +34,8 @@ class ChannelSums {
     ChannelStatistics s;
     double squares = 0;  // of the distances from the mean
   };
+  void begin(size_t channels, const Shape& shape);
+  static void add_values(Sum& to, std::span<const float> values);
   std::vector<Sum> sums_;
 };
 

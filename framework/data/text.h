@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 namespace halfstep {
 
 class BpeTokenizer;  // framework/data/bpe.h
+struct TextTokens;   // framework/data/text_tokens.h
 
 // character: a code point of UTF-8. byte: 0 to 255, of any file. word: the text between white space, and each line's end. u16,
 // u32: the file is tokens already, little-endian, as llm.c and nanoGPT write them. bpe: the tokens of TextOptions::bpe.
@@ -43,8 +45,11 @@ class Vocabulary {
   int64_t find(std::string_view token) const;  // -1: not there
 
  private:
+  struct TokenHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, int64_t> numbers_;
+  std::unordered_map<std::string, int64_t, TokenHash, std::equal_to<>> numbers_;
 };
 
 struct TextOptions {
@@ -67,7 +72,8 @@ struct TextOptions {
 std::vector<int64_t> encode_text(std::string_view text, const TextOptions& options, const std::string& label = "text");
 
 // Inputs i64 [seq_len], targets i64 [seq_len], which has the tokens that follow: a model has a score for each token at every
-// position. What is left behind the last whole piece of the part, or of its streams, is not read.
+// position. A token takes 1, 2 or 4 bytes of memory, as the vocabulary needs; large files of bytes and of tokens take none: their
+// pages are mapped. What is left behind the last whole piece of the part, or of its streams, is not read.
 class TextDataset : public Dataset {
  public:
   // Throws IoError when the file cannot be read; ValueError for options outside their domain; DataError for text that is not UTF-8,
@@ -96,8 +102,9 @@ class TextDataset : public Dataset {
   std::string label_;
   TextOptions options_;
   int64_t vocab_size_ = 0;
-  std::variant<std::vector<uint16_t>, std::vector<uint32_t>> part_;  // the tokens of the part
-  int64_t pieces_ = 0;                                               // of each stream
+  std::shared_ptr<const TextTokens> tokens_;  // of the whole file, which other parts of it share
+  std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const uint32_t>> part_;
+  int64_t pieces_ = 0;  // of each stream
 };
 
 }  // namespace halfstep

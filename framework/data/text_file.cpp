@@ -2,11 +2,13 @@
 #include "framework/data/text_file.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/data/unicode.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/gzip.h"
+#include "framework/io/mapped_file.h"
 #include "framework/io/other_file.h"
 
 namespace halfstep {
@@ -69,6 +71,11 @@ std::string from_utf16(std::string_view bytes, bool little, const char* where, c
   return out;
 }
 
+FileText owned_text(std::string text) {
+  const auto own = std::make_shared<const std::string>(std::move(text));
+  return {*own, own, false};
+}
+
 }  // namespace
 
 std::string place_in_text(const std::string& path, std::string_view text, size_t at) {
@@ -78,41 +85,58 @@ std::string place_in_text(const std::string& path, std::string_view text, size_t
   return joined(path, ':', lines + 1, ':', at - (line_start == before.npos ? 0 : line_start + 1) + 1);
 }
 
-std::string read_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables,
-                           DataNotes& notes) {
+FileText open_file(const std::filesystem::path& path, const char* where) {
+  constexpr uintmax_t kMapped = 1 << 20;  // bytes; a small file may be written anew while it is in use
+  std::error_code none;
+  const bool regular = std::filesystem::is_regular_file(path, none);
+  const uintmax_t bytes = regular ? std::filesystem::file_size(path, none) : 0;
+  if (none || bytes < kMapped) return owned_text(read_file(path));
+  std::shared_ptr<const void> pages = map_file(path, bytes, where);
+  return {{static_cast<const char*>(pages.get()), size_t(bytes)}, pages, true};
+}
+
+FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables,
+                        DataNotes& notes) {
   const std::string file = path.string();
-  std::string text = read_file(path);
+  FileText out = open_file(path, where);
   const auto note = [&](const std::string& what) { notes.made += (notes.made.empty() ? "" : "; ") + what; };
-  if (is_gzip(text)) {
-    text = unpack_gzip(text, where, file);
+  if (is_gzip(out.text)) {
+    out = owned_text(unpack_gzip(out.text, where, file));
     note("unpacked by gzip");
   }
-  if (const auto other = other_file(std::string_view(text).substr(0, kOtherFileHead), path)) {
+  const std::string_view text = out.text;
+  if (const auto other = other_file(text.substr(0, kOtherFileHead), path)) {
     if (tables || !other->is_text || other->is_pointer) refuse_other_file<DataError>(where, path, text);
     notes.warnings.push_back(joined("the file is ", other->what, ", which is read as a text, marks and all"));
   }
   if (text.starts_with(kMark8)) {
     if (encoding != TextEncoding::utf8) note("read as UTF-8, as its byte-order mark says");
-    return text.erase(0, kMark8.size());
+    out.text.remove_prefix(kMark8.size());
+    return out;
   }
   const bool little = text.starts_with(kMarkLittle);
   if (little || text.starts_with(kMarkBig)) {
     if (encoding != TextEncoding::utf16) note("read as UTF-16, as its byte-order mark says");
-    return from_utf16(std::string_view(text).substr(2), little, where, file);
+    return owned_text(from_utf16(text.substr(2), little, where, file));
   }
   const int zeros = zeros_in_pairs(text);
   check<DataError>(
       encoding != TextEncoding::utf16 || text.empty() || text.find('\0') != text.npos || find_not_utf8(text) != text.npos, where,
       file, ": the text is UTF-8, but is to be read as utf-16", Help{"leave \"encoding\" out"});
-  if (encoding == TextEncoding::utf16) return from_utf16(text, zeros != 0, where, file);
+  if (encoding == TextEncoding::utf16) return owned_text(from_utf16(text, zeros != 0, where, file));
   check<DataError>(zeros < 0, where, file, ": the text is UTF-16, but is to be read as ", kTextEncodings[size_t(encoding)],
                    Help{R"("encoding": "utf-16" reads it)"});
-  if (encoding == TextEncoding::utf8) return text;
+  if (encoding == TextEncoding::utf8) return out;
   const auto plain = [](char c) { return uint8_t(c) < 0x80; };
   if (!std::all_of(text.begin(), text.end(), plain) && find_not_utf8(text) == text.npos)
     notes.warnings.push_back(joined("the file is UTF-8, but is read as ", kTextEncodings[size_t(encoding)],
                                     R"(: is "encoding" the one of another file?)"));
-  return from_single_bytes(text, encoding == TextEncoding::windows1252, where, file);
+  return owned_text(from_single_bytes(text, encoding == TextEncoding::windows1252, where, file));
+}
+
+std::string read_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables,
+                           DataNotes& notes) {
+  return std::string(open_text_file(path, encoding, where, tables, notes).text);
 }
 
 std::string not_utf8_help(std::string_view text, size_t wrong, const std::filesystem::path& path) {

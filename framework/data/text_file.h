@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,15 @@ inline constexpr std::array<const char*, 4> kTextEncodings = {"utf-8", "latin-1"
 // Throws IoError when the file cannot be read; DataError, which names `where` and the file, for packed data that is damaged, for
 // text that is not in the encoding (with line and byte), for UTF-16 where another one is expected, and for a file that is no text;
 // tables: also for a text that is no table, such as a web page.
+struct FileText {
+  std::string_view text{};
+  std::shared_ptr<const void> owner{};  // what the text lies in
+  bool mapped = false;                  // it is the file's own pages (framework/io/mapped_file.h), which a large one is
+};
+// The bytes of a file.
+FileText open_file(const std::filesystem::path& path, const char* where);
+FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables, DataNotes& notes);
+// The same as a string of its own.
 std::string read_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables,
                            DataNotes& notes);
 

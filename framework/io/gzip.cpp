@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "framework/base/check.h"
+#include "framework/io/room.h"
 
 namespace halfstep {
 
@@ -38,7 +39,11 @@ std::string unpack_gzip(std::string_view packed, std::string_view where, const s
       if (rest[0] != '\x1f') refuse("something else follows the packed data");
       inflateReset(&stream);
     }
-    if (held == out.size()) out.resize(std::max(kLeast, 2 * held));
+    if (held == out.size()) {
+      check_room(where, name, 2 * double(held), joined("an unpacked file of more than ", held, " bytes"),
+                 "unpack it with gunzip: a plain file is read in less memory");
+      out.resize(std::max(kLeast, 2 * held));
+    }
     const size_t room = std::min(out.size() - held, kMost);
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + held);
     stream.avail_out = uInt(room);

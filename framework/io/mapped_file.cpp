@@ -62,7 +62,8 @@ std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes
   check<IoError>(descriptor >= 0, where, path.string(), ": cannot read");
   struct stat now {};
   const bool whole = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
-  void* const pages = whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
+  void* const pages =
+      whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
   check<IoError>(whole, where, path.string(), ": the file is being changed");
   check<IoError>(pages != MAP_FAILED, where, path.string(), ": cannot be mapped into memory");
@@ -71,6 +72,14 @@ std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes
             forget_mapping(p);
             ::munmap(p, bytes);
           }};
+}
+
+void PageWindow::leave(uintptr_t next) {
+  const uintptr_t text = reinterpret_cast<uintptr_t>(text_.data()), page = uintptr_t(::sysconf(_SC_PAGESIZE));
+  const uintptr_t from = (std::max(text, at_ << kShift) + page - 1) / page * page;
+  const uintptr_t to = std::min(text + text_.size(), (at_ + 1) << kShift) / page * page;
+  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
+  at_ = next;
 }
 
 }  // namespace halfstep

@@ -9,6 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/image_folder.h"
 #include "framework/data/picture_check.h"
+#include "framework/data/picture_statistics.h"
 #include "framework/data/subsets.h"
 #include "tests/data/picture_files.h"
 #include "tests/io/files.h"
@@ -147,4 +148,34 @@ TEST_CASE("ImageFolder: one size, though the first picture cannot be read") {
   CHECK(contains(message_of<DataError>([&] { data.check_sizes(60); }), "1 of 3 are not 3 x 2 as the first one, "));
   fs::remove(dir / "a/1.png"), fs::remove(dir / "a/2.png");
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset{dir.path()}; }), "0.png: the content is neither PNG nor JPEG"));
+}
+
+TEST_CASE("picture_statistics: measured once for the same pictures, and of a sample where there are many") {
+  const TempDir dir;
+  const Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  for (const char* folder : {"p/a", "p/b", "q/a"}) std::filesystem::create_directories(dir / folder);
+  const auto picture = [](char red) { return png(2, 1, std::string{red, 0, char(255), red, 0, char(255)}); };
+  for (int i = 0; i < 6; ++i) write_bytes(dir / (i % 2 ? "p/a/" : "p/b/") / (std::to_string(i) + ".png"), picture(char(i)));
+  int64_t done = 0;
+  const auto measure = [&](const char* folder, const ImageFolderOptions& options = {}) {
+    done = 0;
+    return picture_statistics(ImageFolderDataset(dir / folder, options), [&](int64_t n, int64_t) { done = n; });
+  };
+  const PictureStatistics first = measure("p");
+  CHECK((done == 6 && first.looked_at == 6 && first.all == 6));
+  CHECK(first.channels[0].mean == doctest::Approx(2.5 / 255));
+  CHECK((first.channels[1].std == 0 && first.channels[2].mean == 1));
+  const PictureStatistics again = measure("p");
+  CHECK(done == 0);
+  CHECK((again.channels[0].mean == first.channels[0].mean && again.channels[0].std == first.channels[0].std));
+  CHECK(measure("p", {.grayscale = true}).channels.size() == 1);
+  CHECK(done == 6);
+  write_bytes(dir / "p/a/1.png", picture(100) + "more");
+  CHECK(measure("p").channels[0].mean == doctest::Approx(114.0 / 6 / 255));
+  CHECK(done == 6);
+  for (int i = 0; i < 4200; ++i) write_bytes(dir / "q/a/" / (std::to_string(i) + ".png"), picture(char(i % 200)));
+  const PictureStatistics sample = measure("q");
+  CHECK((done == 4096 && sample.looked_at == 4096 && sample.all == 4200));
+  CHECK(sample.channels[0].count == 2 * 4096);
+  CHECK(sample.channels[0].mean == doctest::Approx(99.5 / 255).epsilon(0.01));
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/data/loader.h"
 #include "framework/data/permutation.h"
@@ -156,4 +157,29 @@ TEST_CASE("channel_statistics: against the formulas, with what is not finite set
   CHECK(found[1].mean == doctest::Approx(mean).epsilon(1e-12));
   CHECK(found[1].std == doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
   CHECK(contains(message_of<ValueError>([&] { class_labels(data); }), "needs data with one class a sample"));
+}
+
+TEST_CASE("channel_statistics: of some samples, and the same bits on any number of threads") {
+  const Tensor x = Tensor::empty({300, 3, 70, 70}), y = zeros({300, 1});
+  for (int64_t i = 0; i < x.numel(); ++i) x.data_ptr<float>()[i] = float(i * 7919 % 1013) / 1013;
+  const TensorDataset data(x, y);
+  const int before = num_threads();
+  std::vector<ChannelStatistics> found[2];
+  std::vector<int64_t> done;
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    found[threads / 3] = channel_statistics(data, {}, [&](int64_t n) { done.push_back(n); });
+  }
+  set_num_threads(before);
+  for (size_t c = 0; c < 3; ++c) CHECK((found[0][c].mean == found[1][c].mean && found[0][c].std == found[1][c].std));
+  CHECK(done.back() == 300);
+  CHECK(found[0][0].count == 300 * 4900);
+  CHECK(found[0][0].mean == doctest::Approx(0.5).epsilon(0.01));
+  const std::vector<int64_t> some{5, 299};
+  const auto part = channel_statistics(data, some);
+  double sum = 0;
+  for (const int64_t i : some)
+    for (int64_t k = 0; k < 4900; ++k) sum += double(x.data_ptr<float>()[(i * 3 + 2) * 4900 + k]);
+  CHECK(part[2].count == 9800);
+  CHECK(part[2].mean == doctest::Approx(sum / 9800).epsilon(1e-12));
 }

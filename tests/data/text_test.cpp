@@ -7,7 +7,10 @@
 
 #include "framework/base/check.h"
 #include "framework/data/bpe.h"
+#include "framework/data/keep.h"
 #include "framework/data/loader.h"
+#include "framework/data/text_tokens.h"
+#include "framework/data/unicode.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 
@@ -183,4 +186,65 @@ TEST_SUITE("data") {
     CHECK(train.decode(train.batch(std::vector<int64_t>{0}).input.to_vector<int64_t>())
               .starts_with("First Citizen:\nBefore we proceed"));
   }
+}
+
+TEST_CASE("Text: a large file as tokens of one, two and four bytes, which its parts share") {
+  const TempDir dir;
+  std::string few, many;
+  std::vector<int64_t> wanted;
+  for (size_t i = 0; few.size() < 1 << 21; ++i) few += i % 9 == 0 ? "\xc3\xa9" : std::string(1, char('a' + i % 7));
+  for (char32_t i = 0; i < 400000; ++i) {
+    const char32_t point = 0x4e00 + i % 300;
+    append_utf8(many, point);
+    wanted.push_back(int64_t(i % 300));
+  }
+  write_bytes(dir / "few", few);
+  write_bytes(dir / "many", many);
+  const TextDataset small(dir / "few", {.seq_len = 64}), wide(dir / "many", {.seq_len = 1000});
+  CHECK(small.vocabulary() == 8);
+  const std::vector<int64_t> piece{small.size() - 1};
+  const Tensor last = small.batch(piece).input;
+  CHECK(small.encode(small.decode(last.to_vector<int64_t>())) == last.to_vector<int64_t>());
+  CHECK(wide.vocabulary() == 300);
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < wide.size(); ++i)
+    for (const int64_t t : wide.batch(std::vector<int64_t>{i}).input.to_vector<int64_t>()) all.push_back(t);
+  wanted.resize(all.size());
+  CHECK(all == wanted);
+  many[many.size() / 3 * 2 / 3 * 3 + 1] = 'x';
+  write_bytes(dir / "many", many);
+  CHECK(contains(message_of<DataError>([&] { TextDataset(dir / "many", {.seq_len = 1}); }), "must be UTF-8, but this byte"));
+  few[few.size() - 5] = '\0';
+  write_bytes(dir / "few", few);
+  CHECK(contains(message_of<DataError>([&] { TextDataset(dir / "few", {.seq_len = 1}); }), "must not hold a NUL character"));
+  std::string numbers;
+  for (uint32_t i = 0; i < 300000; ++i) {
+    const uint32_t token = i % 70000;
+    numbers.append(reinterpret_cast<const char*>(&token), 4);
+  }
+  write_bytes(dir / "u32", numbers);
+  const TextDataset mapped(dir / "u32", {.tokenizer = Tokenizer::u32, .seq_len = 10, .begin = 0.5});
+  CHECK(mapped.vocabulary() == 70000);
+  CHECK(inputs(mapped, {0})[0] == 150000 % 70000);
+  CHECK(contains(message_of<DataError>([&] { TextDataset(dir / "u32", {.tokenizer = Tokenizer::u32, .vocab_size = 69000}); }),
+                 "tokens must be below vocab_size 69000, but token 69000 is 69999"));
+}
+
+TEST_CASE("Text: while Keep lives, parts and those who know the vocabulary share one reading") {
+  const TempDir dir;
+  write_bytes(dir / "t", "one two two three three three\n");
+  while (file_stamp(dir / "t").empty()) {}
+  const TextOptions words{.tokenizer = Tokenizer::word};
+  const auto read = [&](const TextOptions& o) { return read_tokens(dir / "t", o); };
+  CHECK(read(words) != read(words));
+  const Keep<const TextTokens> keep;
+  const auto first = read(words);
+  TextOptions same = words, fewer = words, other = words;
+  same.vocabulary = first->vocabulary;
+  fewer.max_words = 1;
+  other.vocabulary = Vocabulary({"<unk>", "one"});
+  CHECK(read(words) == first);
+  CHECK(read(same) == first);
+  CHECK(read(fewer)->vocabulary.size() == 2);
+  CHECK(read(other)->size == 2);
 }

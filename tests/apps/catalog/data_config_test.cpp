@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "apps/catalog/transforms.h"
 #include "apps/run/session.h"
+#include "framework/data/keep.h"
 #include "framework/data/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/config/load.h"
@@ -258,4 +260,44 @@ TEST_CASE("weights of classes from the training data are held as numbers") {
                                       R"(loss={"type": "CrossEntropyLoss", "weight": "balanced"})"});
   CHECK(absent.json["loss"]["weight"] == "balanced");
   CHECK(make_model(absent).loss != nullptr);
+}
+
+TEST_CASE("a table is read once for a config and for the run of it") {
+  TempDir dir;
+  std::string rows = "a,b,y\n";
+  for (int i = 0; i < 50; ++i) rows += joined(i, ',', i * 7 % 50, ',', i % 2, '\n');
+  write(dir / "t.csv", rows);
+  while (file_stamp(dir / "t.csv").empty()) {}
+  const auto file = write(dir / "c.json", kGood);
+  const auto split = [&](const char* name, const char* range) {
+    return joined("data.", name, R"(={"type": "CSV", "path": "t.csv", "standardize": true, "range": )", range, "}");
+  };
+  const std::vector<std::string> sets = {"data.root=" + dir.path().string(), split("train", "[0, 0.8]"), split("val", "[0.8, 1]")};
+  std::optional<Config> c = loaded(file, sets);
+  const auto train = make_loader(*c, "train"), again = make_loader(*c, "train");
+  CHECK(&train->dataset() == &again->dataset());
+  const DataForm form = train->dataset().form();
+  const auto val = make_loader(*c, "val"), known = make_loader(*c, "val", nullptr, &form);
+  CHECK(&val->dataset() == &known->dataset());
+  CHECK(val->dataset().size() == 10);
+  DataForm other = form;
+  std::get<TableForm>(other.source).options.encoding->mean[0] += 1;
+  CHECK(&make_loader(*c, "val", nullptr, &other)->dataset() != &val->dataset());
+  const Config more = loaded(file, {sets[0], sets[1], sets[2], "data.train.exclude=[\"a\"]", "data.val.exclude=[\"a\"]"});
+  CHECK(make_loader(more, "train")->dataset().input_shape() == Shape{1});
+}
+
+TEST_CASE("errors of a config that need no data come before a large file is read") {
+  TempDir dir;
+  write(dir / "big.csv", "no table");
+  fs::resize_file(dir / "big.csv", 20'000'000);  // zeros, which no table has
+  const auto file = write(dir / "c.json", kGood);
+  const std::string root = "data.root=" + dir.path().string(), big = R"(data.train={"type": "CSV", "path": "big.csv"})";
+  CHECK(contains(loaded(file, {root, big}).data_fault, "must not hold a NUL character"));
+  const auto error = [&](const std::string& set) { return error_of(file, {.sets = {root, big, set}}); };
+  CHECK(contains(error(R"(optimizer={"type": "SGD", "lr": 0.1, "nesterov": true})"), "optimizer: [SGD]"));
+  const std::string list = R"(scheduler=[{"type": "StepLR", "step_size": 2}, {"type": "StepLR", "step_size": 3}])";
+  CHECK(contains(error(list), "needs a \"length\""));
+  CHECK(contains(error("optimizer.rl=0.1"), "optimizer.rl"));
+  CHECK(contains(error(R"(metrics=["acuracy"])"), "metrics"));
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are read once for several uses.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace halfstep {
+
+// A file as it is now: path, size and times. Empty for one that changed a moment ago, and may change again without another time;
+// and for what is no file.
+std::string file_stamp(const std::filesystem::path& path);
+
+// While one lives, get() remembers what it returns.
+template <class T>
+class Keep {
+ public:
+  [[nodiscard]] Keep() {
+    const std::lock_guard lock(state().mutex);
+    ++state().living;
+  }
+  ~Keep() {
+    const std::lock_guard lock(state().mutex);
+    if (--state().living == 0) state().all.clear();
+  }
+  Keep(const Keep&) = delete;
+  // What get() returned for the key; null: nothing yet.
+  static std::shared_ptr<T> find(const std::string& key) {
+    const std::lock_guard lock(state().mutex);
+    const auto found = state().all.find(key);
+    return found == state().all.end() ? nullptr : found->second;
+  }
+  // What `make` returns, or what it returned for the same key before. The key "" has no memory.
+  template <class F>
+  static std::shared_ptr<T> get(const std::string& key, const F& make) {
+    if (std::shared_ptr<T> before = find(key)) return before;
+    std::shared_ptr<T> made = make();
+    const std::lock_guard lock(state().mutex);
+    if (state().living > 0 && !key.empty()) state().all[key] = made;
+    return made;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    size_t living = 0;
+    std::map<std::string, std::shared_ptr<T>> all;
+  };
+  static State& state() {
+    static State* const one = new State;  // never destroyed: others may end later
+    return *one;
+  }
+};
+
+}  // namespace halfstep
