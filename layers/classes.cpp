@@ -28,8 +28,8 @@ void know_layers() {
        PositionalEncoding, RMSNorm, RNN, RNNCell, RReLU, ReLU, ReLU6, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d,
        ReplicationPad1d, ReplicationPad2d, ReplicationPad3d, Residual, RotaryEmbedding, SELU, Sequential, SiLU, Sigmoid, Softmax,
        Softmax2d, Softmin, Softplus, Softshrink, Softsign, SpectralNorm, SyncBatchNorm, Tanh, Tanhshrink, Threshold, Transformer,
-       TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, Unflatten, Unfold, Upsample,
-       UpsamplingBilinear2d, UpsamplingNearest2d, WeightNorm, ZeroPad1d, ZeroPad2d, ZeroPad3d>();
+       TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer, Unflatten, Unfold, UnitNorm,
+       Upsample, UpsamplingBilinear2d, UpsamplingNearest2d, WeightNorm, ZeroPad1d, ZeroPad2d, ZeroPad3d>();
 }
 
 }  // namespace halfstep

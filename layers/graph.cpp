@@ -76,9 +76,13 @@ bool Residual::is_recordable() const { return children_recordable(*this); }
 
 // ---- Parallel
 
-Parallel::Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim) : how_(how), dim_(dim) {
+Parallel::Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim, const std::vector<std::string>& names)
+    : how_(how), dim_(dim) {
   check<ValueError>(!branches.empty(), "Parallel", "needs at least one branch");
-  for (auto& branch : branches) register_listed(std::to_string(child_slots().size()), std::move(branch));
+  check<ValueError>(names.empty() || names.size() == branches.size(), "Parallel", "must have a name for each of its ",
+                    branches.size(), " branches, got ", names.size());
+  for (size_t i = 0; i < branches.size(); ++i)
+    register_listed(names.empty() ? std::to_string(i) : names[i], std::move(branches[i]));
 }
 
 Tensor Parallel::forward(const Tensor& x) {

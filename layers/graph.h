@@ -39,10 +39,10 @@ class Residual : public Module {
   Tensor joined(const Tensor& x, bool relu);
 };
 
-// combine(branch(x) for each branch). The branches are named "0", "1"...
+// combine(branch(x) for each branch). The branches are named "0", "1"..., or as `names` says, which has one for each or is empty.
 class Parallel : public Module {
  public:
-  Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim = 1);
+  Parallel(std::vector<std::shared_ptr<Module>> branches, Combine how, int64_t dim = 1, const std::vector<std::string>& names = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override;
   std::string describe() const override;
@@ -89,15 +89,15 @@ class Graph : public Module {
 
  private:
   struct Step {
-    std::vector<size_t> from;  // places of its inputs among all values: those of inputs_, then those of nodes_
-    std::vector<size_t> last;  // of these, the ones that nothing needs afterwards
+    std::vector<size_t> from;       // places of its inputs among all values: those of inputs_, then those of nodes_
+    std::vector<size_t> last;       // of these, the ones that nothing needs afterwards
     std::optional<size_t> layer{};  // which child
     // Where a batch normalisation or a ReLU follows, and nothing else reads the value between, it is computed with what comes
     // before it.
     std::shared_ptr<const ConvNorm> conv_norm{};  // in place of the layer
-    bool sum_relu = false;    // add_relu() of the two inputs, in place of the sum and the ReLU
-    WithRelu relu = nullptr;  // of the layer
-    bool passes = false;      // a step before has computed the node's layer
+    bool sum_relu = false;                        // add_relu() of the two inputs, in place of the sum and the ReLU
+    WithRelu relu = nullptr;                      // of the layer
+    bool passes = false;                          // a step before has computed the node's layer
   };
   void structure_changed() override;
   void find_joined();

@@ -191,4 +191,11 @@ LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions&
   check<ValueError>(size >= 1, "LocalResponseNorm", "size must be >= 1, got ", int64_t(size));
 }
 
+UnitNorm::UnitNorm(const UnitNormOptions& o)
+    : FunctionLayer(Repr("UnitNorm").arg("p", o.p).arg("dim", o.dim).arg("eps", o.eps).str(),
+                    [=](const Tensor& x) { return normalize(x, o.p, {o.dim}, o.eps); }) {
+  check<ValueError>(o.p > 0, "UnitNorm", "p must be > 0, got ", o.p);
+  check_eps("UnitNorm", o.eps);
+}
+
 }  // namespace halfstep

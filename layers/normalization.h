@@ -221,4 +221,16 @@ class LocalResponseNorm : public FunctionLayer {
       : LocalResponseNorm(size, LocalResponseNormOptions{double(alpha), beta, k}) {}
 };
 
+struct UnitNormOptions {
+  double p = 2;
+  int64_t dim = 1;
+  double eps = 1e-12;
+};
+// x / max(|x|_p, eps) along dim: torch.nn.functional.normalize as a layer, which Keras calls UnitNormalization.
+class UnitNorm : public FunctionLayer {
+ public:
+  explicit UnitNorm(const UnitNormOptions& options = {});
+  explicit UnitNorm(PlainNumber auto p, int64_t dim = 1, double eps = 1e-12) : UnitNorm(UnitNormOptions{double(p), dim, eps}) {}
+};
+
 }  // namespace halfstep

@@ -2,27 +2,11 @@
 #include "layers/save.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "framework/io/safetensors.h"
-#include "framework/io/torch_file.h"
 
 namespace halfstep {
-namespace {
-
-StateDict state_of_file(const std::filesystem::path& path) {
-  StateDict out;
-  if (is_torch_file(path)) {
-    const TorchFile file = map_torch_file(path);
-    for (const std::string& name : file.names) out.push_back({name, file.tensors.at(name)});
-  } else {
-    for (auto& [name, tensor] : map_safetensors(path).tensors) out.push_back({name, tensor});
-  }
-  return out;
-}
-
-}  // namespace
 
 SavedState saved_state(const Module& module) {
   SavedState out;
@@ -47,30 +31,7 @@ void save(const Module& module, const std::filesystem::path& path, const std::ma
 }
 
 StateForModule read_state(const Module& module, const std::filesystem::path& path, const LoadOptions& options) {
-  const StateDict file = state_of_file(path);
-  StateForModule out;
-  bool any = file.empty();
-  std::set<std::string> left_out;  // by their names in the module
-  for (const auto& [name, tensor] : file) {
-    if (!name.starts_with(options.prefix)) continue;
-    any = true;
-    const std::string rest = name.substr(options.prefix.size()), mine = options.rename ? options.rename(rest) : rest;
-    if (options.skip && (options.skip(rest) || options.skip(mine))) {
-      left_out.insert(mine);
-      continue;
-    }
-    const bool turned = options.transpose && (options.transpose(rest) || options.transpose(mine));
-    check<ValueError>(!turned || tensor.dim() == 2, "load", rest, " must be a matrix to be transposed, got ", tensor.shape());
-    out.state.push_back({mine, turned ? tensor.t() : tensor});
-  }
-  check<ValueError>(any || !options.strict, "load", "no name in ", path.string(), " begins with \"", options.prefix, '"');
-  if (!options.skip) return out;
-  for (const NamedTensor& n : module.state_dict()) {
-    if (!options.skip(n.name) && !left_out.contains(n.name)) continue;
-    out.skipped.push_back(n.name);
-    out.state.push_back(n);
-  }
-  return out;
+  return state_for(module, read_weight_file(path, options.key), options);
 }
 
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {

@@ -5,15 +5,13 @@
     scripts/convert_checkpoint.py model.pt model.safetensors
     scripts/convert_checkpoint.py run.ckpt model.safetensors --key state_dict --strip module.
 
-The checkpoint is a state_dict, or has one under a key: "state_dict", "model_state_dict", "model" or "module" are found without
---key. Nothing but tensors and plain containers is unpickled (weights_only), so a file from anywhere can do no harm. Of tensors that
-share memory, as tied weights do, one is written and the names of the others go into the metadata; halfstep and
-safetensors.torch.load_model tie them again.
+The checkpoint is a state_dict, or has one under a key, which is found without --key if it is the only one. Nothing but tensors
+and plain containers is unpickled (weights_only), so a file from anywhere can do no harm. Of tensors that share memory, as tied
+weights do, one is written and the names of the others go into the metadata; halfstep and safetensors.torch.load_model tie them
+again.
 """
 import argparse
 import sys
-
-KEYS = ("state_dict", "model_state_dict", "model", "module")
 
 
 def fail(text):
@@ -28,10 +26,22 @@ def state_of(loaded, key):
                 fail(f'there is no "{part}"; at that place the file has {has}')
             loaded = loaded[part]
         return loaded
-    for name in KEYS:
-        if isinstance(loaded, dict) and isinstance(loaded.get(name), dict):
-            return loaded[name]
-    return loaded
+    found = list(state_dicts(loaded, "", 0))
+    if len(found) > 1:
+        fail(f'there are several state_dicts; --key chooses one: {", ".join(found)}')
+    return state_of(loaded, found[0]) if found and found[0] else loaded
+
+
+def state_dicts(value, path, depth):
+    """The keys of dictionaries with tensors that are no scalars; of optimizers' states none."""
+    if not isinstance(value, dict) or depth > 8 or {"state", "param_groups"} <= set(value):
+        return
+    if any(getattr(v, "ndim", 0) > 0 for v in value.values()):
+        yield path
+        return
+    for name, inner in value.items():
+        if isinstance(name, str):
+            yield from state_dicts(inner, f"{path}/{name}".lstrip("/"), depth + 1)
 
 
 def main():
@@ -51,7 +61,8 @@ def main():
     except FileNotFoundError:
         fail(f"{options.checkpoint}: there is no such file")
     except Exception:  # torch's messages fill a page, and advise users to load files that they do not trust
-        fail(f"{options.checkpoint}: is damaged, or holds Python objects besides tensors; save model.state_dict() in its place")
+        fail(f"{options.checkpoint}: is damaged, or holds Python objects besides tensors, which halfstep passes over: give it the "
+             "file as it is")
     state = state_of(loaded, options.key)
     if not isinstance(state, dict):
         fail(f"{options.checkpoint} holds a {type(state).__name__}, not a state_dict")

@@ -96,6 +96,10 @@ def layers():
     yield "LocalResponseNorm", {"size": 2}, [2, 5, 3]
     yield "LocalResponseNorm", {"size": 3, "alpha": 0.1, "beta": 0.5, "k": 2.0}, [2, 5, 3, 2]
 
+    yield "UnitNorm", {}, [3, 4]
+    yield "UnitNorm", {"p": 1.5, "dim": -1}, [2, 3, 4]
+    yield "UnitNorm", {"p": 1.0, "dim": 2, "eps": 3.0}, [2, 3, 4]
+
     yield "Flatten", {"start_dim": 0, "end_dim": 1}, [2, 3, 4]
     yield "Unflatten", {"dim": 1, "unflattened_size": [2, 3]}, [2, 6]
     yield "Permute", {"dims": [0, 3, 1, 2]}, [2, 3, 4, 5]

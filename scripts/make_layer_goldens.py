@@ -156,10 +156,24 @@ class Permute(nn.Module):
         return f"dims={self.dims}"
 
 
+class UnitNorm(nn.Module):
+    """torch.nn.functional.normalize as a layer."""
+
+    def __init__(self, p=2.0, dim=1, eps=1e-12):
+        super().__init__()
+        self.p, self.dim, self.eps = p, dim, eps
+
+    def forward(self, x):
+        return nn.functional.normalize(x, self.p, self.dim, self.eps)
+
+    def extra_repr(self):
+        return f"p={self.p}, dim={self.dim}, eps={self.eps}"
+
+
 # Types of a config that are made of PyTorch's, or whose call takes more in PyTorch.
 MADE = {"MultiheadAttention": SelfAttention, "TransformerEncoderLayer": EncoderLayer, "TransformerEncoder": encoder,
         "PositionalEncoding": PositionalEncoding, "PositionEmbedding": PositionEmbedding, "RotaryEmbedding": RotaryEmbedding,
-        "Permute": Permute}
+        "Permute": Permute, "UnitNorm": UnitNorm}
 
 
 def waves(y):

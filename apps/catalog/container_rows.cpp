@@ -29,17 +29,34 @@ void append(std::vector<LayerPart>& all, std::vector<LayerPart> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-Tensor follow_layers(Json& layers, const std::string& key, const std::string& name, const Tensor& x, Inference& at) {
-  Tensor y = x;
-  std::vector<std::string> names;
-  for (const LayerPart& part : parts_of(layers, key, name)) {
-    const std::string own = layers.is_array() ? part.name.substr(name.empty() ? 0 : name.size() + 1) : "layer";
+// Names of the layers in one place, with an error for one that cannot be.
+class Names {
+ public:
+  explicit Names(Inference& at) : at_(at) {}
+  void add(const std::string& key, const std::string& own) {
     if (own.empty() || own.find('.') != std::string::npos) {
-      at.reject(join_path(part.key, "name"), "must not be empty or contain a dot, got \"" + own + "\"");
-    } else if (std::find(names.begin(), names.end(), own) != names.end()) {
-      at.reject(join_path(part.key, "name"), "two layers are called \"" + own + "\"");
+      at_.reject(join_path(key, "name"), "must not be empty or contain a dot, got \"" + own + "\"");
+    } else if (std::find(all_.begin(), all_.end(), own) != all_.end()) {
+      at_.reject(join_path(key, "name"), "two layers are called \"" + own + "\"");
     }
-    names.push_back(own);
+    all_.push_back(own);
+  }
+
+ private:
+  Inference& at_;
+  std::vector<std::string> all_;
+};
+
+// used: what a single layer is called is used by the one around it.
+Tensor follow_layers(Json& layers, const std::string& key, const std::string& name, const Tensor& x, Inference& at,
+                     bool used = false) {
+  Tensor y = x;
+  Names names(at);
+  if (!layers.is_array() && !used && layers.contains("name") && layers["name"].is_string())
+    at.warn(join_path(key, "name"),
+            "is not used: a single layer is called \"" + name + "\"; in a list it has its name");
+  for (const LayerPart& part : parts_of(layers, key, name)) {
+    if (layers.is_array()) names.add(part.key, part.name.substr(name.empty() ? 0 : name.size() + 1));
     y = at.child(*part.config, part.key, part.name, y);
     if (!y.defined()) return {};
   }
@@ -149,16 +166,25 @@ ModuleRow parallel_row(const Family& layers) {
   std::vector<Field> fields{list("branches", nullptr, branch, "layers applied to the input").items(1, kMaxCopies).required()};
   for (Field& f : combine_fields("concat")) fields.push_back(std::move(f));
   const auto key = [](size_t i) { return join_path("branches", i); };
+  // A layer alone has its own name, a list its index.
+  const auto own_name = [](const Json& branch, size_t i) { return branch.is_array() ? std::to_string(i) : child_name(branch, i); };
   return {{"Parallel", "several branches of one input", fields},
-          [](const Json& self) {
+          [=](const Json& self) {
             std::vector<std::shared_ptr<Module>> branches;
-            for (const Json& each : self["branches"]) branches.push_back(make_layers(each));
-            return std::make_shared<Parallel>(std::move(branches), combine_in(self), self["dim"].get<int64_t>());
+            std::vector<std::string> names;
+            for (const Json& each : self["branches"]) {
+              names.push_back(own_name(each, names.size()));
+              branches.push_back(make_layers(each));
+            }
+            return std::make_shared<Parallel>(std::move(branches), combine_in(self), self["dim"].get<int64_t>(), names);
           },
           [=](Json& self, const Tensor& x, Inference& at) -> Tensor {
             Tensors made;
+            Names names(at);
             for (size_t i = 0; i < self["branches"].size(); ++i) {
-              made.push_back(follow_layers(self["branches"][i], key(i), std::to_string(i), x, at));
+              const std::string own = own_name(self["branches"][i], i);
+              names.add(key(i), own);
+              made.push_back(follow_layers(self["branches"][i], key(i), own, x, at, /*used=*/true));
               if (!made.back().defined()) return {};
             }
             return at.meet("Parallel", [&] { return combine(combine_in(self), made, self["dim"].get<int64_t>()); });
@@ -166,7 +192,7 @@ ModuleRow parallel_row(const Family& layers) {
           [=](Json& self) {
             std::vector<LayerPart> all;
             for (size_t i = 0; i < self["branches"].size(); ++i)
-              append(all, parts_of(self["branches"][i], key(i), std::to_string(i)));
+              append(all, parts_of(self["branches"][i], key(i), own_name(self["branches"][i], i)));
             return all;
           }};
 }
@@ -269,11 +295,11 @@ Tensor follow_graph(Json& self, const Tensor& x, Inference& at) {
 }
 
 ModuleRow graph_row(const Family& layers) {
-  static const Section input{"inputs",
-                             {text("name", nullptr, "name by which nodes refer to it").required(),
-                              integer("start", 0, "first index of the part"),
-                              integer("end", nullptr, "index after the last; left out: to the end"),
-                              integer("dim", -1, "dimension of the batch that is cut").at_least(-kMaxDims).at_most(kMaxDims)}};
+  static const Section input{
+      "inputs",
+      {text("name", nullptr, "name by which nodes refer to it").required(), integer("start", 0, "first index of the part"),
+       integer("end", nullptr, "index after the last; left out: to the end"),
+       integer("dim", -1, "dimension of the batch that is cut").at_least(-kMaxDims).at_most(kMaxDims)}};
   static const Section& node = *[&] {
     std::vector<Field> fields{text("name", nullptr, "name of its output, and prefix in the state_dict; left out: the index"),
                               list("inputs", nullptr, text("", nullptr, "a name"), "its inputs; left out: the node before it")

@@ -29,6 +29,8 @@ Tensor Inference::reject(const std::string& key, const std::string& message) {
   return {};
 }
 
+void Inference::warn(const std::string& key, const std::string& message) { run_.issues.warn(join_path(path_, key), message); }
+
 bool Inference::fill_widths(Json& self, const Component& component, const Tensor& x) {
   for (const Field& f : component.fields) {
     if (f.from_target && self[f.key] == "auto") {

@@ -48,6 +48,7 @@ class Inference {
   // Runs layers of the config another time: their issues become one issue here, whose text names `which` time it was.
   Tensor again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
   Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
+  void warn(const std::string& key, const std::string& message);
   // Fills in the fields of `self` that depend on the input or on what the data asks for. False: something was wrong.
   bool fill_widths(Json& self, const Component& component, const Tensor& x);
 

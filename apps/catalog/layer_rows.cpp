@@ -202,6 +202,10 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<LocalResponseNorm>("LocalResponseNorm", "x / (k + alpha mean(x^2 of neighbouring channels))^beta",
                                         arg<int64_t>(width("size", "channels").required()), real("alpha", 1e-4, "factor"),
                                         real("beta", 0.75, "exponent"), real("k", 1, "summand")));
+  all.add(module_row<UnitNorm>("UnitNorm", "x / max(|x|_p, eps) along a dimension, torch.nn.functional.normalize",
+                               arg<double>(number("p", 2.0, "which norm; 2: the length").above(0)),
+                               arg<int64_t>(integer("dim", 1, "dimension").at_least(-kMaxDims).at_most(kMaxDims)),
+                               arg<double>(number("eps", 1e-12, "least divisor").at_least(0))));
 }
 
 void add_dropout_rows(Catalog<ModuleRow>& all) {

@@ -11,6 +11,9 @@
 #include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
 #include "framework/io/checkpoint.h"
+#include "framework/io/other_file.h"
+#include "framework/io/printable.h"
+#include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
 #include "framework/ops/ops.h"
 #include "layers/save.h"
@@ -31,18 +34,47 @@ Field name_patterns(const char* key, const char* doc) {
   return list(key, Json::array(), pattern("", nullptr, "found in a name"), doc).items(0, 100).or_one();
 }
 
+const Section& part_section() {
+  static const Section made{"part",
+                            {pattern("match", nullptr, "pattern to find in a name of the file, or in the model's").required(),
+                             integer("start", 0, "first index").at_least(0),
+                             integer("end", nullptr, "index after the last; left out: to the end").at_least(1),
+                             integer("dim", 0, "dimension").at_least(-kMaxDims).at_most(kMaxDims)}};
+  return made;
+}
+
+const Section& join_section() {
+  static const Section made{"join",
+                            {list("match", nullptr, pattern("", nullptr, "a pattern"),
+                                  "a pattern for each part, in their order, to find in a name after \"rename\"")
+                                 .items(2, 100)
+                                 .required(),
+                             text("to", "", "replacement of the match, which gives the parts one name; \\1 is the first group"),
+                             choice("combine", "concat", {"concat", "add"}, "the parts follow each other along dim, or are added"),
+                             integer("dim", 0, "of concat").at_least(-kMaxDims).at_most(kMaxDims)}};
+  return made;
+}
+
 const Section& weights_section() {
   static const Section made{
       "weights",
-      {text("path", nullptr, "a file of safetensors or PyTorch, a folder with model.safetensors, or a halfstep run or checkpoint")
+      {text("path", nullptr,
+            "a file of safetensors or PyTorch, an index of such files, a folder of Hugging Face, or a halfstep run or checkpoint")
            .required(),
+       text("key", "", "which dictionary of tensors, if a file of PyTorch has several: \"ema/state_dict\"; \"/\" is the top"),
        boolean("strict", true, "file and layer must have the same names"),
        text("prefix", "", "use only names that begin with it, and remove it from them"),
        list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
             "changes of the file's names, one after the other")
            .items(0, 100),
        name_patterns("skip", "tensors of the file that are not read, and tensors of the model that keep their first values"),
-       name_patterns("transpose", "matrices that are [in, out] in the file")}};
+       name_patterns("transpose", "matrices that are [in, out] in the file"),
+       list("part", Json::array(), optional_section("", part_section(), "a part"),
+            "tensors of the file of which only a part is used")
+           .items(0, 100),
+       list("join", Json::array(), optional_section("", join_section(), "parts of one tensor"),
+            "tensors of the file that are one in the model; queries, keys and values under usual names are joined without it")
+           .items(0, 100)}};
   return made;
 }
 
@@ -52,6 +84,47 @@ std::function<bool(const std::string&)> finder(const Json& patterns) {
   if (all->empty()) return {};
   return [all](const std::string& name) {
     return std::any_of(all->begin(), all->end(), [&](const Pattern& p) { return p.found_in(name); });
+  };
+}
+
+std::function<std::optional<TensorPart>(const std::string&)> part_taker(const Json& rules) {
+  const auto all = std::make_shared<std::vector<std::pair<Pattern, TensorPart>>>();
+  for (const Json& rule : rules)
+    all->emplace_back(Pattern(rule["match"].get<std::string>()),
+                      TensorPart{rule["start"], ReadArg<std::optional<int64_t>>::from(rule["end"]), rule["dim"]});
+  if (all->empty()) return {};
+  return [all](const std::string& name) -> std::optional<TensorPart> {
+    for (const auto& [match, part] : *all)
+      if (match.found_in(name)) return part;
+    return {};
+  };
+}
+
+std::function<std::optional<JoinedPart>(const std::string&)> joiner(const Json& rules) {
+  struct Rule {
+    std::vector<Pattern> match;
+    std::string to;
+    JoinedPart part;
+  };
+  const auto all = std::make_shared<std::vector<Rule>>();
+  for (const Json& rule : rules) {
+    Rule& made = all->emplace_back();
+    for (const Json& match : rule["match"]) made.match.emplace_back(match.get<std::string>());
+    made.to = rule["to"];
+    made.part = {"", 0, std::ssize(made.match), rule["combine"] == "add", rule["dim"]};
+  }
+  if (all->empty()) return {};
+  return [all](const std::string& name) -> std::optional<JoinedPart> {
+    for (const Rule& rule : *all) {
+      for (size_t i = 0; i < rule.match.size(); ++i) {
+        if (!rule.match[i].found_in(name)) continue;
+        JoinedPart out = rule.part;
+        out.name = rule.match[i].replaced(name, rule.to);
+        out.place = int64_t(i);
+        return out;
+      }
+    }
+    return {};
   };
 }
 
@@ -67,7 +140,10 @@ LoadOptions load_options_of(const Json& weights) {
           .prefix = weights["prefix"],
           .rename = renamed,
           .skip = finder(weights["skip"]),
-          .transpose = finder(weights["transpose"])};
+          .transpose = finder(weights["transpose"]),
+          .part = part_taker(weights["part"]),
+          .join = joiner(weights["join"]),
+          .key = weights["key"]};
 }
 
 // Tensors that are one in the model must be one in the file, too: else the value of the last would silently win.
@@ -91,24 +167,41 @@ void check_tied(const Module& module, const StateDict& state) {
   }
 }
 
-std::string summary(const std::string& path, size_t tensors, const std::vector<std::string>& skipped) {
+// What was read, in one line.
+std::string summary(const std::string& path, const WeightFile& file, const StateForModule& read, size_t tensors,
+                    const std::vector<std::string>& kept, size_t ignored) {
   std::string line = joined("weights: ", path, ": ", tensors, " tensors");
-  for (size_t i = 0; i < std::min<size_t>(skipped.size(), 4); ++i) line += (i ? ", " : "; ") + skipped[i];
-  if (skipped.size() > 4) line += joined(" and ", skipped.size() - 4, " more");
-  return skipped.empty() ? line : line + (skipped.size() > 1 ? " keep their first values" : " keeps its first values");
+  if (!file.key.empty()) line += joined(" of \"", printable(file.key), '"');
+  if (!file.model.empty()) line += joined(" of the pickled model ", file.model);
+  if (file.files.size() > 1) line += joined(" in ", file.files.size(), " files");
+  for (size_t i = 0; i < std::min<size_t>(kept.size(), 4); ++i) line += (i ? ", " : "; ") + kept[i];
+  if (kept.size() > 4) line += joined(" and ", kept.size() - 4, " more");
+  if (!kept.empty()) line += kept.size() > 1 ? " keep their first values" : " keeps its first values";
+  if (!read.joined.empty())
+    line += joined("; ", read.joined.size(), read.joined.size() > 1 ? " are" : " is", " joined: ", read.joined[0]);
+  if (read.joined.size() > 1) line += joined(", and ", read.joined.size() - 1, " more");
+  if (ignored > 0) line += joined("; ", ignored, " of the file are not in the model");
+  if (read.others > 0) line += joined("; ", read.others, " of the file that are no tensors are left out");
+  return line;
 }
 
-// The file with the tensors: `path` itself, that of a checkpoint or of a run's, or model.safetensors in a folder of Hugging Face.
+// The file or folder with the tensors: `path` itself, or that of a checkpoint or of a run's.
 fs::path file_of(const fs::path& path) {
-  if (path.extension() == ".safetensors" || is_torch_file(path)) return path;
+  std::error_code none;
+  const bool folder = fs::is_directory(path, none);
+  if (folder && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json") && !fs::exists(path / "state.json") &&
+      list_checkpoints(path).empty())
+    return path;
+  const bool file = fs::is_regular_file(path, none);
+  if (path.extension() == ".safetensors" || (file && (is_weight_index(path) || is_torch_file(path) || is_safetensors(path))))
+    return path;
   const std::string name = path.filename().string();
-  check<DataError>(!fs::is_regular_file(path) || name == "latest" || name == "best", "weights", path.string(),
-                   " must be a file of safetensors, named so, or of torch.save, or a halfstep run or checkpoint",
-                   Help{name.ends_with(".index.json") ? "the weights are in several files: save_pretrained(folder, "
-                                                        "max_shard_size=\"100GB\") of transformers writes one"
-                                                      : "docs/fine_tuning.md says how such files are made"});
-  const bool of_halfstep = fs::exists(path / "manifest.json") || fs::exists(path / "state.json");
-  if (!of_halfstep && fs::exists(path / "model.safetensors")) return path / "model.safetensors";
+  if (file && name != "latest" && name != "best") {
+    refuse_other_file<DataError>("weights", path, head_of_file(path));
+    fail<DataError>("weights", path.string(),
+                    " must be a file of safetensors or of torch.save, the index of several, or a halfstep run or checkpoint",
+                    Help{"docs/fine_tuning.md says how such files are made"});
+  }
   const fs::path checkpoint = resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
   return checkpoint / "model.safetensors";
@@ -121,21 +214,24 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
   try {
     file = file_of(file);
     const LoadOptions options = load_options_of(weights);
-    const StateForModule read = read_state(module, file, options);
-    std::vector<std::string> kept = read.skipped;
-    size_t loaded = read.state.size() - read.skipped.size(), ignored = 0;
+    const WeightFile held = read_weight_file(file, options.key);
+    StateForModule read;
+    std::vector<std::string> kept;
+    LoadReport report;
+    size_t loaded = 0;
     try {
+      read = state_for(module, held, options);
+      kept = read.skipped;
       check_tied(module, read.state);
-      const LoadReport report = module.load_state_dict(read.state, options.strict);
+      report = module.load_state_dict(read.state, options.strict);
       kept.insert(kept.end(), report.missing.begin(), report.missing.end());
-      loaded -= report.unexpected.size();
+      loaded = read.state.size() - read.skipped.size() - report.unexpected.size();
       check<ValueError>(loaded > 0, "load", "no name of the file is one of the model, so nothing would be read");
-      ignored = report.unexpected.size();
     } catch (const ValueError& e) {
-      const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, file, weights, read.state);
+      const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
-    return summary(weights["path"], loaded, kept) + (ignored ? joined("; ", ignored, " of the file are not in the model") : "");
+    return summary(weights["path"], held, read, loaded, kept, report.unexpected.size());
   } catch (const ConfigError&) { throw; } catch (const Error& e) {
     fail<ConfigError>(place, e.what());
   }

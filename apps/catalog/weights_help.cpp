@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "apps/schema/pattern.h"
 #include "layers/embedding.h"
 #include "layers/save.h"
 
@@ -180,15 +181,49 @@ std::string tokens_help(Module& module, const Misfit& m, const StateDict& state)
   return {};
 }
 
+// The file's tensors under its own names.
+StateDict names_in(const WeightFile& file) {
+  StateDict out;
+  for (const WeightFile::Entry& entry : file.tensors) out.push_back({entry.name, entry.tensor});
+  for (const UnreadTensor& t : file.unread)
+    if (t.is_tensor) out.push_back({t.name, Tensor::empty(t.shape, {.device = Device::meta})});
+  return out;
+}
+
+// Does the file have keys of fewer heads than the model's attention, which has one for each query's?
+bool has_grouped_heads(const Misfit& m) {
+  return std::any_of(m.missing.begin(), m.missing.end(), [&](const NamedTensor& whole) {
+    const std::string end = "in_proj_weight";
+    if (!whole.name.ends_with(end)) return false;
+    const std::string before = whole.name.substr(0, whole.name.size() - end.size());
+    return std::any_of(m.unexpected.begin(), m.unexpected.end(), [&](const NamedTensor& part) {
+      const bool is_key = part.name.starts_with(before + "k") || part.name.starts_with(before + "wk");
+      return is_key && part.name.ends_with(".weight") && part.tensor.dim() == 2 && part.tensor.size(1) == whole.tensor.size(1) &&
+             part.tensor.size(0) < part.tensor.size(1);
+    });
+  });
+}
+
+// Of a file that is one of several, by its name: model-00001-of-00002.safetensors.
+bool is_shard(const std::filesystem::path& path) {
+  static const Pattern shard("-\\d{5}-of-\\d{5}\\.[a-z]+$");
+  return shard.found_in(path.filename().string());
+}
+
 }  // namespace
 
-std::string weights_help(Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state) {
-  const StateDict mine = module.state_dict(), raw = read_state(module, file).state;
+std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state) {
+  if (state.empty()) return "";  // the error is about the rules, not about names
+  const StateDict mine = module.state_dict(), raw = names_in(file);
   const Misfit m = misfit_of(mine, state);
   const bool strict = weights["strict"] == true, lacks = strict && !m.missing.empty(), has_more = strict && !m.unexpected.empty();
+  if (lacks && file.files.size() == 1 && is_shard(file.files[0]))
+    return "the file is one of several: the path of their folder, or of the .index.json beside them, reads all";
   const bool gpt2 = std::any_of(raw.begin(), raw.end(),
                                 [](const NamedTensor& n) { return n.name.find(".attn.c_attn.weight") != std::string::npos; });
   if (lacks && has_more) {
+    if (has_grouped_heads(m))
+      return "the file's attention has fewer heads for keys and values than for queries, which MultiheadAttention does not have";
     if (gpt2)
       return "the file is GPT-2 as Hugging Face saves it: configs/fine_tune/gpt2.json has the lines for its names, and for its "
              "matrices, which are [in, out]";

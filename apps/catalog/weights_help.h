@@ -2,15 +2,15 @@
 // Advice for a file of weights that does not fit a model: the line of the config that would make it fit.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "apps/schema/json.h"
+#include "framework/io/weight_file.h"
 #include "layers/module.h"
 
 namespace halfstep::app {
 
 // `state`: the file's tensors under the names that `weights` gives them. Empty: no advice.
-std::string weights_help(Module& module, const std::filesystem::path& file, const Json& weights, const StateDict& state);
+std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state);
 
 }  // namespace halfstep::app

@@ -12,6 +12,7 @@
 #include "apps/run/inspect_data.h"
 #include "apps/run/inspect_model.h"
 #include "apps/run/terminal.h"
+#include "framework/io/weight_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -50,12 +51,12 @@ int inspect(const InspectArguments& o) {
   return kDone;
 }
 
-int inspect_stored(const std::string& path, bool values, bool json) {
+int inspect_stored(const std::string& path, const std::string& key, bool values, bool json) {
   check<ConfigError>(!path.empty(), "inspect", "needs a run, a checkpoint, a file, or data and a config",
                      Help{"halfstep inspect runs/digits_mlp, or halfstep inspect data config.json"});
-  check<ConfigError>(std::filesystem::path(path).extension() != ".json", "inspect", path, " is a config",
+  check<ConfigError>(std::filesystem::path(path).extension() != ".json" || is_weight_index(path), "inspect", path, " is a config",
                      Help{"halfstep inspect data " + path + " shows its data, halfstep plan its model"});
-  const Json report = inspect_model(path, values);
+  const Json report = inspect_model(path, values, key);
   if (json)
     std::cout << line_of(report) << '\n';
   else
@@ -70,15 +71,18 @@ void add_inspect(CLI::App& program, Action& chosen) {
   CLI::App* all = program.add_subcommand("inspect", "Show what a run, a checkpoint or a file of weights holds, or a config's data");
   all->require_subcommand(0, 1);
   struct Stored {
-    std::string path;
+    std::string path, key;
     bool values = false, json = false;
   };
   auto stored = std::make_shared<Stored>();
-  all->add_option("path", stored->path, "a run's folder, a checkpoint, a .safetensors file, or one of torch.save (.pt)");
+  all->add_option("path", stored->path,
+                  "a run's folder, a checkpoint, a file of safetensors or of torch.save (.pt), or a folder or index of such");
+  all->add_option("--key", stored->key, "which dictionary of tensors, of a .pt file that has several: ema/state_dict");
   all->add_flag("--values", stored->values, "also the least, largest and mean value of each tensor, and NaN");
   all->add_flag("--json", stored->json, "one JSON object");
   all->callback([all, stored, &chosen] {
-    if (all->get_subcommands().empty()) chosen = [stored] { return inspect_stored(stored->path, stored->values, stored->json); };
+    if (all->get_subcommands().empty())
+      chosen = [stored] { return inspect_stored(stored->path, stored->key, stored->values, stored->json); };
   });
   CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
   c->add_option("config", o->file, "a JSON config")->required();

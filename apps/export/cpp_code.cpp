@@ -60,7 +60,9 @@ class CppCode {
       std::string out = "Parallel({";
       for (const Json& branch : self["branches"]) out += "\n" + indented(depth + 1) + shared(branch, depth + 1) + ",";
       out.back() = '}';
-      return out + ", Combine::" + self["combine"].get<std::string>() + ", " + self["dim"].dump() + ")";
+      const Json names = branch_names(self);
+      return out + ", Combine::" + self["combine"].get<std::string>() + ", " + self["dim"].dump() +
+             (names.empty() ? "" : ", " + value(names)) + ")";
     }
     if (type == "Graph") return graph(self, depth);
     if (type == "TransformerEncoder") return encoder(self);

@@ -57,6 +57,19 @@ std::vector<Argument> arguments_of_encoder_layer(const Json& encoder) {
 
 std::string indented(int depth, int width) { return std::string(size_t(width * depth), ' '); }
 
+Json branch_names(const Json& parallel) {
+  NamedLayers branches;
+  for (size_t i = 0; i < parallel["branches"].size(); ++i) {
+    const Json& branch = parallel["branches"][i];
+    const bool named = branch.is_object() && branch.contains("name") && branch["name"].is_string();
+    branches.emplace_back(named ? branch["name"].get<std::string>() : std::to_string(i), Json());
+  }
+  Json out = Json::array();
+  if (!are_numbered(branches))
+    for (const auto& branch : branches) out.push_back(branch.first);
+  return out;
+}
+
 std::string number_code(double v) { return Json(v).dump(); }
 std::string number_code(float v) {
   std::array<char, 64> text;

@@ -29,13 +29,13 @@ using NamedLayers = std::vector<std::pair<std::string, Json>>;
 NamedLayers named_layers(const Json& layers);
 // The names are "0", "1", ...
 bool are_numbered(const NamedLayers& layers);
+Json branch_names(const Json& parallel);                                // of its branches; none, if they are "0", "1", ...
 NamedLayers layers_of_repeat(const Json& repeat);                       // its copies
 std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);  // of the layer that a TransformerEncoder repeats
 
 std::string indented(int depth, int width = 2);
 std::string number_code(double v);  // shortest text that a double reads as v
 std::string number_code(float v);   // and that a float does: 0.1307, not 0.1307000070810318
-
 
 // What PyTorch has no layer for, or one that gives several tensors: a name and its Python code.
 const std::map<std::string, std::string>& torch_classes();

@@ -43,10 +43,10 @@ class Residual(nn.Module):
 )"},
                                                                    {"Parallel", R"(
 class Parallel(nn.Module):
-    def __init__(self, branches, combine, dim=1):
+    def __init__(self, branches, combine, dim=1, names=None):
         super().__init__()
         for i, branch in enumerate(branches):
-            self.add_module(str(i), branch)
+            self.add_module(names[i] if names else str(i), branch)
         self.how, self.dim = combine, dim
 
     def forward(self, x):
@@ -86,6 +86,15 @@ class Permute(nn.Module):
 
     def forward(self, x):
         return x.permute(self.dims)
+)"},
+                                                                   {"UnitNorm", R"(
+class UnitNorm(nn.Module):
+    def __init__(self, p=2.0, dim=1, eps=1e-12):
+        super().__init__()
+        self.p, self.dim, self.eps = p, dim, eps
+
+    def forward(self, x):
+        return F.normalize(x, self.p, self.dim, self.eps)
 )"},
                                                                    {"Recurrent", R"(
 class Recurrent:

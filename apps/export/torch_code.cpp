@@ -36,7 +36,10 @@ class TorchCode {
       uses("combine"), uses("Parallel");
       std::string out = "Parallel([";
       for (const Json& branch : self["branches"]) out += "\n" + indented(depth + 1, 4) + layers(branch, depth + 1) + ",";
-      return out + "], " + value(self["combine"]) + ", dim=" + value(self["dim"]) + ")";
+      const Json names = branch_names(self);
+      for (const Json& name : names) check_name(name.get<std::string>());
+      return out + "], " + value(self["combine"]) + ", dim=" + value(self["dim"]) +
+             (names.empty() ? "" : ", names=" + names.dump()) + ")";
     }
     if (type == "Graph") return graph(self, depth);
     if (type == "TransformerEncoder") return encoder(self);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <map>
 #include <ostream>
 
 #include "apps/run/cells.h"
@@ -15,6 +16,7 @@
 #include "framework/io/checkpoint.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
+#include "framework/io/weight_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -97,6 +99,38 @@ void add_checkpoint(Json& out, const fs::path& path, bool values) {
   out["state"] = Json{{"tensors", model.contents.state.size()}};
 }
 
+// A file of tensors, or the checkpoint that is in use.
+fs::path weights_at(const fs::path& path) {
+  std::error_code none;
+  if (fs::is_regular_file(path, none) && (is_weight_index(path) || is_torch_file(path))) return path;
+  const bool foreign = fs::is_directory(path, none) && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json", none);
+  const fs::path inside = foreign ? weights_in_folder(path) : fs::path();
+  return inside.empty() ? model_in_use(path) : inside;
+}
+
+// Of files of other programs; returns their metadata.
+std::map<std::string, std::string> add_tensors(Json& out, const fs::path& path, const std::string& key, bool values) {
+  const WeightFile file = read_weight_file(path, key);
+  out["kind"] = "tensors";
+  uint64_t bytes = 0;
+  for (const fs::path& each : file.files) {
+    bytes += fs::file_size(each);
+    if (file.files.size() > 1) out["files"].push_back(each.string());
+  }
+  out["bytes"] = bytes;
+  if (!file.key.empty()) out["key"] = file.key;
+  if (!file.model.empty()) out["model"] = file.model;
+  if (file.others > 0) out["others"] = file.others;
+  TensorMap tensors;
+  for (const WeightFile::Entry& entry : file.tensors) tensors[entry.name] = entry.tensor;
+  out["tensors"] = json_of(tensors, values);
+  for (const UnreadTensor& t : file.unread) {
+    out["tensors"].push_back(Json{
+        {"name", t.name}, {"shape", t.shape}, {"dtype", t.what}, {"numbers", t.is_tensor ? numel(t.shape) : 0}, {"unread", true}});
+  }
+  return file.metadata;
+}
+
 Json checkpoints_of(const fs::path& run, const fs::path& latest, const fs::path& best) {
   Json out = Json::array();
   for (const int64_t step : list_checkpoints(run)) {
@@ -125,13 +159,14 @@ std::string with_commas(int64_t n) {
 }
 
 void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
-  int64_t numbers = 0, broken = 0;
+  int64_t numbers = 0, broken = 0, unread = 0;
   const bool values = !tensors.empty() && tensors[0].contains("mean");
   Cells cells{{"tensor", "shape", "dtype"}};
   if (values) cells[0].insert(cells[0].end(), {"min", "max", "mean", "std", ""});
   const auto number = [](const Json& v) { return v.is_number() ? number_text(v.get<double>(), 4) : std::string("-"); };
   for (const Json& t : tensors) {
     numbers += t["numbers"].get<int64_t>();
+    unread += t.contains("unread");
     broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
     cells.push_back({t["name"].get<std::string>(), shape_text(t["shape"]), t["dtype"].get<std::string>()});
     if (!t.contains("mean")) continue;
@@ -142,6 +177,7 @@ void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
   }
   print_cells(out, cells, {.width = width, .left_out = {6, 2}, .shortened = {0}, .right = {3, 4, 5, 6}});
   out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
+  if (unread > 0) out << unread << (unread == 1 ? " of them is" : " of them are") << " of a kind that halfstep does not have\n";
   if (broken > 0)
     out << "warning: " << broken << (broken == 1 ? " tensor holds" : " tensors hold") << " values that are NaN or infinite\n";
 }
@@ -169,7 +205,7 @@ void print_data(std::ostream& out, const Json& data) {
 
 }  // namespace
 
-Json inspect_model(const fs::path& path, bool values) {
+Json inspect_model(const fs::path& path, bool values, const std::string& key) {
   std::error_code none;
   Json out{{"path", path.string()}};
   if (fs::is_directory(path, none) && checkpoint_step(path) < 0 && !list_checkpoints(path).empty()) {
@@ -180,38 +216,40 @@ Json inspect_model(const fs::path& path, bool values) {
     add_checkpoint(out, used, values);
     return out;
   }
-  if (fs::is_regular_file(path, none) && is_torch_file(path)) {
-    out["kind"] = "tensors";
-    out["bytes"] = fs::file_size(path);
-    out["tensors"] = json_of(load_torch_file(path).tensors, values);
-    return out;
-  }
-  const fs::path used = model_in_use(path);
+  const fs::path used = weights_at(path);
   if (!fs::is_regular_file(used, none)) {
+    check<DataError>(key.empty(), "inspect", path.string(), ": a key is for files of torch.save, and this is a checkpoint");
     out["kind"] = "checkpoint";
     add_checkpoint(out, used, values);
     return out;
   }
-  const auto metadata = read_safetensors_header(used).metadata;
-  out["bytes"] = fs::file_size(used);
+  std::map<std::string, std::string> metadata;
+  if (!is_weight_index(used) && !is_torch_file(used)) metadata = read_safetensors_header(used).metadata;
   if (metadata.contains("halfstep.config")) {
+    check<DataError>(key.empty(), "inspect", path.string(), ": a key is for files of torch.save, and this is an exported model");
     out["kind"] = "exported";
+    out["bytes"] = fs::file_size(used);
     if (metadata.contains("halfstep.step")) out["step"] = std::stoll(metadata.at("halfstep.step"));
     add_model(out, load_model(used), values);
   } else {
-    out["kind"] = "tensors";
-    out["tensors"] = json_of(load_safetensors(used).tensors, values);
+    metadata = add_tensors(out, used, key, values);
   }
+  if (is_torch_file(used)) return out;
   out["metadata"] = Json::object();
-  for (const auto& [key, value] : metadata)
-    if (!key.starts_with("halfstep.")) out["metadata"][key] = value;
+  for (const auto& [name, value] : metadata)
+    if (!name.starts_with("halfstep.")) out["metadata"][name] = value;
   return out;
 }
 
 void print_model_report(std::ostream& out, const Json& r, size_t width) {
   out << r["path"].get<std::string>() << ": ";
   if (r["kind"] == "tensors") {
-    out << "a file of tensors, " << bytes_text(r["bytes"].get<double>()) << '\n';
+    const size_t files = r.contains("files") ? r["files"].size() : 1;
+    out << (files > 1 ? joined(files, " files") : std::string("a file")) << " of tensors, " << bytes_text(r["bytes"].get<double>());
+    if (r.contains("key")) out << ", those of the key \"" << r["key"].get<std::string>() << '"';
+    if (r.contains("model")) out << ", those of the pickled model " << r["model"].get<std::string>();
+    if (r.contains("others")) out << "; " << r["others"] << " that are no tensors are left out";
+    out << '\n';
   } else {
     out << (r["kind"] == "exported" ? "an exported model" : "a " + r["kind"].get<std::string>());
     if (r.contains("name")) out << " of " << r["name"].get<std::string>() << ", " << r["precision"].get<std::string>();

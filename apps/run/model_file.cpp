@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "framework/io/checksum.h"
+#include "framework/io/other_file.h"
 #include "framework/io/safetensors.h"
 #include "generated/halfstep_release.h"
 
@@ -39,8 +40,9 @@ fs::path model_in_use(const fs::path& path) {
       return path / "model.safetensors";
   }
   if (!fs::is_regular_file(path, none)) return resolve_checkpoint(path);
-  if (path.extension() == ".safetensors") return path;
+  if (path.extension() == ".safetensors" || is_safetensors(path)) return path;
   const std::string name = path.filename().string();
+  if (name != "latest" && name != "best") refuse_other_file<CheckpointError>(kModel, path, head_of_file(path));
   check<CheckpointError>(name == "latest" || name == "best", kModel, path.string(), " is no model that halfstep can use",
                          Help{"a run's folder, a checkpoint, or a .safetensors file that halfstep export wrote"});
   return resolve_checkpoint(path);

@@ -13,6 +13,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/transforms.h"
+#include "apps/run/branch_names.h"
 #include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/log.h"
@@ -133,6 +134,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   stored_transforms_ = data->transforms;
   transforms_ = build_transforms(stored_transforms_);
   parts_ = make_model(config_);
+  stored.contents = with_branch_names(std::move(stored.contents), *parts_.model);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
   averaged_ = stored.averaged || (options.averages && use_averages(contents, state) > 0);

@@ -12,6 +12,7 @@
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/weights.h"
+#include "apps/run/branch_names.h"
 #include "apps/run/meta_step.h"
 #include "apps/run/ranks.h"
 #include "framework/backend/backend.h"
@@ -322,7 +323,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                          Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(contents, parts_of(s));
+  halfstep::unpack(with_branch_names(contents, *s.model), parts_of(s));
   s.train->set_state(at);
   return counters;
 }

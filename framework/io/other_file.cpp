@@ -27,6 +27,7 @@ constexpr Magic kMagics[] = {
     {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "in Python, h5py reads it, and numpy.savez writes its arrays"},
     {0, "ARROW1\0\0"sv, "an Arrow or Feather file", kExport},
     {0, "Obj\1"sv, "an Avro file", kExport},
+    {0, "GGUF"sv, "a GGUF file of llama.cpp", "take the .safetensors files of the same model"},
     {0, "\x93NUMPY"sv, "an array of NumPy (.npy)", "\"type\": \"NPY\" reads it"},
     {0, "\x1f\x8b"sv, "packed by gzip", "gunzip it first"},
     {4, "1AY&SY"sv, "packed by bzip2", "bunzip2 it first"},
@@ -113,9 +114,19 @@ std::optional<OtherFile> json_of(std::string_view head, const std::filesystem::p
   return {};
 }
 
+// A protocol buffer that begins with the version of the format, or one that its name says.
+bool is_onnx(std::string_view head, const std::filesystem::path& path) {
+  const bool begins = head.size() > 4 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
+  return begins || path.extension() == ".onnx";
+}
+
 }  // namespace
 
 std::optional<OtherFile> other_file(std::string_view head, const std::filesystem::path& path) {
+  if (is_onnx(head, path))
+    return OtherFile{
+        "a model in ONNX, which halfstep export writes and nothing reads",
+        "take the weights of the same model from a .safetensors file, or from a .pt, .pth, .bin or .ckpt of torch.save"};
   if (head.starts_with("version https://git-lfs")) {
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
     return OtherFile{"a pointer of git-lfs in place of the file", joined("git -C ", name_for_shell(folder), " lfs pull fetches it"),

@@ -17,38 +17,11 @@ using Kind = PickleValue::Kind;
 constexpr const char* kPickle = "pickle";
 constexpr uint32_t kMaxPickleValues = 4'000'000;
 
-// Opcodes that messages can name, because other pickles than those of tensors have them.
-constexpr std::pair<uint8_t, const char*> kRefusedOpcodes[] = {{'i', "INST"},
-                                                               {'o', "OBJ"},
-                                                               {0x81, "NEWOBJ"},
-                                                               {0x92, "NEWOBJ_EX"},
-                                                               {0x82, "EXT1"},
-                                                               {0x83, "EXT2"},
-                                                               {0x84, "EXT4"},
-                                                               {'P', "PERSID"},
-                                                               {'S', "STRING"},
-                                                               {'I', "INT"},
-                                                               {'L', "LONG"},
-                                                               {'F', "FLOAT"},
-                                                               {'V', "UNICODE"},
-                                                               {'0', "POP"},
-                                                               {'1', "POP_MARK"},
-                                                               {'2', "DUP"},
-                                                               {'g', "GET"},
-                                                               {'p', "PUT"},
-                                                               {'d', "DICT"},
-                                                               {'l', "LIST"},
-                                                               {'B', "BINBYTES"},
-                                                               {'C', "SHORT_BINBYTES"},
-                                                               {0x8b, "LONG4"},
-                                                               {0x8d, "BINUNICODE8"},
-                                                               {0x8e, "BINBYTES8"},
-                                                               {0x8f, "EMPTY_SET"},
-                                                               {0x90, "ADDITEMS"},
-                                                               {0x91, "FROZENSET"},
-                                                               {0x96, "BYTEARRAY8"},
-                                                               {0x97, "NEXT_BUFFER"},
-                                                               {0x98, "READONLY_BUFFER"}};
+// Opcodes that messages can name: those of protocols 0 and 1, and of memory outside of the pickle.
+constexpr std::pair<uint8_t, const char*> kRefusedOpcodes[] = {
+    {0x82, "EXT1"}, {0x83, "EXT2"}, {0x84, "EXT4"}, {'P', "PERSID"},       {'S', "STRING"},
+    {'I', "INT"},   {'L', "LONG"},  {'F', "FLOAT"}, {'V', "UNICODE"},      {'g', "GET"},
+    {'p', "PUT"},   {'d', "DICT"},  {'l', "LIST"},  {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
 
 }  // namespace
 
@@ -79,9 +52,8 @@ class PickleReader {
     const char* name = "";
     for (const auto& [code, known] : kRefusedOpcodes)
       if (code == op) name = known;
-    fail<DataError>(kPickle, where_, ": byte ", at_ - 1, " must be an opcode of tensors, names, numbers and containers, got ",
-                    int(op), *name ? " (" : "", name, *name ? ")" : "",
-                    Help{"save model.state_dict(), which has no other objects"});
+    fail<DataError>(kPickle, where_, ": byte ", at_ - 1, " must be an opcode of the protocols 2 to 5, got ", int(op),
+                    *name ? " (" : "", name, *name ? ")" : "");
   }
 
   std::string_view take(size_t bytes) {
@@ -104,13 +76,20 @@ class PickleReader {
     return out;
   }
 
-  void push(PickleValue value) {
+  uint32_t add(PickleValue value) {
     if (out_.values_.size() >= kMaxPickleValues)
       fail<DataError>(kPickle, where_, ": a pickle may have ", kMaxPickleValues, " values, this one has more");
-    stack_.push_back(uint32_t(out_.values_.size()));
     out_.values_.push_back(std::move(value));
+    return uint32_t(out_.values_.size() - 1);
   }
+  void push(PickleValue value) { stack_.push_back(add(std::move(value))); }
   void push_integer(int64_t value) { push({.kind = Kind::integer, .integer = value}); }
+  void push_little(std::string_view raw) {
+    if (raw.size() > 8) return push({.kind = Kind::large, .text = raw});
+    uint64_t value = !raw.empty() && (uint8_t(raw.back()) & 0x80) ? ~uint64_t(0) : 0;
+    for (size_t i = raw.size(); i-- > 0;) value = value << 8 | uint8_t(raw[i]);
+    push_integer(int64_t(value));
+  }
   void push_text(std::string_view text) { push({.kind = Kind::text, .text = text}); }
   uint32_t pop() {
     const uint32_t out = top();
@@ -130,9 +109,10 @@ class PickleReader {
     marks_.pop_back();
     return out;
   }
+  // The value on top, a container of this kind or an object.
   PickleValue& top_of(Kind kind) {
     PickleValue& out = out_.values_[top()];
-    if (out.kind != kind) damaged("a container is of another kind");
+    if (out.kind != kind && out.kind != Kind::call) damaged("a container is of another kind");
     return out;
   }
 
@@ -145,17 +125,11 @@ class PickleReader {
       case 'M': push_integer(number<uint16_t>()); return true;  // BININT2
       case 'J': push_integer(number<int32_t>()); return true;   // BININT
       case 0x8a: {                                              // LONG1
-        const std::string_view raw = take(number<uint8_t>());
-        if (raw.size() > 8) {
-          push({.kind = Kind::large, .text = raw});
-          return true;
-        }
-        uint64_t value = !raw.empty() && (uint8_t(raw.back()) & 0x80) ? ~uint64_t(0) : 0;
-        for (size_t i = raw.size(); i-- > 0;) value = value << 8 | uint8_t(raw[i]);
-        push_integer(int64_t(value));
+        push_little(take(number<uint8_t>()));
         return true;
       }
-      case 'G': {  // BINFLOAT, which is big-endian
+      case 0x8b: push_little(take(number<uint32_t>())); return true;  // LONG4
+      case 'G': {                                                     // BINFLOAT, which is big-endian
         uint64_t bits = 0;
         for (const char c : take(8)) bits = bits << 8 | uint8_t(c);
         push({.kind = Kind::real, .real = std::bit_cast<double>(bits)});
@@ -167,16 +141,30 @@ class PickleReader {
 
   bool text_op(uint8_t op) {
     switch (op) {
-      case 'U':                                                    // SHORT_BINSTRING, of Python 2
-      case 0x8c: push_text(take(number<uint8_t>())); return true;  // SHORT_BINUNICODE
-      case 'T':                                                    // BINSTRING, of Python 2
-      case 'X': push_text(take(number<uint32_t>())); return true;  // BINUNICODE
+      case 'U':                                                     // SHORT_BINSTRING, of Python 2
+      case 0x8c: push_text(take(number<uint8_t>())); return true;   // SHORT_BINUNICODE
+      case 'T':                                                     // BINSTRING, of Python 2
+      case 'X': push_text(take(number<uint32_t>())); return true;   // BINUNICODE
+      case 0x8d: push_text(take(number<uint64_t>())); return true;  // BINUNICODE8
+      case 'C': return push_bytes(number<uint8_t>());               // SHORT_BINBYTES
+      case 'B': return push_bytes(number<uint32_t>());              // BINBYTES
+      case 0x8e:                                                    // BINBYTES8
+      case 0x96: return push_bytes(number<uint64_t>());             // BYTEARRAY8
       default: return false;
     }
   }
 
+  bool push_bytes(uint64_t size) {
+    take(size);
+    push({.kind = Kind::bytes});
+    return true;
+  }
+
   bool container_op(uint8_t op) {
     switch (op) {
+      case 0x8f: push({.kind = Kind::set}); return true;                         // EMPTY_SET
+      case 0x90: append(pop_marked(), Kind::set); return true;                   // ADDITEMS
+      case 0x91: push({.kind = Kind::set, .items = pop_marked()}); return true;  // FROZENSET
       case '(': marks_.push_back(stack_.size()); return true;
       case ')': push({.kind = Kind::tuple}); return true;
       case ']': push({.kind = Kind::list}); return true;
@@ -192,7 +180,7 @@ class PickleReader {
       }
       case 'a': {
         const uint32_t item = pop();
-        top_of(Kind::list).items.push_back(item);
+        append(std::span(&item, 1), Kind::list);
         return true;
       }
       case 'e': append(pop_marked(), Kind::list); return true;
@@ -208,6 +196,7 @@ class PickleReader {
   void append(std::span<const uint32_t> items, Kind kind) {
     PickleValue& to = top_of(kind);
     if (kind == Kind::map && items.size() % 2 != 0) damaged("a key has no value");
+    if (kind != Kind::map && to.kind == Kind::call) return;  // of a class that is derived from list or set
     to.items.insert(to.items.end(), items.begin(), items.end());
   }
 
@@ -218,7 +207,15 @@ class PickleReader {
       case 0x94: put(uint32_t(memo_.size())); return true;  // MEMOIZE
       case 'h': get(number<uint8_t>()); return true;
       case 'j': get(number<uint32_t>()); return true;
-      case 0x95: take(8); return true;  // FRAME: how many bytes to read at once
+      case 0x95: take(8); return true;                 // FRAME: how many bytes to read at once
+      case '2': stack_.push_back(top()); return true;  // DUP
+      case '1': pop_marked(); return true;             // POP_MARK
+      case '0':                                        // POP, of a value or else of the mark
+        if (!marks_.empty() && marks_.back() == stack_.size())
+          marks_.pop_back();
+        else
+          pop();
+        return true;
       default: return false;
     }
   }
@@ -246,28 +243,59 @@ class PickleReader {
         return true;
       }
       case 'Q': push({.kind = Kind::persistent, .items = {pop()}}); return true;
+      case 0x81:  // NEWOBJ
       case 'R': {
         const uint32_t arguments = pop(), callee = pop();
         reduce(callee, arguments);
         return true;
       }
-      case 'b': {  // BUILD: attributes of an object, such as the _metadata of a state_dict
+      case 0x92: {  // NEWOBJ_EX: also arguments by name
         pop();
-        top_of(Kind::map);
+        const uint32_t arguments = pop(), callee = pop();
+        push_object(callee, arguments);
+        return true;
+      }
+      case 'i': {  // INST, of Python 2
+        const std::string_view module = line();
+        const uint32_t callee = add_global(module, line());
+        push_object(callee, add({.kind = Kind::tuple, .items = pop_marked()}));
+        return true;
+      }
+      case 'o': {  // OBJ, of Python 2
+        std::vector<uint32_t> items = pop_marked();
+        if (items.empty()) damaged("an object has no class");
+        const uint32_t callee = items[0];
+        items.erase(items.begin());
+        push_object(callee, add({.kind = Kind::tuple, .items = std::move(items)}));
+        return true;
+      }
+      case 'b': {  // BUILD: attributes of an object, such as the _metadata of a state_dict
+        const uint32_t state = pop();
+        if (PickleValue& to = top_of(Kind::map); to.kind == Kind::call) to.integer = state;
         return true;
       }
       default: return false;
     }
   }
-  void push_global(std::string_view module, std::string_view name) {
+  void push_global(std::string_view module, std::string_view name) { stack_.push_back(add_global(module, name)); }
+  uint32_t add_global(std::string_view module, std::string_view name) {
     const bool ordered = module == "collections" && name == "OrderedDict";
-    push({.kind = Kind::global, .integer = ordered ? kOrderedDict : globals_(module, name)});
+    const int64_t number = ordered ? kOrderedDict : globals_(module, name);
+    const uint32_t in = add({.kind = Kind::text, .text = module});
+    return add({.kind = Kind::global, .integer = number, .text = name, .items = {in}});
+  }
+  // Classes and functions are also attributes of others, results of calls, and in old files objects outside of the pickle.
+  void push_object(uint32_t callee, uint32_t arguments) {
+    const Kind kind = out_.values_[callee].kind;
+    const bool callable = kind == Kind::global || kind == Kind::call || kind == Kind::persistent;
+    if (!callable || out_.values_[arguments].kind != Kind::tuple) damaged("what is called is no function");
+    push({.kind = Kind::call, .integer = -1, .items = {callee, arguments}});
   }
   void reduce(uint32_t callee, uint32_t arguments) {
     const PickleValue& function = out_.values_[callee];
     const PickleValue& given = out_.values_[arguments];
-    if (function.kind != Kind::global || given.kind != Kind::tuple) damaged("what is called is no function");
-    if (function.integer != kOrderedDict) return push({.kind = Kind::call, .items = {callee, arguments}});
+    const bool ordered = function.kind == Kind::global && function.integer == kOrderedDict;
+    if (!ordered || given.kind != Kind::tuple) return push_object(callee, arguments);
     PickleValue map{.kind = Kind::map};
     if (!given.items.empty()) {  // Python 2 gives a list of its pairs
       const PickleValue& pairs = out_.values_[given.items[0]];
@@ -311,11 +339,25 @@ std::string_view pickle_kind_words(Kind kind) {
     case Kind::tuple: return "a tuple";
     case Kind::list: return "a list";
     case Kind::map: return "a dictionary";
+    case Kind::set: return "a set";
+    case Kind::bytes: return "bytes";
     case Kind::global: return "a class or function";
     case Kind::call: return "an object";
     case Kind::persistent: return "a storage";
   }
   return "";
+}
+
+std::string pickle_class(const Pickle& pickle, const PickleValue& value) {
+  const PickleValue* v = &value;
+  for (int depth = 0; depth < 9; ++depth) {  // calls of calls
+    if (v->kind == Kind::global) return joined(printable(pickle[v->items[0]].text, 100), '.', printable(v->text, 100));
+    if (v->kind != Kind::call && v->kind != Kind::persistent) break;
+    v = &pickle[v->items[0]];
+    // ("module", class, file, source) of a class that is outside of the pickle
+    if (v->kind == Kind::tuple && v->items.size() > 1) v = &pickle[v->items[1]];
+  }
+  return value.kind == Kind::call ? "of a class without a name" : "";
 }
 
 }  // namespace halfstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python's pickle format, protocols 2 to 5, read from untrusted bytes without running anything: what the bytes would have Python
-// import and call is recorded as a value, for the caller to look at. Only the opcodes that PyTorch writes for tensors, numbers,
-// texts and containers are known. Format: https://github.com/python/cpython/blob/main/Lib/pickletools.py
+// import and call is recorded as a value, for the caller to look at. What such objects hold besides pairs and a state is passed
+// over. Format: https://github.com/python/cpython/blob/main/Lib/pickletools.py
 #pragma once
 
 #include <cstddef>
@@ -17,16 +17,19 @@ namespace halfstep {
 struct PickleValue {
   enum class Kind : uint8_t {
     none,
-    boolean,     // integer: 0 or 1
-    integer,     // integer
-    large,       // an integer of more than 64 bits: text has its bytes, least significant first
-    real,        // real
-    text,        // text
-    tuple,       // items
-    list,        // items
-    map,         // items: key, value, key, value ...; also collections.OrderedDict
-    global,      // integer: what the caller's function made of the name
-    call,        // items: a global, and the tuple of its arguments
+    boolean,  // integer: 0 or 1
+    integer,  // integer
+    large,    // an integer of more than 64 bits: text has its bytes, least significant first
+    real,     // real
+    text,     // text
+    tuple,    // items
+    list,     // items
+    map,      // items: key, value, key, value ...; also collections.OrderedDict
+    set,      // items
+    bytes,    // of which nothing is kept
+    global,   // integer: what the caller's function made of the name; text: the name; items: the module, a text
+    call,     // items: what is called, the tuple of its arguments, and then key, value, key, value ... of an object that has such;
+              // integer: the number of its state, or -1
     persistent,  // items: the id of an object outside the pickle
   };
   Kind kind = Kind::none;
@@ -38,13 +41,12 @@ struct PickleValue {
 
 class Pickle {
  public:
-  // Called with each name that the bytes import, "torch" and "FloatStorage": returns a number for it, or throws if the class or
-  // function must not be in the file.
+  // Called with each name that the bytes import, "torch" and "FloatStorage": returns a number of the caller's for it.
   using Globals = std::function<int64_t(std::string_view module, std::string_view name)>;
 
   // Reads one pickle at the beginning of `bytes`, which must outlive the object. Takes time and memory proportional to it, and
-  // never recurses. Throws DataError "[pickle] where: ..." for an opcode that is not known, damaged or missing bytes, and more than
-  // four million values.
+  // never recurses. Throws DataError "[pickle] where: ..." for an opcode that protocols 2 to 5 do not write, damaged or missing
+  // bytes, and more than four million values.
   Pickle(std::string where, std::string_view bytes, const Globals& globals);
 
   const PickleValue& root() const { return values_[root_]; }
@@ -61,5 +63,7 @@ class Pickle {
 
 // What a value is, for messages: "a list".
 std::string_view pickle_kind_words(PickleValue::Kind kind);
+// The class or function that made an object, "numpy.core.multiarray.scalar", or that a global is; "" of other values.
+std::string pickle_class(const Pickle& pickle, const PickleValue& value);
 
 }  // namespace halfstep

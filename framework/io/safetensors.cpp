@@ -14,6 +14,7 @@
 #include "framework/io/atomic_file.h"
 #include "framework/io/mapped_file.h"
 #include "framework/io/other_file.h"
+#include "framework/io/printable.h"
 #include "framework/io/safetensors_header.h"
 
 namespace halfstep {
@@ -76,6 +77,30 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
   }
 }
 
+// The tensors whose dtypes halfstep has; with Unread::refuse an error if there are others.
+std::vector<const TensorEntry*> known_of(const OpenFile& file, const fs::path& path, Unread how,
+                                         std::vector<UnreadTensor>& others) {
+  std::vector<const TensorEntry*> out;
+  for (const TensorEntry& entry : file.header.entries) {
+    if (find_safetensors_type(entry.dtype)) {
+      out.push_back(&entry);
+      continue;
+    }
+    const std::string dtype = printable(entry.dtype, 40);
+    others.push_back(
+        {entry.name, dtype,
+         joined(path.string(), ": tensor \"", printable(entry.name), "\" has the dtype \"", dtype, "\", which is not supported",
+                Help{joined("in Python, import torch; from safetensors.torch import load_file, save_file; save_file({k: ",
+                            dtype[0] == 'C' ? "torch.view_as_real(t) if t.is_complex()"
+                                            : "t.to(torch.float32) if t.is_floating_point() and t.itemsize == 1",
+                            " else t for k, t in load_file(\"", printable(path.string(), 300),
+                            "\").items()}, \"weights.safetensors\")")}),
+         Shape(std::span<const int64_t>(entry.shape))});
+    check<IoError>(how == Unread::list, kSafetensors, others.back().fault);
+  }
+  return out;
+}
+
 Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& path) {
   const SafetensorsType& type = *find_safetensors_type(entry.dtype);
   const Tensor out = Tensor::empty(Shape(std::span<const int64_t>(entry.shape)), {.dtype = type.dtype, .device = Device::cpu});
@@ -102,13 +127,26 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
+bool is_safetensors(const fs::path& path) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(path, error);
+  std::ifstream in(path, std::ios::binary);
+  struct {
+    uint64_t length;
+    char first[8];
+  } head{};
+  in.read(reinterpret_cast<char*>(&head), 9);
+  return !error && in.gcount() == 9 && head.length <= size - 8 && head.first[0] == '{';
+}
+
 SafetensorsHeader read_safetensors_header(const fs::path& path) { return open(path).header; }
 
 TensorFile load_safetensors(const fs::path& path, Device device) {
   OpenFile file = open(path);
   TensorFile out;
   out.metadata = file.header.metadata;
-  for (const TensorEntry& entry : file.header.entries) {
+  for (const TensorEntry* const known : known_of(file, path, Unread::refuse, out.unread)) {
+    const TensorEntry& entry = *known;
     Tensor t = read_tensor(file, entry, path);
     if (!device.is_cpu()) {
       const Tensor host = t;
@@ -120,13 +158,14 @@ TensorFile load_safetensors(const fs::path& path, Device device) {
   return out;
 }
 
-TensorFile map_safetensors(const fs::path& path) {
+TensorFile map_safetensors(const fs::path& path, Unread unread) {
   OpenFile file = open(path);
   TensorFile out;
   out.metadata = file.header.metadata;
   const uint64_t bytes = file.header.data_offset + (file.header.entries.empty() ? 0 : file.header.entries.back().end);
   const std::shared_ptr<void> pages = map_file(path, bytes, kSafetensors);
-  for (const TensorEntry& entry : file.header.entries) {
+  for (const TensorEntry* const known : known_of(file, path, unread, out.unread)) {
+    const TensorEntry& entry = *known;
     const SafetensorsType& type = *find_safetensors_type(entry.dtype);
     const uint64_t at = file.header.data_offset + entry.begin;
     const bool as_it_is = safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean;

@@ -17,7 +17,9 @@ namespace halfstep {
 struct TensorFile {
   TensorMap tensors;
   std::map<std::string, std::string> metadata;  // the header's __metadata__
+  std::vector<UnreadTensor> unread;             // of map_safetensors with Unread::list: those of other dtypes
 };
+enum class Unread : uint8_t { refuse, list };
 
 // One line of a header.
 struct TensorEntry {
@@ -32,7 +34,10 @@ struct SafetensorsHeader {
   uint64_t data_offset = 0;  // bytes from the start of the file
 };
 
-// Reads and checks the header alone. Throws IoError that names the file and the fault, as load_safetensors does.
+// Does the file begin as one of safetensors: with a length that fits and a '{'? False also when it cannot be read.
+bool is_safetensors(const std::filesystem::path& path);
+
+// Reads and checks the header alone. Throws IoError that names the file and the fault, as load_safetensors does. Dtypes may be any.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 // All tensors of a file, copied to `device`. Dtypes F16 BF16 F32 F64 U8 I8 I16 I32 I64 BOOL keep their kind; halfstep has no
@@ -45,7 +50,7 @@ TensorFile load_safetensors(const std::filesystem::path& path, Device device = D
 // and can leave it again. What is written into them stays in memory. Tensors that need a conversion, or that do not begin at a
 // multiple of their dtype's size, are read. The file may be replaced or removed meanwhile, but not shortened: the system ends a
 // program that looks at what is gone.
-TensorFile map_safetensors(const std::filesystem::path& path);
+TensorFile map_safetensors(const std::filesystem::path& path, Unread unread = Unread::refuse);
 
 // Writes atomically. Tensors are laid out by descending size of their dtype, then by name, so all are aligned; a view or a
 // tensor on a GPU is copied first. Throws IoError when writing fails, ValueError for an undefined tensor or a tensor named

@@ -121,14 +121,14 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     }
     if (offsets_.size() != 2) fault("has data_offsets that are not two numbers");
     const SafetensorsType* type = find_safetensors_type(*dtype_);
-    if (!type) fault("has the dtype \"", printable(*dtype_), "\", which is not supported");
     uint64_t bytes = 1;
     bool overflow = false;
     for (uint64_t n : shape_) overflow |= __builtin_mul_overflow(bytes, n, &bytes);
-    overflow |= __builtin_mul_overflow(bytes, type->bytes, &bytes);
+    overflow |= __builtin_mul_overflow(bytes, type ? type->bytes : 1, &bytes);
     for (uint64_t n : shape_) overflow |= n > uint64_t(std::numeric_limits<int64_t>::max());
     if (overflow) fault("has a shape whose size in bytes overflows");
     const auto [begin, end] = std::pair(offsets_[0], offsets_[1]);
+    if (!type && begin <= end && bytes / 8 <= end - begin) bytes = end - begin;  // elements have a bit at least
     if (begin > end || end - begin != bytes) {
       fault("needs ", bytes, " bytes for its shape and dtype, but its data_offsets are [", begin, ", ", end, ']');
     }

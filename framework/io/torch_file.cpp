@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -19,6 +20,7 @@
 #include "framework/io/other_file.h"
 #include "framework/io/printable.h"
 #include "framework/io/torch_pickle.h"
+#include "framework/io/torch_state.h"
 #include "framework/io/zip.h"
 
 namespace halfstep {
@@ -74,7 +76,8 @@ class ZipSource : public TorchSource {
     root_ = first.substr(0, first.find('/'));
     check<DataError>(!zip_.has(root_ + "/constants.pkl"), kTorchFile, file_,
                      ": must hold weights alone, got a program of TorchScript",
-                     Help{"in Python, torch.save(torch.jit.load(\"old.pt\").state_dict(), \"weights.pt\")"});
+                     Help{joined("in Python, import torch; torch.save(torch.jit.load(\"", printable(file_, 300),
+                                 "\").state_dict(), \"weights.pt\")")});
     if (!zip_.has(root_ + "/data.pkl")) refuse_other_file<DataError>(kTorchFile, file_, head_of_file(file_));
     check<DataError>(zip_.has(root_ + "/data.pkl"), kTorchFile, file_,
                      ": an archive of torch.save has a data.pkl, this one begins with \"", printable(first, 60), '"');
@@ -118,7 +121,9 @@ class LegacySource : public TorchSource {
     const Pickle magic = next();
     check<DataError>(magic.root().kind == PickleValue::Kind::large && magic.root().text == kLegacyMagic, kTorchFile, file_,
                      ": must be a file of torch.save, got a pickle of another program",
-                     Help{"in Python, torch.save(state_dict, \"weights.pt\")"});
+                     Help{joined("in Python, where it is a dictionary of arrays: import pickle, torch; torch.save({k: "
+                                 "torch.as_tensor(v) for k, v in pickle.load(open(\"",
+                                 printable(file_, 300), "\", \"rb\")).items()}, \"weights.pt\")")});
     const Pickle protocol = next();
     check<DataError>(protocol.root().integer == kLegacyProtocol, kTorchFile, file_, ": the old format's version must be ",
                      kLegacyProtocol, ", got ", protocol.root().integer);
@@ -134,8 +139,9 @@ class LegacySource : public TorchSource {
     std::map<std::string_view, uint64_t> element_bytes;
     for (const PickleValue& value : pickle_.values()) {
       if (value.kind != PickleValue::Kind::persistent) continue;
-      const TorchStorage s = torch_storage_of(file_, pickle_, value);
-      check<DataError>(element_bytes.emplace(s.key, s.element_bytes).first->second == s.element_bytes, kTorchFile, file_,
+      const auto s = torch_storage_of(file_, pickle_, value);
+      if (!s) continue;
+      check<DataError>(element_bytes.emplace(s->key, s->element_bytes).first->second == s->element_bytes, kTorchFile, file_,
                        ": is damaged: a storage has two types");
     }
     const Pickle keys = next();
@@ -193,8 +199,7 @@ class TensorMaker {
   TensorMaker(const std::string& file, TorchSource& source, uint64_t file_bytes, std::shared_ptr<void> pages, Device device)
       : file_(file), source_(source), pages_(std::move(pages)), device_(device), left_(2 * file_bytes + (uint64_t(64) << 20)) {}
 
-  Tensor make(std::string_view name, const PickleValue& value) {
-    const TorchTensor t = torch_tensor_of(file_, name, source_.pickle(), value);
+  Tensor make(std::string_view name, const TorchTensor& t) {
     if (t.bytes == 0) return Tensor::empty(Shape(t.sizes), {.dtype = t.dtype, .device = device_});
     const auto [at, fresh] = made_.try_emplace({t.storage.key, t.dtype, t.offset, t.sizes, t.strides});
     if (!fresh) return at->second.alias(at->second.shape(), at->second.strides());
@@ -243,7 +248,42 @@ class TensorMaker {
   std::map<std::tuple<std::string_view, DType, uint64_t, std::vector<int64_t>, std::vector<int64_t>>, Tensor> made_;
 };
 
-TorchFile read_torch_file(const fs::path& path, bool show, Device device) {
+// The line of Python that saves a dictionary with other tensors in place of those that halfstep cannot have.
+std::string python_that_changes(const std::string& load, std::string_view change, std::string_view which) {
+  if (change.empty()) return "";
+  return joined("\nhelp: in Python, import torch; torch.save({k: ", change, " if ", which, " else t for k, t in ", load,
+                ".items()}, \"weights.pt\")");
+}
+
+// What the file has beside tensors of halfstep's.
+class UnreadList {
+ public:
+  UnreadList(const std::string& file, const Pickle& pickle, const std::string& key)
+      : file_(file), pickle_(pickle), load_(torch_load_code(file, pickle, key)) {}
+  UnreadTensor tensor(std::string_view name, const TorchTensor& t) const {
+    std::string fault =
+        joined(file_, ": \"", printable(name),
+               "\" must be a dense tensor of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 or "
+               "bool, got ",
+               t.unknown, python_that_changes(load_, t.change, "torch.is_tensor(t) and " + t.which));
+    return {std::string(name), t.unknown, std::move(fault), Shape(t.sizes)};
+  }
+  UnreadTensor object(std::string_view name, const PickleValue& value) const {
+    const std::string type = pickle_class(pickle_, value);
+    const bool array = type.starts_with("numpy.") && type.ends_with("._reconstruct");
+    std::string fault = joined(file_, ": \"", printable(name), "\" must be a tensor, got the Python object ", type,
+                               ", which is not loaded and not run",
+                               python_that_changes(load_, array ? "torch.as_tensor(t)" : "", "type(t).__name__ == \"ndarray\""));
+    return {std::string(name), "the Python object " + type, std::move(fault), {}, false};
+  }
+
+ private:
+  const std::string& file_;
+  const Pickle& pickle_;
+  const std::string load_;
+};
+
+TorchFile read_torch_file(const fs::path& path, const TorchFileOptions& options, bool show, Device device) {
   check_path(path);
   const std::string file = path.string();
   std::error_code error;
@@ -261,14 +301,28 @@ TorchFile read_torch_file(const fs::path& path, bool show, Device device) {
     source = std::make_unique<ZipSource>(file, bytes);
   else
     source = std::make_unique<LegacySource>(file, bytes);
+  const Pickle& pickle = source->pickle();
   TensorMaker maker(file, *source, size, show ? pages : nullptr, device);
+  const TorchState state = find_torch_state(file, pickle, options.key);
   TorchFile out;
-  for (const auto& [name, value] : find_state_dict(file, source->pickle())) {
-    const auto [at, fresh] = out.tensors.try_emplace(std::string(name));
-    check<DataError>(fresh, kTorchFile, file, ": is damaged: two tensors are named \"", printable(name), '"');
-    at->second = maker.make(name, *value);
-    out.names.emplace_back(name);
+  out.key = state.key;
+  out.model = state.model;
+  out.others = state.others;
+  std::set<std::string_view> names;
+  const UnreadList unread(file, pickle, state.key);
+  for (const auto& [name, value] : state.tensors) {
+    check<DataError>(names.insert(name).second, kTorchFile, file, ": is damaged: two tensors are named \"", printable(name), '"');
+    const TorchTensor t = torch_tensor_of(file, name, pickle, *value);
+    if (!t.unknown.empty()) {
+      out.unread.push_back(unread.tensor(name, t));
+      check<DataError>(options.list_unread, kTorchFile, out.unread.back().fault);
+      continue;
+    }
+    out.tensors.emplace(name, maker.make(name, t));
+    out.names.push_back(name);
   }
+  for (const auto& [name, value] : state.objects)
+    if (options.list_unread) out.unread.push_back(unread.object(name, *value));
   return out;
 }
 
@@ -281,8 +335,12 @@ bool is_torch_file(const fs::path& path) {
   return begins_as_torch({head, size_t(in.gcount())});
 }
 
-TorchFile load_torch_file(const fs::path& path, Device device) { return read_torch_file(path, false, device); }
+TorchFile load_torch_file(const fs::path& path, Device device, const TorchFileOptions& options) {
+  return read_torch_file(path, options, false, device);
+}
 
-TorchFile map_torch_file(const fs::path& path) { return read_torch_file(path, true, Device::cpu); }
+TorchFile map_torch_file(const fs::path& path, const TorchFileOptions& options) {
+  return read_torch_file(path, options, true, Device::cpu);
+}
 
 }  // namespace halfstep

@@ -2,9 +2,8 @@
 #include "framework/io/torch_pickle.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <set>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/shape.h"
@@ -16,7 +15,8 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr const char* kTorch = "torch_file";
-constexpr size_t kMaxKey = 200;  // PyTorch writes decimal numbers
+constexpr size_t kMaxKey = 200;   // of a storage; PyTorch writes decimal numbers
+constexpr int64_t kForeign = -2;  // a name that is none of PyTorch's
 
 // What a name of PyTorch is for.
 enum class Role : uint8_t {
@@ -25,6 +25,7 @@ enum class Role : uint8_t {
   tensor,     // makes a tensor of (storage, offset, sizes, strides, ...)
   typed,      // the same with the dtype as argument 6
   parameter,  // makes a parameter of (tensor, ...)
+  of_type,    // calls another of these: (function, type, arguments, ...)
   refused,    // makes a tensor of a kind that halfstep does not have
   inert,      // of no meaning for weights
 };
@@ -33,7 +34,7 @@ struct TorchName {
   Role role;
   uint8_t element_bytes = 0;
   std::optional<DType> dtype{};
-  std::string_view words{};  // of what is refused
+  std::string_view words{}, change{}, which{};  // of what is refused
 };
 
 constexpr TorchName kNames[] = {
@@ -79,9 +80,10 @@ constexpr TorchName kNames[] = {
     {"torch._utils", "_rebuild_tensor_v3", Role::typed},
     {"torch._utils", "_rebuild_parameter", Role::parameter},
     {"torch._utils", "_rebuild_parameter_with_state", Role::parameter},
-    {"torch._utils", "_rebuild_sparse_tensor", Role::refused, 0, {}, "a sparse tensor: save its to_dense()"},
-    {"torch._utils", "_rebuild_qtensor", Role::refused, 0, {}, "a quantised tensor: save its dequantize()"},
-    {"torch._utils", "_rebuild_nested_tensor", Role::refused, 0, {}, "a nested tensor: save its parts"},
+    {"torch._tensor", "_rebuild_from_type_v2", Role::of_type},
+    {"torch._utils", "_rebuild_sparse_tensor", Role::refused, 0, {}, "a sparse tensor", "t.to_dense()", "t.is_sparse"},
+    {"torch._utils", "_rebuild_qtensor", Role::refused, 0, {}, "a quantised tensor", "t.dequantize()", "t.is_quantized"},
+    {"torch._utils", "_rebuild_nested_tensor", Role::refused, 0, {}, "a nested tensor", "t.to_padded_tensor(0)", "t.is_nested"},
     {"torch._utils", "_rebuild_meta_tensor_no_storage", Role::refused, 0, {}, "a tensor of the device meta, which has no values"},
     {"torch", "Size", Role::inert},
     {"torch", "device", Role::inert},
@@ -89,12 +91,6 @@ constexpr TorchName kNames[] = {
     {"torch", "per_channel_affine", Role::inert},
     {"torch.serialization", "_get_layout", Role::inert},
 };
-
-// Anything but tensors would have to be run to be read.
-constexpr const char* kHow =
-    "in Python, torch.save(model.state_dict(), \"weights.pt\") writes tensors alone; or convert it:\n"
-    "  from safetensors.torch import save_file\n"
-    "  save_file(torch.load(\"old.pt\", weights_only=False).state_dict(), \"weights.safetensors\")";
 
 const TorchName* name_of(const Pickle& pickle, uint32_t value) {
   const PickleValue& v = pickle[value];
@@ -104,34 +100,71 @@ const TorchName* name_of(const Pickle& pickle, uint32_t value) {
 const TorchName* maker_of(const Pickle& pickle, const PickleValue& value) {
   return value.kind == Kind::call ? name_of(pickle, value.items[0]) : nullptr;
 }
+bool makes_tensor(const TorchName* maker) {
+  return maker && maker->role != Role::inert && maker->role != Role::storage && maker->role != Role::dtype;
+}
+
+// A function that makes a tensor, and its arguments.
+struct Making {
+  const TorchName* maker = nullptr;
+  const PickleValue* arguments = nullptr;
+  size_t count() const { return arguments && arguments->kind == Kind::tuple ? arguments->items.size() : 0; }
+  uint32_t operator[](size_t i) const { return arguments->items[i]; }
+};
+// Of a parameter and of a tensor of a class of its own: that of the tensor inside. The maker is null where there is none.
+Making making_of(const Pickle& pickle, const PickleValue& tensor) {
+  Making out{maker_of(pickle, tensor), &pickle[tensor.items[1]]};
+  for (int depth = 0; depth < 3 && makes_tensor(out.maker); ++depth) {
+    if (out.maker->role == Role::of_type) {
+      out = out.count() < 3 ? Making() : Making{name_of(pickle, out[0]), &pickle[out[2]]};
+    } else if (out.maker->role == Role::parameter) {
+      const PickleValue* const inner = out.count() > 0 ? &pickle[out[0]] : nullptr;
+      out = inner && is_torch_tensor(pickle, *inner) ? Making{maker_of(pickle, *inner), &pickle[inner->items[1]]} : Making();
+    } else {
+      return out;
+    }
+  }
+  return {};
+}
 
 // The parts of one tensor, with errors that name it.
 class TensorReader {
  public:
   TensorReader(const std::string& file, std::string_view name, const Pickle& pickle) : file_(file), name_(name), pickle_(pickle) {}
 
-  TorchTensor read(const PickleValue* value) const {
-    const TorchName* maker = maker_of(pickle_, *value);
-    if (maker->role == Role::parameter) {
-      const auto& arguments = pickle_[value->items[1]].items;
-      if (arguments.empty()) fault("has a parameter without a tensor");
-      value = &pickle_[arguments[0]];
-      maker = maker_of(pickle_, *value);
-      if (!maker || maker->role == Role::parameter) fault("has a parameter of something that is no tensor");
-    }
-    if (maker->role == Role::refused) fault("is ", maker->words);
-    const auto& arguments = pickle_[value->items[1]].items;
-    const bool typed = maker->role == Role::typed;
-    if ((maker->role != Role::tensor && !typed) || arguments.size() < (typed ? 7 : 4)) fault("lacks parts of a tensor");
-    const PickleValue& storage = pickle_[arguments[0]];
-    if (storage.kind != Kind::persistent) fault("has no storage");
+  TorchTensor read(const PickleValue& value) const {
+    const Making given = making_of(pickle_, value);
+    if (!given.maker) fault("has a parameter of something that is no tensor");
     TorchTensor out;
-    out.storage = torch_storage_of(file_, pickle_, storage);
-    out.dtype = typed ? dtype_of(arguments[6]) : dtype_of(out.storage);
-    out.offset = uint64_t(integer(arguments[1]));
-    out.sizes = integers(arguments[2]);
-    out.strides = integers(arguments[3]);
-    place(out);
+    if (given.maker->role == Role::refused) {
+      out.unknown = given.maker->words, out.change = given.maker->change, out.which = given.maker->which;
+      return out;
+    }
+    const bool typed = given.maker->role == Role::typed;
+    if (given.count() < (typed ? 7 : 4)) fault("lacks parts of a tensor");
+    const PickleValue& storage = pickle_[given[0]];
+    const auto memory = storage.kind == Kind::persistent ? torch_storage_of(file_, pickle_, storage) : std::nullopt;
+    if (!memory) fault("has no storage");
+    out.storage = *memory;
+    out.offset = uint64_t(integer(given[1]));
+    out.sizes = integers(given[2]);
+    out.strides = integers(given[3]);
+    const TorchName* const name = typed ? name_of(pickle_, given[6]) : nullptr;
+    if (typed && (!name || name->role != Role::dtype)) fault("has no dtype");
+    const std::optional<DType> dtype = typed ? name->dtype : out.storage.dtype;
+    if (dtype) {
+      out.dtype = *dtype;
+      place(out);
+      return out;
+    }
+    uint64_t elements = 1;
+    bool overflow = false;
+    for (const int64_t size : out.sizes) overflow |= __builtin_mul_overflow(elements, uint64_t(size), &elements);
+    if (overflow || elements > uint64_t(1) << 48) fault("has sizes that are too large: ", Shape(out.sizes));
+    out.unknown = typed ? name->name : out.storage.type;
+    const bool complex = out.unknown.find("omplex") != std::string::npos, quantised = out.unknown.starts_with('Q');
+    out.change = complex ? "torch.view_as_real(t)" : quantised ? "t.dequantize()" : "t.to(torch.float32)";
+    out.which = complex ? "t.is_complex()" : quantised ? "t.is_quantized" : joined("t.dtype == torch.", out.unknown);
     return out;
   }
 
@@ -139,23 +172,6 @@ class TensorReader {
   template <class... Parts>
   [[noreturn]] void fault(const Parts&... parts) const {
     fail<DataError>(kTorch, file_, ": \"", printable(name_), "\" ", parts...);
-  }
-
-  DType dtype_of(const TorchStorage& storage) const {
-    if (!storage.dtype) {
-      fault("must have one of the dtypes float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 and bool, got a ",
-            storage.type, Help{"convert it before saving: tensor.to(torch.float32)"});
-    }
-    return *storage.dtype;
-  }
-  DType dtype_of(uint32_t value) const {
-    const TorchName* name = name_of(pickle_, value);
-    if (!name || name->role != Role::dtype) fault("has no dtype");
-    if (!name->dtype) {
-      fault("must have one of the dtypes float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 and bool, got ",
-            name->name, Help{"convert it before saving: tensor.to(torch.float32)"});
-    }
-    return *name->dtype;
   }
 
   int64_t integer(uint32_t value) const {
@@ -206,64 +222,21 @@ class TensorReader {
   const Pickle& pickle_;
 };
 
-// The keys of a dictionary, for messages.
-std::string keys_of(const Pickle& pickle, const PickleValue& map) {
-  std::string out;
-  for (size_t i = 0; i < map.items.size() && out.size() < 400; i += 2) {
-    const PickleValue& key = pickle[map.items[i]];
-    out += i > 0 ? ", " : "";
-    out += key.kind == Kind::text ? printable(key.text, 60) : key.kind == Kind::integer ? std::to_string(key.integer) : "?";
-    if (out.size() >= 400) out += "...";
-  }
-  return out.empty() ? "none" : out;
-}
-
-bool has_tensors(const Pickle& pickle, const PickleValue& value) {
-  if (value.kind != Kind::map) return false;
-  for (size_t i = 1; i < value.items.size(); i += 2)
-    if (is_torch_tensor(pickle, pickle[value.items[i]])) return true;
-  return false;
-}
-
-// The dictionary of tensors that `root` is or has.
-const PickleValue& choose_map(const std::string& file, const Pickle& pickle, const PickleValue& root) {
-  constexpr std::array<std::string_view, 4> kUsual{"state_dict", "model_state_dict", "model", "module"};
-  const PickleValue* found = nullptr;
-  std::set<uint32_t> seen;  // one dictionary may be there under many keys
-  for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
-    const PickleValue& key = pickle[root.items[i]];
-    const bool usual = key.kind == Kind::text && std::find(kUsual.begin(), kUsual.end(), key.text) != kUsual.end();
-    if (!usual || !seen.insert(root.items[i + 1]).second || !has_tensors(pickle, pickle[root.items[i + 1]])) continue;
-    if (found) {
-      fail<DataError>(kTorch, file, ": must have one state_dict, got several under the keys ", keys_of(pickle, root),
-                      Help{"save the one that is meant: torch.save(checkpoint[\"model\"], \"weights.pt\")"});
-    }
-    found = &pickle[root.items[i + 1]];
-  }
-  if (found) return *found;
-  if (!root.items.empty() && !has_tensors(pickle, root)) {
-    fail<DataError>(kTorch, file,
-                    ": must be a dictionary of tensors, or have one under \"state_dict\", \"model_state_dict\", \"model\" or "
-                    "\"module\", got the keys ",
-                    keys_of(pickle, root), Help{"save it alone: torch.save(checkpoint[\"...\"], \"weights.pt\")"});
-  }
-  return root;
-}
-
 }  // namespace
 
 Pickle read_torch_pickle(const std::string& file, std::string_view bytes) {
   return Pickle(file, bytes, [&](std::string_view module, std::string_view name) -> int64_t {
     for (const TorchName& known : kNames)
       if (known.module == module && known.name == name) return &known - kNames;
-    fail<DataError>(kTorch, file, ": may have tensors, names, numbers and containers, got the Python object ",
-                    printable(module, 100), '.', printable(name, 100), ", which is not loaded and not run", Help{kHow});
+    return kForeign;
   });
 }
 
-TorchStorage torch_storage_of(const std::string& file, const Pickle& pickle, const PickleValue& value) {
+std::optional<TorchStorage> torch_storage_of(const std::string& file, const Pickle& pickle, const PickleValue& value) {
   const PickleValue& id = pickle[value.items[0]];
   const auto part = [&](size_t i) -> const PickleValue& { return pickle[id.items[i]]; };
+  // ("module", class, file, source), which is none;
+  if (id.kind == Kind::tuple && id.items.size() >= 2 && part(0).kind == Kind::text && part(0).text == "module") return {};
   // ("storage", type, key, device, elements), and in very old files None or (key, first, elements) of a part of it.
   const bool whole = id.kind == Kind::tuple && id.items.size() >= 5 && part(0).text == "storage" && part(2).kind == Kind::text &&
                      part(4).kind == Kind::integer && part(4).integer >= 0;
@@ -285,26 +258,34 @@ TorchStorage torch_storage_of(const std::string& file, const Pickle& pickle, con
   return out;
 }
 
-bool is_torch_tensor(const Pickle& pickle, const PickleValue& value) {
-  const TorchName* maker = maker_of(pickle, value);
-  return maker && maker->role != Role::inert && maker->role != Role::storage && maker->role != Role::dtype;
+bool is_torch_tensor(const Pickle& pickle, const PickleValue& value) { return makes_tensor(maker_of(pickle, value)); }
+
+bool is_torch_scalar(const Pickle& pickle, const PickleValue& tensor) {
+  const Making given = making_of(pickle, tensor);
+  const bool plain = given.maker && given.maker->role != Role::refused && given.count() > 2;
+  return plain && pickle[given[2]].kind == Kind::tuple && pickle[given[2]].items.empty();
 }
 
 TorchTensor torch_tensor_of(const std::string& file, std::string_view name, const Pickle& pickle, const PickleValue& value) {
-  return TensorReader(file, name, pickle).read(&value);
+  return TensorReader(file, name, pickle).read(value);
 }
 
-std::vector<std::pair<std::string_view, const PickleValue*>> find_state_dict(const std::string& file, const Pickle& pickle) {
-  const PickleValue& root = pickle.root();
-  check<DataError>(root.kind == Kind::map, kTorch, file, ": must have a dictionary of tensors, got ",
-                   is_torch_tensor(pickle, root) ? "a tensor" : pickle_kind_words(root.kind), Help{kHow});
-  const PickleValue& map = choose_map(file, pickle, root);
-  std::vector<std::pair<std::string_view, const PickleValue*>> out;
-  for (size_t i = 0; i + 1 < map.items.size(); i += 2) {
-    const PickleValue &key = pickle[map.items[i]], &value = pickle[map.items[i + 1]];
-    if (!is_torch_tensor(pickle, value)) continue;
-    check<DataError>(key.kind == Kind::text, kTorch, file, ": a tensor's name must be a text, got ", pickle_kind_words(key.kind));
-    out.emplace_back(key.text, &value);
+bool is_foreign(const Pickle& pickle, const PickleValue& value) { return value.kind == Kind::call && !maker_of(pickle, value); }
+
+std::string torch_load_code(const std::string& file, const Pickle& pickle, std::string_view key) {
+  const auto quoted = [](std::string_view text) {
+    const bool plain = text.size() < 300 && text.find_first_of("\"\\") == text.npos &&
+                       std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; });
+    return joined('"', plain ? text : "...", '"');
+  };
+  const auto& all = pickle.values();
+  const bool plain =
+      std::none_of(all.begin(), all.end(), [](const PickleValue& v) { return v.kind == Kind::global && v.integer == kForeign; });
+  std::string out = joined("torch.load(", quoted(file), plain ? ")" : ", weights_only=False)");
+  for (size_t at = 0; at < key.size();) {
+    const size_t end = std::min(key.find('/', at), key.size());
+    out += joined('[', quoted(key.substr(at, end - at)), ']');
+    at = end + 1;
   }
   return out;
 }

@@ -29,7 +29,10 @@ HALFSTEP_FUZZ_HARNESS(torch_file) {
   }
   const fuzz::MemoryFile file(bytes);
   fuzz::typed([&] {
-    const TorchFile read = load_torch_file(file.path()), shown = map_torch_file(file.path());
+    fuzz::typed([&] { load_torch_file(file.path()); });
+    const TorchFileOptions all{.list_unread = true};
+    const TorchFile read = load_torch_file(file.path(), Device::cpu, all), shown = map_torch_file(file.path(), all);
+    if (!read.key.empty()) fuzz::typed([&] { load_torch_file(file.path(), Device::cpu, {.key = read.key}); });
     if (!is_torch_file(file.path())) fuzz::found("a file is read that is not known as one");
     if (read.names != shown.names || read.names.size() != read.tensors.size()) fuzz::found("other names when mapped");
     if (read.tensors.count("__metadata__")) return;

@@ -190,11 +190,83 @@ TEST_CASE("torch files: a checkpoint's only state_dict is found, and what is no 
     CHECK(file.tensors.at("w").to_vector<double>() == counted(2));
   }
   for (const char* kind : {".pt", ".old.pt"}) {
-    CHECK(
-        contains(torch_error(torch_fixture(std::string("two_models") + kind)), "several under the keys model, state_dict\nhelp: "));
-    CHECK(contains(torch_error(torch_fixture(std::string("no_tensors") + kind)), "got the keys epoch, student\nhelp: "));
-    CHECK(contains(torch_error(torch_fixture(std::string("tensor") + kind)), "must have a dictionary of tensors, got a tensor"));
+    CHECK(contains(torch_error(torch_fixture(std::string("two_models") + kind)),
+                   "one of which must be chosen: \"model\" (7 tensors), \"state_dict\" (7 tensors)\nhelp: \"key\": \"model\""));
+    CHECK(contains(torch_error(torch_fixture(std::string("tensor") + kind)),
+                   "must be or have a dictionary of tensors, got a tensor"));
   }
+}
+
+TEST_CASE("torch files: a dictionary of tensors is found by its content, whatever its key") {
+  const auto read = [](const std::string& name, const std::string& key = "") {
+    return load_torch_file(torch_fixture(name), Device::cpu, {.key = key});
+  };
+  const auto error = [&](const std::string& name, const std::string& key = "") {
+    return message_of<DataError>([&] { read(name, key); });
+  };
+  for (const std::string kind : {".pt", ".old.pt"}) {
+    const TorchFile student = read("student" + kind);
+    check_layer(student);
+    CHECK(student.key == "student");
+    CHECK(read("student" + kind, "student").names == student.names);
+    CHECK(read("layer" + kind).key.empty());
+    CHECK(read("layer" + kind, "/").names.size() == 7);
+    CHECK(read("two_models" + kind, "state_dict").key == "state_dict");
+    // Of {"models": {"ema", "net"}, "optim", "best"} neither the optimizer's states nor a scalar.
+    CHECK(contains(error("nested" + kind), "\"models/ema\" (2 tensors), \"models/net\" (1 tensor)\nhelp: "));
+    CHECK(read("nested" + kind, "models/ema").names == std::vector<std::string>{"w", "b"});
+    CHECK(read("nested" + kind, "models/net").tensors.at("w").to_vector<double>() ==
+          counted(3));  // of a class that is a dictionary
+    CHECK(
+        contains(error("nested" + kind, "models"), "must have tensors under the key \"models\"; its dictionaries of tensors are"));
+    CHECK(contains(error("student" + kind, "epoch"), "must have tensors under the key \"epoch\""));
+    CHECK(
+        contains(error("student" + kind, "teacher"), "must have the key \"teacher\"; its dictionaries of tensors are \"student\""));
+  }
+}
+
+TEST_CASE("torch files: objects beside the tensors are passed over, and those among them are listed") {
+  for (const char* name : {"objects.pt", "objects.old.pt", "objects4.pt", "objects4.old.pt"}) {
+    CAPTURE(name);
+    const TorchFile file = read_torch(torch_fixture(name));
+    check_layer(file);
+    CHECK(file.key == "model_state");
+    CHECK((file.unread.empty() && file.others == 0));
+  }
+  for (const char* name : {"mixed.pt", "mixed.old.pt"}) {
+    CHECK(contains(torch_error(torch_fixture(name)), "\"z\" must be a dense tensor of float32"));
+    const TorchFile file = load_torch_file(torch_fixture(name), Device::cpu, {.list_unread = true});
+    CHECK(file.names == std::vector<std::string>{"w"});
+    CHECK(file.tensors.at("w").to_vector<double>() == counted(3));
+    CHECK(file.others == 1);
+    REQUIRE(file.unread.size() == 2);
+    CHECK((file.unread[0].name == "z" && file.unread[0].shape == Shape{2} && file.unread[0].is_tensor));
+    CHECK(contains(file.unread[0].fault,
+                   "{k: torch.view_as_real(t) if torch.is_tensor(t) and t.is_complex() else t for k, t in torch.load("));
+    CHECK((file.unread[1].name == "array" && !file.unread[1].is_tensor));
+    CHECK(contains(file.unread[1].fault, "got the Python object numpy."));
+    CHECK(contains(file.unread[1].fault, "{k: torch.as_tensor(t) if type(t).__name__ == \"ndarray\" else t for k, t in"));
+    CHECK(contains(file.unread[1].fault, ", weights_only=False).items()}, \"weights.pt\")"));
+  }
+}
+
+TEST_CASE("torch files: a module that was pickled whole has the tensors of its state_dict") {
+  const TorchFile whole = read_torch(torch_fixture("whole_model.pt"));
+  check_layer(whole);
+  CHECK(whole.model == "torch.nn.modules.container.Sequential");
+  for (const char* name : {"module.pt", "module.old.pt"}) {  // {"model": a class of its own, "epoch": 3}
+    CAPTURE(name);
+    const TorchFile file = read_torch(torch_fixture(name));
+    CHECK(file.key == "model");
+    CHECK(file.model == "__main__.Net");
+    CHECK(file.names == std::vector<std::string>{"scale", "kept", "body.0.weight", "body.0.bias", "again.weight", "again.bias"});
+    CHECK(file.tensors.at("again.weight").shares_memory_with(file.tensors.at("body.0.weight")));
+  }
+  using namespace std::string_literals;
+  // A module whose only child is itself.
+  const std::string loop =
+      "c__main__\nNet\n)\x81q\x01}("s + unicode("_parameters") + "}" + unicode("_modules") + "}" + unicode("a") + "h\x01sub";
+  CHECK(contains(torch_error_of(old_file(loop)), "modules may be 100 inside one another"));
 }
 
 TEST_CASE("torch files: other Python objects are refused by name, and nothing is run") {
@@ -203,24 +275,22 @@ TEST_CASE("torch files: other Python objects are refused by name, and nothing is
   std::filesystem::current_path(dir.path());
   for (const char* name : {"command.pt", "command.old.pt"}) {
     const std::string message = torch_error(torch_fixture(name));
-    CHECK(contains(message, "got the Python object posix.system, which is not loaded and not run\nhelp: "));
+    CHECK(contains(message, "got the keys w; \"w\" is the Python object posix.system, which is not loaded and not run\nhelp: "));
   }
   CHECK(std::filesystem::is_empty(dir.path()));
   std::filesystem::current_path(before);
-  const std::string message = torch_error(torch_fixture("whole_model.pt"));
-  CHECK(contains(message, "got the Python object torch.nn.modules.container.Sequential"));
-  CHECK(contains(message, "torch.save(model.state_dict(), \"weights.pt\")"));
-  CHECK(contains(message, "from safetensors.torch import save_file"));
   CHECK(contains(torch_error(torch_fixture("script.pt")), "got a program of TorchScript"));
   CHECK(contains(torch_error(torch_fixture("plain_pickle.pt")), "got a pickle of another program"));
-  CHECK(contains(torch_error_of(old_file("(i__main__\nNet\n")), "got 105 (INST)"));
-  CHECK(contains(torch_error_of(old_file("\xf7")), "got 247\n"));
+  CHECK(contains(torch_error_of(old_file("(i__main__\nNet\n")), "got the Python object __main__.Net, which"));
+  CHECK(contains(torch_error_of(old_file("\xf7")), "2 to 5, got 247"));
 }
 
 TEST_CASE("torch files: tensors that halfstep does not have are refused by name") {
   for (const char* kind : {".pt", ".old.pt"}) {
-    CHECK(contains(torch_error(torch_fixture(std::string("complex") + kind)), "\"w\" must have one of the dtypes float32"));
-    CHECK(contains(torch_error(torch_fixture(std::string("sparse") + kind)), "\"w\" is a sparse tensor"));
+    CHECK(contains(torch_error(torch_fixture(std::string("complex") + kind)), "\"w\" must be a dense tensor of float32"));
+    CHECK(contains(
+        torch_error(torch_fixture(std::string("sparse") + kind)),
+        "got a sparse tensor\nhelp: in Python, import torch; torch.save({k: t.to_dense() if torch.is_tensor(t) and t.is_sparse"));
     CHECK(contains(torch_error(torch_fixture(std::string("uint16") + kind)), "bool, got uint16\nhelp: "));
   }
   CHECK(contains(torch_error_of(old_file("}", "\x80\x02].", "}" + unicode("little_endian") + "\x89s")), "got a big-endian one"));

@@ -79,6 +79,11 @@ TEST_CASE("Parallel joins its branches") {
   CHECK(Parallel({a}, Combine::add).describe() == "Parallel(combine=add)");
   CHECK(names(p) == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias"});
   CHECK(error_of([] { Parallel({}, Combine::add); }) == "[Parallel] needs at least one branch");
+  CHECK(names(Parallel({a, b}, Combine::concat, 1, {"left", "1"})) ==
+        std::vector<std::string>{"left.weight", "left.bias", "1.weight", "1.bias"});
+  CHECK(error_of([&] {
+          Parallel({a, b}, Combine::concat, 1, {"left"});
+        }) == "[Parallel] must have a name for each of its 2 branches, got 1");
 }
 
 TEST_CASE("a Graph runs a U-Net as a forward written by hand does, and its gradients are those of differences") {
@@ -160,8 +165,7 @@ TEST_CASE("a Graph that cannot run is refused when it is made") {
   CHECK(says({{.name = "a", .inputs = {"b"}}, {.name = "b"}}).find("node \"a\" takes \"b\"") != std::string::npos);
   CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"a", "input"}}}) ==
         "[Graph] node \"b\" has 2 inputs and must say how to combine them");
-  CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"input"}}}).find("[Graph] no node reads the output of \"a\"\nhelp: ") ==
-        0);
+  CHECK(says({{.name = "a"}, {.name = "b", .inputs = {"input"}}}).find("[Graph] no node reads the output of \"a\"\nhelp: ") == 0);
   CHECK(says({{.name = "a"}}, {{.name = "x", .end = 1}, {.name = "y", .start = 1}}) ==
         "[Graph] node \"a\" is the first and must say which inputs it takes");
   CHECK(says({{.name = "a"}}, {{.name = "x"}, {.name = "x"}}) == "[Graph] two inputs are called \"x\"");

@@ -64,6 +64,7 @@ TEST_CASE("every layer takes its optional arguments in braces") {
   same(Dropout3d({.p = 0.1}), Dropout3d(0.1));
   same(AlphaDropout({.p = 0.1}), AlphaDropout(0.1));
   same(FeatureAlphaDropout({.p = 0.1}), FeatureAlphaDropout(0.1));
+  same(UnitNorm({.p = 1, .eps = 0.5}), UnitNorm(1, 1, 0.5));
   same(LocalResponseNorm(2, {.alpha = 1e-3, .k = 2}), LocalResponseNorm(2, 1e-3, 0.75, 2));
   same(Conv1d(4, 8, 3, {.stride = 2, .padding = 1}), Conv1d(4, 8, 3, 2, 1));
   same(Conv2d(4, 8, 3, {.stride = 2}), Conv2d(4, 8, 3, 2));

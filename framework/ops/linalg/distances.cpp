@@ -57,6 +57,9 @@ struct Norm {
     ctx.save(y.detach());  // y may be the output itself, which must not be held by its own node
     return (a.keepdim ? y : y.reshape(reduced(in[0].shape(), a.dims, "norm").dropped)).to(dtype);
   }
+  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
+    return norm_formula(in[0], a.p, a.dims, a.keepdim).to(a.dtype.value_or(in[0].dtype()));
+  }
   // x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., 0 where y is: each case written so that nothing is divided by 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();

@@ -97,6 +97,18 @@ TEST_CASE("two towers from a config: parts of the batch by name, and one layer i
   for (float v : (*model)(cat({half, half}, 1)).to_vector<float>()) CHECK(v == doctest::Approx(1));
 }
 
+TEST_CASE("a layer that is a branch of Parallel by itself has its own name, a list its index") {
+  const Config c = config(before_head(R"({"type": "Parallel", "branches": [
+    {"type": "Conv2d", "name": "left", "out_channels": 2, "kernel_size": 1},
+    [{"type": "Conv2d", "name": "inner", "out_channels": 2, "kernel_size": 1}],
+    {"type": "Residual", "body": {"type": "Conv2d", "name": "unused", "out_channels": 3, "kernel_size": 1}}]})"));
+  Names got = names(*build_model(c.json["model"]));
+  got.resize(6);
+  CHECK(got == Names{"0.left.weight", "0.left.bias", "0.1.inner.weight", "0.1.inner.bias", "0.2.body.weight", "0.2.body.bias"});
+  REQUIRE(c.warnings.size() == 1);
+  CHECK(contains(c.warnings[0], "model.layers.0.branches.2.body.name: is not used: a single layer is called \"body\""));
+}
+
 TEST_CASE("wrong containers are named, with the rule") {
   const auto says = [](const std::string& layer, const std::string& text) {
     const std::string got = error(before_head(layer));
@@ -112,6 +124,12 @@ TEST_CASE("wrong containers are named, with the rule") {
   says(R"({"type": "Residual", "body": [{"type": "ReLU", "name": "a"}, {"type": "ReLU", "name": "a"}]})",
        ".body.1.name: two layers are called \"a\"");
   says(R"({"type": "Parallel", "branches": ["ReLU", "Flatten"]})", ": [cat]");
+  says(R"({"type": "Parallel", "branches": ["ReLU", {"type": "ReLU", "name": "a.b"}]})",
+       ".branches.1.name: must not be empty or contain a dot, got \"a.b\"");
+  says(R"({"type": "Parallel", "branches": [{"type": "ReLU", "name": "a"}, {"type": "ReLU", "name": "a"}]})",
+       ".branches.1.name: two layers are called \"a\"");
+  says(R"({"type": "Parallel", "branches": [{"type": "ReLU", "name": "1"}, "ReLU"]})",
+       ".branches.1.name: two layers are called \"1\"");
   says(R"({"type": "Parallel", "branches": []})", ".branches: must be a list");
   says(R"({"type": "Parallel", "branches": ["ReLU", ["Tanh", 3]]})", ".branches.1.1: must be the name of a layer");
   says(R"({"type": "Repeat", "times": 3, "layers": [{"type": "Conv2d", "out_channels": 5, "kernel_size": 1}]})",
@@ -248,7 +266,9 @@ TEST_CASE("weights: a file's values, in the whole model or in one layer of it, u
   };
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": ")" + file + R"("}])",
        "[model.layers.1.weights] " + file + ": [load_state_dict] the state does not fit Linear");
-  says(last("whole_model.pt"), "[model.layers.2.weights] [torch_file] " + torch + "whole_model.pt: may have tensors, names");
+  CHECK(loaded(last("whole_model.pt")).at("2.weight").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
+  says(last("command.pt"),
+       "[model.layers.2.weights] [torch_file] " + torch + "command.pt: must be or have a dictionary of tensors");
   says(R"(["Flatten", {"type": "Linear", "out_features": 4, "weights": "/no/where.safetensors"}])",
        "[model.layers.1.weights] [safetensors] /no/where.safetensors: cannot read: No such file or directory");
 }

@@ -32,6 +32,7 @@ Computes policy(const Golden& g) {
                                           "LayerNorm",
                                           "GroupNorm",
                                           "RMSNorm",
+                                          "UnitNorm",
                                           "Upsample",
                                           "UpsamplingNearest2d",
                                           "UpsamplingBilinear2d",

@@ -200,8 +200,8 @@ TEST_CASE("weights: damaged files, other kinds of numbers and absent files end w
     CHECK(r.code == 2);
     CHECK_MESSAGE(contains(r.err, text), r.err);
   };
-  other("w.json", "[model.weights] [weights] w.json must be a file of safetensors, named so, or of torch.save, or a halfstep run");
-  other("model.safetensors.index.json", "help: the weights are in several files: save_pretrained(folder, max_shard_size=");
+  other("w.json", "[model.weights] [weights] w.json must be a file of safetensors or of torch.save, the index of several");
+  other("model.safetensors.index.json", "index.json: must have \"weight_map\" with the file of each tensor");
   fs::create_directory(dir / "folder");
   save_safetensors(dir / "folder/model.safetensors", file_of(4));
   CHECK(contains(run(dir, "validate run.json --set model.weights.path=folder").out, "weights: folder: 9 tensors"));

@@ -256,7 +256,7 @@ TEST_CASE("docs/fine_tuning.md has the lines of configs/fine_tune") {
       within(value, whole[key]);
     }
   };
-  std::vector<std::string> names = {"resnet18_head.json", "resnet18_all.json", "gpt2.json"};
+  std::vector<std::string> names = {"resnet18_head.json", "resnet18_all.json", "gpt2.json", "bert.json"};
   size_t at = 0;
   for (const std::string& name : names) {
     CAPTURE(name);
