@@ -29,6 +29,8 @@ constexpr int64_t kShownSide = 96;     // pixels of a picture's longer side
 constexpr int64_t kCoarseSide = 48;    // below it pixels are shown as squares
 constexpr int64_t kShownNumbers = 16;  // of a sample that is neither a picture nor a table's row
 
+constexpr size_t kShownText = 240;  // bytes of a text
+
 // A sample that is answered wrongly, or a number's error.
 struct Finding {
   int64_t index;
@@ -87,6 +89,14 @@ std::string name_of_sample(const Dataset* data, int64_t i) {
   return "sample " + std::to_string(given);
 }
 
+// The beginning of a text, without half a character at its end.
+std::string shortened(const std::string& text) {
+  if (text.size() <= kShownText) return text;
+  size_t end = kShownText;
+  while (end > 0 && (uint8_t(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 // A row of a table as its file has it, but for filled gaps, or the numbers of a small sample: columns and cells.
 struct Rows {
   const DataForm& form;
@@ -98,7 +108,9 @@ struct Rows {
   bool one_hot() const { return std::get<TableForm>(form.source).options.one_hot; }
   std::vector<std::string> columns() const {
     std::vector<std::string> out;
-    if (const CsvEncoding* e = encoding()) {
+    if (const CsvEncoding* e = encoding(); e && e->tokens) {
+      out.emplace_back("text, as the model reads it");
+    } else if (e) {
       for (const auto& column : e->columns) out.push_back(column.name);
     } else if (numel(form.input) <= kShownNumbers) {
       for (int64_t k = 0; k < numel(form.input); ++k) out.push_back("x" + std::to_string(k));
@@ -106,6 +118,7 @@ struct Rows {
     return out;
   }
   std::vector<std::string> cells(const Tensor& sample) const {
+    if (const CsvEncoding* e = encoding(); e && e->tokens) return {shortened(e->tokens->decode(sample.to_vector<int64_t>()))};
     const std::vector<double> values = sample.reshape({-1}).to_vector<double>();
     const InputUnits units = input_units(form);
     const auto at = [&](size_t i) {
@@ -201,6 +214,7 @@ class Search {
     const auto* image = std::get_if<ImageForm>(&form().source);
     const Rows rows{form()};
     if (!is_picture(form().input)) out_.columns = rows.columns();
+    out_.has_texts = rows.encoding() && rows.encoding()->tokens.has_value();
     for (const Finding& f : found_) {
       Mistake m{.sample = name_of_sample(data_.get(), f.index), .truth = f.truth, .answer = f.answer, .confidence = f.confidence};
       const Tensor input = data_->get(f.index).first;
@@ -240,12 +254,13 @@ void write_pictures(std::ostream& out, const Mistakes& found) {
 void write_rows(std::ostream& out, const Mistakes& found) {
   out << "<table><tr><th>sample</th><th>is</th><th>answer</th><th class=\"n\">" << (found.has_classes ? "confidence" : "error")
       << "</th>";
-  for (const std::string& c : found.columns) out << "<th class=\"n\">" << escaped(c) << "</th>";
+  const char* const cell_class = found.has_texts ? "" : " class=\"n\"";
+  for (const std::string& c : found.columns) out << "<th" << cell_class << ">" << escaped(c) << "</th>";
   out << "</tr>\n";
   for (const Mistake& m : found.worst) {
     out << "<tr><td class=\"soft\">" << escaped(m.sample) << "</td><td>" << escaped(m.truth) << "</td><td><b>" << escaped(m.answer)
         << "</b></td><td class=\"n\">" << confidence_text(found, m) << "</td>";
-    for (const std::string& cell : m.cells) out << "<td class=\"n\">" << escaped(cell) << "</td>";
+    for (const std::string& cell : m.cells) out << "<td" << cell_class << ">" << escaped(cell) << "</td>";
     out << "</tr>\n";
   }
   out << "</table>\n";

@@ -16,10 +16,6 @@ using Columns = std::vector<StarterColumn>;
 
 constexpr size_t kMostClasses = 1000;  // as framework/data/csv.cpp
 
-// How a config names a column: by its name, or by its number where there is no header.
-std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
-  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
-}
 std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
@@ -41,6 +37,8 @@ void add_format(StarterParts& out, const TableReading& r) {
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
+  if (r.format.accounting)
+    out.data.push_back({R"("accounting": true)", "(1.2) and 1.2- are -1.2, and currency signs are passed over"});
   if (!r.format.thousands) return;
   out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
   if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
@@ -230,7 +228,7 @@ bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
 
 // Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
 void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& target, bool classes,
-                 const std::vector<const StarterColumn*>& inputs) {
+                 const std::vector<const StarterColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
   std::set<std::string> words;
   const bool words_are_classes = classes && target.kind != ColumnKind::number;
@@ -251,7 +249,8 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
                                "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
   }
   if (cells > 0)
-    out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
+    out.data.push_back(
+        {joined(R"("missing": ")", rule, '"'), joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
@@ -294,7 +293,7 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
                                                 const StarterColumn& target, const fs::path& file) {
   std::vector<const StarterColumn*> inputs;
   std::vector<std::string> excluded, why;
-  bool free_text = false;
+  bool free_text = false, texts = false;
   for (const StarterColumn& c : all) {
     if (&c == &target) continue;
     std::string reason = reason_to_leave_out(sheet, c);
@@ -305,12 +304,12 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
       continue;
     }
     excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
-    free_text |= c.is_free_text();
+    free_text |= c.is_free_text(), texts |= c.texts_differ();
   }
-  const char* const texts = "free texts are inputs as tokens in arrays only: docs/configs.md, \"Text and tokens\"";
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
-                   Help{free_text ? texts : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
-  if (free_text) out.notes.emplace_back(texts);
+                   Help{texts ? "--text COLUMN takes the texts of a column for the input"
+                              : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
+  if (free_text) out.notes.emplace_back("--text COLUMN takes the words of a text for the input, in place of all other columns");
   if (excluded.empty()) return inputs;
   out.data.push_back({"\"exclude\": [" + listed_names(excluded, ", ", excluded.size()) + "]", listed_names(why, "; ")});
   out.notes.push_back("left out: " + listed_names(why, "; "));
@@ -341,10 +340,11 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   if (header) out.data.push_back({R"("header": true)", "none of the first row's texts comes again"});
   add_target(out, sheet, choice, classes);
   add_format(out, r);
-  const std::vector<const StarterColumn*> inputs = choose_inputs(out, sheet, r.columns, target, file);
+  const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
+  const std::vector<const StarterColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
   std::vector<std::string> dates;
   const StarterColumn* in_order = nullptr;
-  for (const StarterColumn* c : inputs) {
+  for (const StarterColumn* c : texts.empty() ? inputs : std::vector<const StarterColumn*>()) {
     note_odd(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
@@ -358,8 +358,8 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
                           r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
   }
-  add_missing(out, sheet, target, classes, inputs);
-  out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
+  add_missing(out, sheet, target, classes, inputs, texts.empty() ? "median" : "constant");
+  if (texts.empty()) out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
   if (!classes)
     out.data.push_back(
         {R"("standardize_target": true)", "targets as well; metrics and predictions are in the units of the column"});
@@ -376,6 +376,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.samples = int64_t(rows) * 4 / 5;
   out.batch_size = rows < 5000 ? 32 : 128;
   out.lr = 0.003;
+  if (!texts.empty()) add_texts(out, sheet, texts);
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;
 }

@@ -51,6 +51,8 @@ std::vector<double> read_values(const std::filesystem::path& path, TimeSeriesOpt
   o.header = sheet.has_header() ? CsvOptions::Header::yes : CsvOptions::Header::no;
   o.format = sheet.format();
   if (notes) *notes = sheet.notes();
+  if (const std::string forms = sheet.number_forms(); notes && !forms.empty())
+    notes->made += (notes->made.empty() ? "" : "; ") + forms;
   return values;
 }
 

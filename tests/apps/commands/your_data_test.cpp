@@ -34,6 +34,7 @@ TEST_CASE("docs/your_data.md: every config trains, and its model is used") {
   write_data(dir);
   const auto configs = configs_of(read(fs::path(halfstep_source_dir()) / "docs/your_data.md"));
   const std::map<std::string, std::string> inputs = {{"houses", "data/houses.csv"},
+                                                     {"reviews", "data/reviews.csv"},
                                                      {"pets", "data/pets/val"},
                                                      {"novel", ""},
                                                      {"demand", "data/sales.csv"},
