@@ -236,6 +236,10 @@ std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
   return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
 }
 
+std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
+  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
+}
+
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
   try {  // a sheet says places in its errors alone
     sheet.fail_at(row, column, "");

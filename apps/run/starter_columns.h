@@ -63,6 +63,8 @@ bool is_word_for_missing(std::string_view cell);
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
 // How a config names a column: by its name, or by its number where there is no header.
 std::string reference(const CsvSheet& sheet, const StarterColumn& c);
+// How a sentence names it.
+std::string spoken(const CsvSheet& sheet, const StarterColumn& c);
 // Why a column is no input: "counts the rows"; "": it is one.
 std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c);
 

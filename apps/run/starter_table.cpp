@@ -16,10 +16,6 @@ using Columns = std::vector<StarterColumn>;
 
 constexpr size_t kMostClasses = 1000;  // as framework/data/csv.cpp
 
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
-  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
-}
-
 std::string listed_names(const std::vector<std::string>& words, const char* between = ", ", size_t most = 8) {
   std::string out;
   for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];

@@ -14,8 +14,6 @@ constexpr double kLongText = 8;       // words of a text beside which other colu
 constexpr size_t kFewOthers = 3;      // columns that a long text may take the place of
 constexpr int64_t kMostTokens = 512;  // of a text, before it is cut
 
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c) { return sheet.has_header() ? c.name : joined("column ", c.at); }
-
 bool is_index(const CsvSheet& sheet, const StarterColumn& c) {
   const std::string reason = reason_to_leave_out(sheet, c);
   return reason == "is an id" || reason == "is an index without a name";

@@ -28,7 +28,7 @@ constexpr std::array<const char*, 3> kFits = {"crop", "squash", "pad"};
 constexpr std::array<const char*, 3> kBackgrounds = {"black", "white", "none"};
 constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};
 constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
-constexpr std::array<const char*, 3> kBytes = {"none", "pixels", "numbers"};
+constexpr std::array<const char*, 3> kByteMeanings = {"none", "pixels", "numbers"};
 constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
 
 template <size_t n, class E>
@@ -55,7 +55,7 @@ json to_json(const TargetScale& s) { return {{"mean", s.mean}, {"std", s.std}}; 
 json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
 
 json to_json(const TensorForm& f) {
-  json out = {{"bytes", word(kBytes, f.bytes)}};
+  json out = {{"bytes", word(kByteMeanings, f.bytes)}};
   if (f.low <= f.high) out["low"] = f.low, out["high"] = f.high;
   return out;
 }
@@ -186,7 +186,7 @@ CsvFormat format_of(const StoredJson& s) {
 
 TensorForm read_tensor(const StoredJson& s) {
   TensorForm out{.bytes = ByteMeaning::numbers};  // older ones lack it, and knew no pixels
-  if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", kBytes);
+  if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", kByteMeanings);
   if (s.has("low")) out.low = s.number("low"), out.high = s.number("high");
   s.expect(!s.has("low") || out.low <= out.high, "low", "at most high");
   return out;

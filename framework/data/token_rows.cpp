@@ -14,12 +14,12 @@
 namespace halfstep {
 namespace {
 
-constexpr const char* kTokens = "tokens";
+constexpr const char* kTokenRows = "tokens";
 const std::vector<std::string>& first_tokens() {
   static const std::vector<std::string> all = {"<pad>", "<unk>", "<sep>"};
   return all;
 }
-constexpr int64_t kUnknown = 1, kBetween = 2;
+constexpr int64_t kUnknownToken = 1, kBetweenTokens = 2;
 
 // What is_word_point and is_ideograph say, for other programs.
 constexpr const char* kIdeographs = R"(\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{323af})";
@@ -53,7 +53,7 @@ std::string in_small_letters(std::string_view text) {
 
 template <class F>
 void each_token_of(std::string_view text, Tokenizer tokenizer, F&& f) {
-  check<DataError>(find_not_utf8(text) == text.npos, kTokens, "a text must be UTF-8, got ", spelled(text.substr(0, 60)));
+  check<DataError>(find_not_utf8(text) == text.npos, kTokenRows, "a text must be UTF-8, got ", spelled(text.substr(0, 60)));
   const std::string form = normalize_nfc(text);
   if (tokenizer == Tokenizer::word) return each_word_of(in_small_letters(form), f);
   for (size_t at = 0, bytes = 0; at < form.size(); at += bytes) {
@@ -68,11 +68,11 @@ Vocabulary learnt(const TokenRowOptions& o, const TextColumns& texts, std::span<
   for (const auto& column : texts)
     for (const int64_t row : rows)
       each_token_of(column.at(size_t(row)), o.tokenizer, [&](std::string_view token) { ++counts[std::string(token)]; });
-  check<DataError>(!counts.empty(), kTokens, "the texts have no words");
+  check<DataError>(!counts.empty(), kTokenRows, "the texts have no words");
   std::vector<std::pair<std::string, int64_t>> sorted;
   for (const auto& token : counts)
     if (token.second >= o.min_count) sorted.push_back(token);
-  check<DataError>(!sorted.empty(), kTokens, "no word is in the texts ", o.min_count, " times, so none is a token",
+  check<DataError>(!sorted.empty(), kTokenRows, "no word is in the texts ", o.min_count, " times, so none is a token",
                    Help{"\"min_count\": 1 takes all"});
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
@@ -96,25 +96,26 @@ TokenRows::TokenRows(const TokenRowOptions& options, const Vocabulary& vocabular
   check_options(1);
   const std::vector<std::string>&first = first_tokens(), &all = vocabulary.tokens();
   const bool begins = all.size() >= first.size() && std::equal(first.begin(), first.end(), all.begin());
-  check<ValueError>(options_.tokenizer == Tokenizer::bpe ? all.empty() : begins, kTokens,
+  check<ValueError>(options_.tokenizer == Tokenizer::bpe ? all.empty() : begins, kTokenRows,
                     "a vocabulary must begin with <pad>, <unk> and <sep>, and that of bpe be empty, got ", all.size(), " tokens");
   find_special_tokens();
 }
 
 void TokenRows::check_options(size_t columns) const {
   const TokenRowOptions& o = options_;
-  check<ValueError>(o.tokenizer == Tokenizer::word || o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::bpe, kTokens,
-                    "the tokenizer of texts in a table must be \"word\", \"char\" or \"bpe\", got \"", name(o.tokenizer), '"');
-  check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kTokens, "tokenizer \"bpe\" needs a tokenizer");
-  check<ValueError>(o.length >= 1 && o.max_tokens >= 1 && o.min_count >= 1, kTokens,
+  check<ValueError>(o.tokenizer == Tokenizer::word || o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::bpe,
+                    kTokenRows, "the tokenizer of texts in a table must be \"word\", \"char\" or \"bpe\", got \"",
+                    name(o.tokenizer), '"');
+  check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kTokenRows, "tokenizer \"bpe\" needs a tokenizer");
+  check<ValueError>(o.length >= 1 && o.max_tokens >= 1 && o.min_count >= 1, kTokenRows,
                     "seq_len, max_words and min_count must be at least 1, got ", o.length, ", ", o.max_tokens, " and ",
                     o.min_count);
-  check<ValueError>(o.length >= int64_t(2 * columns - 1), kTokens, "seq_len must leave a token for each of ", columns,
+  check<ValueError>(o.length >= int64_t(2 * columns - 1), kTokenRows, "seq_len must leave a token for each of ", columns,
                     " texts and of what is between them, got ", o.length);
 }
 
 void TokenRows::find_special_tokens() {
-  if (options_.tokenizer != Tokenizer::bpe) return void(between_ = kBetween);
+  if (options_.tokenizer != Tokenizer::bpe) return void(between_ = kBetweenTokens);
   const auto named = [&](std::initializer_list<const char*> names) {
     int64_t found = -1;
     for (const char* n : names) found = found < 0 ? options_.bpe->id(n) : found;
@@ -136,7 +137,7 @@ std::vector<int64_t> TokenRows::numbers_of(std::string_view text, Counts& counts
   each_token_of(text, options_.tokenizer, [&](std::string_view token) {
     const int64_t number = vocabulary_->find(token);
     if (number < 0 && counts.unknown++ == 0) counts.example = token;
-    out.push_back(number < 0 ? kUnknown : number);
+    out.push_back(number < 0 ? kUnknownToken : number);
   });
   return out;
 }
@@ -181,7 +182,7 @@ std::string TokenRows::decode(std::span<const int64_t> row) const {
   if (options_.tokenizer == Tokenizer::bpe) return options_.bpe->decode(row, /*skip_special_tokens=*/false);
   std::string out;
   for (const int64_t token : row) {
-    check<IndexError>(token >= 0 && token < size(), kTokens, "a token must be in [0, ", size(), "), got ", token);
+    check<IndexError>(token >= 0 && token < size(), kTokenRows, "a token must be in [0, ", size(), "), got ", token);
     out += (options_.tokenizer == Tokenizer::word && !out.empty() ? " " : "") + vocabulary_->tokens()[size_t(token)];
   }
   return out;
