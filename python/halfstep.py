@@ -69,18 +69,12 @@ class Model:
         self.about = json.loads(_checked(_lib.hs_describe(self._open)))  # hs_describe in halfstep_predict.h says what is in it
         self.form, self.answers, self.step = self.about["form"], self.about["answers"], self.about["step"]
         self.input, self.output = tuple(self.about["input"]), tuple(self.about["output"])
-        source = self.form["source"]
-        self._pixels = source["kind"] == "image" or source.get("bytes") == "pixels"
         names, count = self.form.get("names") or [], self.form.get("classes", 0)
         self.classes = (list(names) or [str(i) for i in range(count)]) if count else []
 
     def __call__(self, x, raw=False):
-        """Probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs.
-
-        Bytes (uint8) for a model of pixels are divided by 255."""
+        """Probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
         x = numpy.asarray(x)
-        if x.dtype == numpy.uint8 and self._pixels:
-            x = x / numpy.float32(255)
         whole, single = x.dtype.kind in "iu", x.shape == self.input
         x = numpy.ascontiguousarray(x[None] if single else x, numpy.int64 if whole else numpy.float32)
         if x.ndim == 0 or x.ndim > _MAX_DIMS:

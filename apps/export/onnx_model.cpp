@@ -64,13 +64,14 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
   if (!classes.empty()) options.metadata["classes"] = Json(classes).dump();
   options.metadata["preparation"] = Json{{"inside", !prepare.is_empty()}, {"outside", prepare.outside}}.dump();
 
-  Exported out{.path = o.out};
-  out.bytes = export_onnx(o.out, module, f, {proof.input}, options).bytes;
   const std::string tokenizer = tokenizer_file(model.form());
   fs::path beside = o.out;
   beside.replace_extension(".tokenizer.json");
+  check<ConfigError>(tokenizer.empty() || o.replace || !fs::exists(beside), "export", beside.string(), " exists",
+                     Help{"--replace, or another --out"});
+  Exported out{.path = o.out};
+  out.bytes = export_onnx(o.out, module, f, {proof.input}, options).bytes;
   if (!tokenizer.empty()) {
-    check<ConfigError>(o.replace || !fs::exists(beside), "export", beside.string(), " exists", Help{"--replace, or another --out"});
     atomic_write(beside, tokenizer);
     out.notes += "note: the inputs are tokens; " + beside.string() + " makes them of texts, by the package tokenizers on PyPI\n";
   }

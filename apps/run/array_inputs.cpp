@@ -29,7 +29,7 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
   const double low = amin(numbers).item<float>(), high = amax(numbers).item<float>();
   if (pixels) {
     check<DataError>(!(high > kFarFromPixels), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ",
-                     high, Help{"as uint8 they are divided by 255 here; of other dtypes give x / 255"});
+                     high, Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
     check<DataError>(!(low < -0.5), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
                      Help{"give them as they were before any Normalize, which the model does itself"});
     return;
@@ -51,7 +51,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
       logging::warn(what + ": bytes are read as pixels, divided by 255");
-      return x.to(DType::f32) / 255.0;
+      return x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
     check_range(x, form, what);
     return x.to(DType::f32);

@@ -13,7 +13,6 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostTexts = 64;    // different texts that a column of inputs may have, as framework/data/csv_columns.cpp
 constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
 
 std::string small_letters(std::string_view text) {
@@ -169,13 +168,14 @@ bool StarterColumn::texts_differ() const {
   return kind == ColumnKind::text && ((distinct == filled() && distinct >= 5) || (distinct > 20 && 2 * distinct > filled()));
 }
 
-// Do accounting's marks make numbers of texts, and leave no column of texts that then mixes both?
+// Do accounting's marks make numbers of texts? Not if a column of texts then mixes both, or has them on all of its numbers, as
+// "(1)" and "(2)" that count something.
 bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFormat& accounting, CsvDateOrder order) {
   bool some = false;
   double value = 0;
   CsvDate date;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
-    size_t numbers = 0, more = 0, texts = 0;
+    size_t numbers = 0, more = 0, texts = 0, marks = 0;  // marks: parentheses and the like, without a currency
     for (size_t row = 0; row < sheet.rows(); ++row) {
       const std::string_view cell = sheet.cell(row, c);
       const CellKind before = kind_of_cell(cell, plain, order, value, date),
@@ -183,8 +183,11 @@ bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFo
       numbers += before == CellKind::number;
       more += before != CellKind::number && after == CellKind::number;
       texts += after == CellKind::text;
+      CsvNumberForm form;
+      if (after == CellKind::number && before != after && parse_number(cell, accounting, value, form))
+        marks += form.currency.empty();
     }
-    if (more > 0 && numbers == 0 && texts > 0) return false;
+    if (more > 0 && numbers == 0 && (texts > 0 || marks == more)) return false;
     some |= more > 0;
   }
   return some;

@@ -14,6 +14,8 @@ namespace halfstep::app {
 // mixed: neither numbers nor dates nor texts alone, which no column of a table may be.
 enum class ColumnKind : uint8_t { empty, number, date, text, mixed };
 
+inline constexpr size_t kMostTexts = 64;  // different texts that a column of categories may have, as framework/data/csv_columns.cpp
+
 struct StarterColumn {
   size_t at = 0;
   std::string name;
@@ -35,6 +37,8 @@ struct StarterColumn {
   bool has_gaps() const { return filled() < rows; }
   // Does (nearly) every row have a text of its own?
   bool texts_differ() const;
+  // Texts, but not as few different ones as categories have?
+  bool has_many_texts() const { return kind == ColumnKind::text && (texts_differ() || distinct > kMostTexts); }
   bool is_free_text() const { return texts_differ() && (letters >= 30 || words_of_cell >= 4); }
   // Are its words fewer than its texts have letters for, as those of a name, or of a language without blanks?
   bool has_few_words() const { return words_of_cell < 2 || letters > 20 * words_of_cell; }
@@ -54,8 +58,8 @@ TableReading read_columns(const CsvSheet& sheet);
 // has little else. Throws ConfigError for a wish that is no column of texts.
 std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std::vector<StarterColumn>& all,
                                                const StarterColumn& target, bool classes, const StarterWishes& wishes);
-// The texts' part of the data, and the layers.
-void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts);
+// The texts' part of the data, and the layers. others: the columns that are no input.
+void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts, const std::string& others);
 
 // Does init take this for a missing value: "NA", "?"?
 bool is_word_for_missing(std::string_view cell);

@@ -253,13 +253,13 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers? It is if none of its cells comes again, and others do.
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do.
 bool has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
     std::set<std::string_view> seen;
     for (size_t row = 0; row < sheet.rows(); ++row) {
-      if (sheet.is_number(row, c) || (row > 0 && sheet.cell(row, c) == sheet.cell(0, c))) return false;
+      if ((row == 0 && sheet.is_number(row, c)) || (row > 0 && sheet.cell(row, c) == sheet.cell(0, c))) return false;
       repeats |= !seen.insert(sheet.cell(row, c)).second;
     }
   }
@@ -300,7 +300,7 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
       continue;
     }
     excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
-    free_text |= c.is_free_text(), texts |= c.texts_differ();
+    free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
                    Help{texts ? "--text COLUMN takes the texts of a column for the input"
@@ -372,7 +372,12 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.samples = int64_t(rows) * 4 / 5;
   out.batch_size = rows < 5000 ? 32 : 128;
   out.lr = 0.003;
-  if (!texts.empty()) add_texts(out, sheet, texts);
+  if (!texts.empty()) {
+    std::vector<std::string> others;
+    for (const StarterColumn& c : r.columns)
+      if (&c != &target && std::find(texts.begin(), texts.end(), &c) == texts.end()) others.push_back(spoken(sheet, c));
+    add_texts(out, sheet, texts, listed_names(others));
+  }
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;
 }

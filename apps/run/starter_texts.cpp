@@ -10,9 +10,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kLongText = 8;       // words of a text beside which other columns say little
-constexpr size_t kFewOthers = 3;      // columns that a long text may take the place of
-constexpr int64_t kMostTokens = 512;  // of a text, before it is cut
+constexpr double kLongText = 8;                              // words of a text beside which other columns say little
+constexpr size_t kFewOthers = 3;                             // columns that a long text may take the place of
+constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text, before it is cut
 
 bool is_index(const CsvSheet& sheet, const StarterColumn& c) {
   const std::string reason = reason_to_leave_out(sheet, c);
@@ -28,8 +28,10 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const StarterColum
     lengths.push_back(all);
   }
   std::sort(lengths.begin(), lengths.end());
-  const int64_t most = lengths.back(), usual = lengths[lengths.size() * 95 / 100];
-  return std::clamp<int64_t>((most <= kMostTokens ? most : std::min(usual, kMostTokens)), int64_t(2 * texts.size()), kMostTokens);
+  const int64_t longest = lengths.back(), usual = lengths[lengths.size() * 95 / 100],
+                most = tokenizer == Tokenizer::word ? kMostWords : kMostCharacters;
+  const bool alike = longest <= std::max<int64_t>(128, 2 * usual);  // a single long one would make all rows as long
+  return std::clamp<int64_t>(alike ? longest : usual, int64_t(2 * texts.size()), most);
 }
 
 }  // namespace
@@ -52,7 +54,7 @@ std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std:
   for (const StarterColumn& c : all) {
     if (&c == &target || is_index(sheet, c)) continue;
     others += reason_to_leave_out(sheet, c).empty();
-    if (!c.texts_differ() || !c.hint.what.empty()) continue;
+    if (!c.has_many_texts() || !c.hint.what.empty()) continue;
     (c.is_free_text() ? free : differ).push_back(&c);
     long_ones |= c.words_of_cell >= kLongText;
   }
@@ -61,7 +63,8 @@ std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std:
   return {};
 }
 
-void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts) {
+void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts,
+               const std::string& others) {
   std::vector<std::string> names, spoken_names;
   bool few_words = true;
   for (const StarterColumn* c : texts) {
@@ -78,8 +81,9 @@ void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const
   add("\"texts\": [" + list + "]", "the input is the words of these texts alone");
   if (few_words) add(R"("tokenizer": "char")", "characters: the texts are of one word, or of a language without blanks");
   add(joined(R"("seq_len": )", length), few_words ? "characters of a text" : "words and signs of a text; longer ones are cut");
-  out.notes.push_back(joined("the input is the text of ", said,
-                             "; --text COLUMN takes another one, and without \"texts\" the other ", "columns are the input"));
+  out.notes.push_back(
+      joined("the input is the text of ", said, others.empty() ? "" : ", and not " + others,
+             others.empty() ? "" : "; without \"texts\" the other columns are the input, --text COLUMN takes another text"));
   const std::string last = out.layers.back().comment;
   const std::string table = R"("num_embeddings": "auto", "embedding_dim": 64, "padding_idx": 0)";
   if (few_words)
@@ -91,9 +95,9 @@ void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const
   else
     out.layers = {
         {joined(R"({"type": "EmbeddingBag", )", table, "}"), "the mean over the words of a text, without the padding, which is 0"},
-        {R"({"type": "Dropout", "p": 0.3})", ""}};
+        {R"({"type": "Dropout", "p": 0.5})", ""}};
   out.layers.push_back({R"({"type": "Linear", "out_features": "auto"})", last});
-  out.steps = 1500;
+  out.steps = 1500, out.lr = few_words ? 0.003 : 0.01;
 }
 
 }  // namespace halfstep::app

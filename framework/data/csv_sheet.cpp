@@ -85,7 +85,9 @@ size_t CsvSheet::find(const std::string& what) const {
       }
       all += (all.empty() ? "" : ", ") + name.substr(0, kMaxShown);
     }
-    fail<ConfigError>(where_, path_, " has no column \"", what, "\"; its ", n, " columns are ", all);
+    fail<ConfigError>(
+        where_, path_, " has no column \"", what, "\"; its ", n, " columns are ", all,
+        has_header_ ? std::string() : joined(Help{"the first row was read as a sample; \"header\": true takes it for names"}));
   }
   return size_t(index < 0 ? index + n : index);
 }

@@ -90,13 +90,13 @@ TEST_CASE("arrays: what bytes mean") {
     const ArrayDataset data = ArrayDataset::safetensors(dir / "d", {.bytes = bytes});
     return amax(data.batch(std::vector<int64_t>{1}).input).item<float>();
   };
-  CHECK(largest(ByteMeaning::automatic) == 253.f / 255);
-  CHECK(largest(ByteMeaning::pixels) == 253.f / 255);
+  CHECK(largest(ByteMeaning::automatic) == 253 * (1.f / 255));
+  CHECK(largest(ByteMeaning::pixels) == 253 * (1.f / 255));
   CHECK(largest(ByteMeaning::numbers) == 253);
   const ArrayDataset pixels = ArrayDataset::safetensors(dir / "d");
   CHECK(pixels.notes().made == "inputs are bytes, read as pixels in [0, 1] (\"bytes\": \"numbers\" leaves them as they are)");
   const TensorForm form = std::get<TensorForm>(read_form(to_json(pixels.form())).source);
-  CHECK((form.bytes == ByteMeaning::pixels && form.low == 0 && form.high == 253.f / 255));
+  CHECK((form.bytes == ByteMeaning::pixels && form.low == 0 && form.high == 253 * (1.f / 255)));
   // What all transforms and the other data sets have.
   const auto plain = std::make_shared<ArrayDataset>(pixels);
   const auto normalized = transformed(plain, {std::make_shared<NormalizeTransform>(Normalize{.mean = 0.5, .std = 0.25})});

@@ -105,7 +105,7 @@ TEST_CASE("csv: texts as input") {
   CHECK(data.vocabulary() == data.encoding().tokens->size());
   CHECK(data.encoding().tokens->vocabulary().find("film") > 0);
   CHECK(data.encoding().tokens->vocabulary().find(",") < 0);  // once: no token
-  CHECK(contains(data.notes().made, "1 column of texts (review) became 5 of "));
+  CHECK(contains(data.notes().made, "1 column of texts (review) became 5 tokens a row, of "));
   CHECK(contains(data.notes().made, "1 of 6 texts is longer and is cut"));
   CHECK(contains(data.notes().made, "left out: id, title"));
   CHECK(contains(data.notes().made, "1 missing value filled in"));

@@ -166,7 +166,7 @@ TEST_CASE("a replay that does not meet the run's own checkpoints says so") {
   const TempDir dir;
   write_problem(dir);
   CHECK(run(dir, "train run.json --set checkpoint.keep_last=0").code == 0);
-  write_problem(dir, 1.5);  // other data than the run was trained on
+  write_problem(dir, 1.5);                                                      // other data than the run was trained on
   const Ran r = run(dir, "doctor out --step 16 --set data.train.input=x.npy");  // without --set it is refused
   CHECK_MESSAGE(has(r.out, "differs: 0.weight at step 16 is not what the run's checkpoint has"), r.out);
 }

@@ -151,7 +151,7 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
   says(table("day,x,y", 60,
              [&](int i) { return (i == 5 ? "soon" : "2024-03-" + text(10 + i * 7 % 20)) + ',' + text(i % 7) + y(i); }),
        {"day has a cell that is no date, taken for a missing value: \"soon\" in t.csv:7:1", R"("dates": ["day"])"}, {"exclude"});
-  says(table("cost,x,y", 60, [&](int i) { return (i % 2 ? "$" + text(i) : text(i)) + ',' + text(i % 7) + y(i); }),
+  says(table("cost,x,y", 60, [&](int i) { return (i % 2 ? "$" : "") + text(i * 7 % 50) + ',' + text(i % 7) + y(i); }),
        {R"("accounting": true)"}, {"exclude"});
   says(table("profit,x,y", 60, [&](int i) { return (i % 3 ? text(i) : "(" + text(i) + ")") + ',' + text(i % 7) + y(i); }),
        {R"("accounting": true)"}, {"exclude"});
@@ -285,7 +285,7 @@ TEST_CASE("init: whatever the data, its config passes validate, or nothing is wr
       {"rows2.csv", "help: "},
       {"one_class.csv", "help: "},
       {"names.csv", ""},
-      {"classes.csv", "help: "},
+      {"classes.csv", ""},
       {"numbers.csv", ""},
       {"twice.csv", ""},
       {"huge.csv", ""},

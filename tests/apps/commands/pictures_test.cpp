@@ -72,11 +72,10 @@ TEST_CASE("pictures that cannot be read are listed before the first step, by val
     const Ran r = run(dir, command);
     CAPTURE(r.err);
     CHECK(r.code == 3);
-    CHECK(contains(
-        r.err,
-        "[ImageFolder] all pictures must be readable, but 13 of 37 are not:\n"
-        "  ./train/cat/3.png: the content is neither PNG nor JPEG (it is damaged, or no picture)\n"
-        "  ./val/dog/0x.jpg: the file is a WebP picture (PNG and JPEG are read; "));
+    CHECK(contains(r.err,
+                   "[ImageFolder] all pictures must be readable, but 13 of 37 are not:\n"
+                   "  ./train/cat/3.png: the content is neither PNG nor JPEG (it is damaged, or no picture)\n"
+                   "  ./val/dog/0x.jpg: the file is a WebP picture (PNG and JPEG are read; "));
     CHECK(contains(r.err, "\n  and 3 more\nhelp: mend or remove them; with \"on_error\": \"skip\""));
     CHECK(contains(r.err,
                    "1 JPEG lacks its end or has bytes that belong to nothing, and no pixel is missing: it is used, such as "

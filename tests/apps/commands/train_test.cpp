@@ -32,8 +32,7 @@ TEST_CASE("training: JSON result, files of the run, no run is overwritten") {
 
   const Ran again = run(dir, "train small.json");
   CHECK(again.code == 2);
-  CHECK(
-      contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto continues it, --overwrite starts over"));
+  CHECK(contains(again.err, "[train] runs/small already holds a run\nhelp: --resume auto continues it, --overwrite starts over"));
   CHECK(run(dir, "train small.json --dry-run").code == 0);
   const std::string before = identity(dir / "runs/small");
   CHECK(run(dir, "train small.json --overwrite --quiet --threads 2").code == 0);
@@ -308,8 +307,8 @@ TEST_SUITE("data") {
     }
     TempDir dir;
     const auto result = [&](const std::string& name, const std::string& precision, const char* metric) {
-      const Ran r = run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() +
-                                 "' --overwrite --quiet --json " + precision);
+      const Ran r =
+          run(dir, "train '" + (configs() / "recipes" / (name + ".json")).string() + "' --overwrite --quiet --json " + precision);
       CAPTURE(r.err);
       REQUIRE(r.code == 0);
       return r.json()[metric].get<double>();
