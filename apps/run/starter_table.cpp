@@ -253,17 +253,20 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do.
-bool has_words_as_header(const CsvSheet& sheet) {
-  bool repeats = false;
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do;
+// not if one does. Empty: the cells do not say it.
+std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
+  bool repeats = false, number = false;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
     std::set<std::string_view> seen;
-    for (size_t row = 0; row < sheet.rows(); ++row) {
-      if ((row == 0 && sheet.is_number(row, c)) || (row > 0 && sheet.cell(row, c) == sheet.cell(0, c))) return false;
+    const std::string_view first = sheet.cell(0, c);
+    number |= sheet.is_number(0, c);
+    for (size_t row = 0; row < sheet.rows() && !first.empty(); ++row) {
+      if (row > 0 && sheet.cell(row, c) == first) return false;
       repeats |= !seen.insert(sheet.cell(row, c)).second;
     }
   }
-  return repeats;
+  return repeats && !number ? std::optional(true) : std::nullopt;
 }
 
 void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
@@ -317,8 +320,9 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
 StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   std::optional<CsvSheet> read;
   read.emplace("init", file, CsvFormat(), std::nullopt);
-  const bool header = !read->has_header() && has_words_as_header(*read);
-  if (header) read.emplace("init", file, CsvFormat(), true);
+  const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
+  const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  if (header) read.emplace("init", file, CsvFormat(), *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
   const size_t rows = sheet.rows();
@@ -333,7 +337,9 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
-  if (header) out.data.push_back({R"("header": true)", "none of the first row's texts comes again"});
+  if (header)
+    out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
+                        *header ? "none of the first row's texts comes again" : "a text of the first row comes again"});
   add_target(out, sheet, choice, classes);
   add_format(out, r);
   const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
