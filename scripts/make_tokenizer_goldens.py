@@ -161,13 +161,15 @@ TEXTS_OF_TABLES = [
     "cafe\u0301 caf\u00e9 CAF\u00c9", "\u4f60\u597dabc\u4e16\u754c\u3002",
     "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e", "a\u200bb\u00a0c\u3000d\te\r\nf",
     "\U0001f600\U0001f44d\U0001f3fd <pad> [x] <unk>", "\ufb01ne \u2460 \u00bd x\u00b2 \u0667\u0668",
-    "\uf900\U00020000\u30ab\u30bf\u30ab\u30ca", "", " ", "one two three four five six seven eight nine ten eleven"]
+    "\uf900\U00020000\u30ab\u30bf\u30ab\u30ca", "", " ", " \u2003 both ends \n",
+    "one two three four five six seven eight nine ten eleven"]
 
 
 def texts_of_tables(rng, out):
     """Rows of framework/data/token_rows.h: a file of the package that makes words and characters of texts, and what it gives."""
-    for name, normalizer, pattern in (("words", [normalizers.NFC(), normalizers.Lowercase()], WORDS_OF_TABLES),
-                                      ("characters", [normalizers.NFC()], r"[\s\S]")):
+    strip = normalizers.Strip()
+    for name, normalizer, pattern in (("words", [strip, normalizers.NFC(), normalizers.Lowercase()], WORDS_OF_TABLES),
+                                      ("characters", [strip, normalizers.NFC()], r"[\s\S]")):
         texts = TEXTS_OF_TABLES + ["".join(point(rng) for _ in range(30)) for _ in range(30)]
         t = Tokenizer(models.WordLevel({}, unk_token="<unk>"))
         t.normalizer = normalizers.Sequence(normalizer)

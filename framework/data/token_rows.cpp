@@ -51,6 +51,22 @@ std::string in_small_letters(std::string_view text) {
   return out;
 }
 
+// Without white space at its ends, which cells of a table have lost as well.
+std::string_view stripped(std::string_view text) {
+  const auto is_space = [&](size_t at) {
+    const size_t bytes = utf8_length(text, at);
+    return bytes > 0 && class_of(utf8_at(text, at, bytes)) == PointClass::space ? bytes : size_t(0);
+  };
+  for (size_t bytes = 0; !text.empty() && (bytes = is_space(0)) > 0;) text.remove_prefix(bytes);
+  while (!text.empty()) {
+    size_t last = text.size() - 1;
+    while (last > 0 && (uint8_t(text[last]) & 0xc0) == 0x80) --last;
+    if (is_space(last) == 0) break;
+    text.remove_suffix(text.size() - last);
+  }
+  return text;
+}
+
 template <class F>
 void each_token_of(std::string_view text, Tokenizer tokenizer, F&& f) {
   check<DataError>(find_not_utf8(text) == text.npos, kTokenRows, "a text must be UTF-8, got ", spelled(text.substr(0, 60)));
@@ -67,7 +83,7 @@ Vocabulary learnt(const TokenRowOptions& o, const TextColumns& texts, std::span<
   std::unordered_map<std::string, int64_t> counts;
   for (const auto& column : texts)
     for (const int64_t row : rows)
-      each_token_of(column.at(size_t(row)), o.tokenizer, [&](std::string_view token) { ++counts[std::string(token)]; });
+      each_token_of(stripped(column.at(size_t(row))), o.tokenizer, [&](std::string_view token) { ++counts[std::string(token)]; });
   check<DataError>(!counts.empty(), kTokenRows, "the texts have no words");
   std::vector<std::pair<std::string, int64_t>> sorted;
   for (const auto& token : counts)
@@ -131,7 +147,8 @@ int64_t TokenRows::size() const {
   return std::max(options_.bpe->size(), padding_ + 1);
 }
 
-std::vector<int64_t> TokenRows::numbers_of(std::string_view text, Counts& counts) const {
+std::vector<int64_t> TokenRows::numbers_of(std::string_view given, Counts& counts) const {
+  const std::string_view text = stripped(given);
   if (options_.tokenizer == Tokenizer::bpe) return options_.bpe->encode(text, /*add_special_tokens=*/false);
   std::vector<int64_t> out;
   each_token_of(text, options_.tokenizer, [&](std::string_view token) {
@@ -223,8 +240,13 @@ std::string TokenRows::tokenizer_json() const {
   pair.push_back(text("B"));
   out["post_processor"] = {
       {"type", "TemplateProcessing"}, {"single", json::array({text("A")})}, {"pair", pair}, {"special_tokens", special}};
-  if (bpe) return out.dump();
-  json forms = json::array({{{"type", "NFC"}}});
+  json forms = json::array({{{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}}});
+  if (bpe) {
+    if (out.contains("normalizer") && !out["normalizer"].is_null()) forms.push_back(out["normalizer"]);
+    out["normalizer"] = {{"type", "Sequence"}, {"normalizers", forms}};
+    return out.dump();
+  }
+  forms.push_back({{"type", "NFC"}});
   if (words) forms.push_back({{"type", "Lowercase"}});
   out["normalizer"] = {{"type", "Sequence"}, {"normalizers", forms}};
   const std::string points = R"(\p{L}\p{M}\p{N})", han = kIdeographs;
