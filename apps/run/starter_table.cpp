@@ -380,8 +380,10 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.lr = 0.003;
   if (!texts.empty()) {
     std::vector<std::string> others;
-    for (const StarterColumn& c : r.columns)
-      if (&c != &target && std::find(texts.begin(), texts.end(), &c) == texts.end()) others.push_back(spoken(sheet, c));
+    for (const StarterColumn& c : r.columns) {
+      const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
+    }
     add_texts(out, sheet, texts, listed_names(others));
   }
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
