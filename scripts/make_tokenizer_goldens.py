@@ -153,6 +153,38 @@ def edited(path, name):
     return Tokenizer.from_file(str(path))
 
 
+HAN = r"\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{323af}"
+POINTS_OF_WORDS = r"\p{L}\p{M}\p{N}"
+WORDS_OF_TABLES = rf"[{HAN}]|(?:(?![{HAN}])[{POINTS_OF_WORDS}])+|[^\s{POINTS_OF_WORDS}]"
+TEXTS_OF_TABLES = [
+    "Great film, 10/10!", "I don't like it", "\u0130stanbul'da \u00c7ok G\u00dcZEL", "\u039f\u0394\u039f\u03a3 \u03a3",
+    "cafe\u0301 caf\u00e9 CAF\u00c9", "\u4f60\u597dabc\u4e16\u754c\u3002",
+    "\u0928\u092e\u0938\u094d\u0924\u0947 \u0926\u0941\u0928\u093f\u092f\u093e", "a\u200bb\u00a0c\u3000d\te\r\nf",
+    "\U0001f600\U0001f44d\U0001f3fd <pad> [x] <unk>", "\ufb01ne \u2460 \u00bd x\u00b2 \u0667\u0668",
+    "\uf900\U00020000\u30ab\u30bf\u30ab\u30ca", "", " ", " \u2003 both ends \n",
+    "one two three four five six seven eight nine ten eleven"]
+
+
+def texts_of_tables(rng, out):
+    """Rows of framework/data/token_rows.h: a file of the package that makes words and characters of texts, and what it gives."""
+    strip = normalizers.Strip()
+    for name, normalizer, pattern in (("words", [strip, normalizers.NFC(), normalizers.Lowercase()], WORDS_OF_TABLES),
+                                      ("characters", [strip, normalizers.NFC()], r"[\s\S]")):
+        texts = TEXTS_OF_TABLES + ["".join(point(rng) for _ in range(30)) for _ in range(30)]
+        t = Tokenizer(models.WordLevel({}, unk_token="<unk>"))
+        t.normalizer = normalizers.Sequence(normalizer)
+        t.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+        pieces = sorted({w for text in texts[::2] for w, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(text))})
+        vocabulary = ["<pad>", "<unk>", "<sep>"] + pieces
+        t.model = models.WordLevel({w: i for i, w in enumerate(vocabulary)}, unk_token="<unk>")
+        t.post_processor = processors.TemplateProcessing(single="$A:0", pair="$A:0 <sep>:0 $B:0", special_tokens=[("<sep>", 2)])
+        t.enable_truncation(8)
+        t.enable_padding(length=8, pad_id=0, pad_token="<pad>")
+        cases = [[[a], t.encode(a).ids] for a in texts] + [[[a, b], t.encode(a, b).ids] for a, b in zip(texts, texts[5:])]
+        golden = {"tokenizer": json.loads(t.to_str()), "vocabulary": vocabulary, "rows": cases}
+        (out / f"table_{name}.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     args.add_argument("--out", type=pathlib.Path, default=ROOT / "tests/data/tokenizers")
@@ -185,6 +217,8 @@ def main():
             ids += [[rng.randrange(below) for _ in range(rng.randint(0, args.length))] for _ in range(args.texts // 4)]
         decodings = [[i, tokenizer.decode(i), tokenizer.decode(i, skip_special_tokens=False)] for i in ids]
         goldens[name] = {"size": tokenizer.get_vocab_size(), "encode": encodings, "decode": decodings}
+    if not large:
+        texts_of_tables(rng, args.out)
     for name, golden in goldens.items():
         lines = [f'{{"tokenizer":"{name}.json","size":{golden["size"]}']
         for key in ("encode", "decode"):

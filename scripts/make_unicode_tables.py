@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes framework/data/unicode_classes.cpp and unicode_decompositions.cpp: the tables of framework/data/unicode.h.
+"""Writes framework/data/unicode_classes.cpp, unicode_words.cpp and unicode_decompositions.cpp: the tables of
+framework/data/unicode.h.
 
 They are found by asking the package `tokenizers` about each code point, so that halfstep's ids are its ids. Run by hand where it is
 installed, when it has moved to another Unicode:
@@ -70,10 +71,26 @@ def decompositions():
     return apart, excluded
 
 
+def small_letters():
+    """[(first, last, step, distance)]: every step-th code point from first to last has a small letter so far from it."""
+    lower = normalizers.Lowercase().normalize_str
+    moves = {c: ord(lower(chr(c))) - c for c in POINTS if len(lower(chr(c))) == 1 and lower(chr(c)) != chr(c)}
+    assert [c for c in POINTS if len(lower(chr(c))) != 1] == [0x130], "code points that become two"
+    out = []
+    for c in sorted(moves):
+        row = out[-1] if out else None
+        step = c - row[1] if row else 0
+        if row and row[3] == moves[c] and (step == row[2] or row[0] == row[1]) and step <= 2:
+            out[-1] = (row[0], c, step, row[3])
+        else:
+            out.append((c, c, 1, moves[c]))
+    return out
+
+
 def table(name, kind, rows):
     lines = ["   "]
     for row in rows:
-        cell = "{" + ",".join(f"{v:#x}" for v in row) + "},"
+        cell = "{" + ",".join(f"{v:#x}" if v >= 0 else str(v) for v in row) + "},"
         if len(lines[-1]) + len(cell) > 132:
             lines.append("   ")
         lines[-1] += (" " if len(lines[-1]) == 3 else "") + cell
@@ -99,6 +116,9 @@ def main():
            table("kCombining", "CombiningRange", runs(combining_orders()))],
           [("letter_ranges", "PointRange", "kLetters"), ("number_ranges", "PointRange", "kNumbers"),
            ("combining_ranges", "CombiningRange", "kCombining")])
+    write("unicode_words.cpp", "Marks, and small letters.",
+          [table("kMarks", "PointRange", ranges(in_class(r"\p{M}"))), table("kSmallLetters", "SmallLetters", small_letters())],
+          [("mark_ranges", "PointRange", "kMarks"), ("small_letters", "SmallLetters", "kSmallLetters")])
     write("unicode_decompositions.cpp", "Code points that are others in one.",
           [table("kApart", "Decomposition", apart), table("kExcluded", "PointRange", ranges(excluded))],
           [("decompositions", "Decomposition", "kApart"), ("composition_exclusions", "PointRange", "kExcluded")])

@@ -12,6 +12,7 @@
 
 #include "apps/capi/halfstep_predict.h"
 #include "apps/catalog/losses.h"
+#include "apps/run/array_inputs.h"
 #include "apps/run/predictor.h"
 #include "apps/schema/json.h"
 #include "framework/autograd/grad_mode.h"
@@ -26,7 +27,7 @@ namespace {
 using namespace halfstep;
 using halfstep::app::Json;
 
-constexpr int64_t kMostNumbers = int64_t(1) << 48;            // no buffer is larger
+constexpr int64_t kMostNumbers = int64_t(1) << 48;    // no buffer is larger
 constexpr int64_t kBatch = app::FileOptions().batch;  // as `halfstep predict`, so that both give the same bits
 
 struct BadArgument : ValueError {
@@ -220,6 +221,9 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
   const NoGrad off;
   const Tensor x = inputs_of(*model, dtype, inputs, shape, dims).to(model->predictor.form().input_dtype);
+  try {
+    app::check_range(x, model->predictor.form(), kRun);
+  } catch (const DataError& e) { throw BadInput(e.what()); }
   const int64_t samples = x.size(0), each = numel(model->output), all = samples * each;
   constexpr const char* kRoom = "outputs must have room for ";
   check<BadArgument>(outputs != nullptr || all == 0, kRun, kRoom, all, " numbers, got NULL");

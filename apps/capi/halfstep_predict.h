@@ -37,7 +37,7 @@ typedef struct hs_model hs_model;
 
 enum hs_status {
   HS_BAD_ARGUMENT = -1, /* a NULL pointer, a closed handle, an unknown number, a buffer that is too small */
-  HS_BAD_INPUT = -2,    /* inputs of a shape or dtype that the model does not take, or tokens outside its vocabulary */
+  HS_BAD_INPUT = -2,    /* inputs of a shape, dtype or range that the model does not take, or tokens outside its vocabulary */
   HS_NO_MEMORY = -3,
   HS_FAILED = -4 /* all else; hs_error() says what */
 };
@@ -101,8 +101,8 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
  *              input for each of them, 1 for the row's and 0 for the others (without one_hot its number). NaN is a missing value
  *              where the training data's were filled in
  *   series     values in the units of the file
- *   text       tokens
- *   others     what the arrays of the training data had
+ *   text       tokens, also of tables of texts: "texts" in "source" of the form has them
+ *   others     what the arrays of the training data had; where those were bytes of pixels, pixels in [0, 1]
  * `dtype`: HS_FLOAT32 or HS_INT64; whole numbers are converted for a model that takes float32, but a model that takes int64 refuses
  * float32. `inputs` is aligned as its type and only read during the call.
  *

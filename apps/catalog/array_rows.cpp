@@ -8,10 +8,21 @@ namespace {
 
 using Make = std::function<ArrayDataset(const SplitRequest& r, const ArrayOptions& options)>;
 
+// In a function, since other files may build the catalogue before this file's variables are initialised.
+const std::vector<std::string>& byte_meanings() {
+  static const std::vector<std::string> all = {"auto", "pixels", "numbers"};  // as ByteMeaning
+  return all;
+}
+
 std::vector<Field> array_fields(std::vector<Field> first) {
   for (Field f :
        {root_field("folder of the files"), boolean("tokens", false, "integer inputs are tokens, for Embedding"),
-        choice("task", "auto", {"auto", "classification", "regression"}, "\"auto\": integer targets are classes"),
+        choice("task", "auto", {"auto", "classification", "regression"},
+               "\"auto\": whole numbers, booleans and one-hot rows are classes"),
+        choice(
+            "bytes", "auto", byte_meanings(),
+            "of uint8 inputs: \"pixels\": 0 to 255 become 0 to 1; \"numbers\": they stay what they are; \"auto\": pixels where a "
+            "sample has two dimensions or more, which a line says"),
         integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)
@@ -28,17 +39,20 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   if (self["task"] != "auto") o.classification = self["task"] == "classification";
   if (!self["classes"].is_null()) o.classes = self["classes"];
   if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
+  o.bytes = place_in<ByteMeaning>(byte_meanings(), self["bytes"]);
   const SplitRequest train = train_of(r);
   if (r.known) {
+    if (!o.classification) o.classification = r.known->classes > 0;
+    if (const auto* form = std::get_if<TensorForm>(&r.known->source); form && o.bytes == ByteMeaning::automatic)
+      o.bytes = form->bytes;
     if (o.classes == 0) o.classes = r.known->classes;
     if (o.tokens && o.vocabulary == 0) o.vocabulary = r.known->vocabulary;
-  } else if (r.split != "train" &&
-      train.self()["type"] == self["type"]) {  // held-out data has the classes and tokens of the training data
-    const auto known = [&](const char* key, int64_t& value, const auto& of_data) {
-      if (value == 0) value = train.self()[key].is_null() ? of_data(*make_arrays(train, make)) : train.self()[key].get<int64_t>();
-    };
-    known("classes", o.classes, [](const Dataset& d) { return d.classes(); });
-    if (o.tokens) known("vocab_size", o.vocabulary, [](const Dataset& d) { return d.vocabulary(); });
+  } else if (r.split != "train" && train.self()["type"] == self["type"]) {
+    // Held-out data has the classes and tokens of the training data, and the meaning of its bytes.
+    const auto data = make_arrays(train, make);
+    if (!o.classification) o.classification = data->classes() > 0;
+    if (o.classes == 0) o.classes = data->classes();
+    if (o.tokens && o.vocabulary == 0) o.vocabulary = data->vocabulary();
   }
   return std::make_shared<ArrayDataset>(make(r, o));
 }

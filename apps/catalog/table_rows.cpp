@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "apps/catalog/dataset_rows.h"
+#include "framework/base/check.h"
+#include "framework/data/bpe.h"
 #include "framework/data/csv.h"
 #include "framework/data/keep.h"
 #include "framework/data/time_series.h"
@@ -48,7 +50,8 @@ std::vector<Field> format_fields() {
           choice("thousands", nullptr, {",", ".", " ", "'", "_"}, "separator of groups of three digits; left out: none"),
           encoding_field(),
           list("skip_rows", Json::array(), integer("", nullptr, "a line").at_least(1).at_most(kMaxCount),
-               "lines of the file to leave out, the first is 1: a title above the header, units below it")};
+               "lines of the file to leave out, the first is 1: a title above the header, units below it"),
+          boolean("accounting", false, "(1.2) and 1.2- are -1.2, and currency signs are passed over")};
 }
 CsvFormat format_of(const Json& self) {
   const auto first = [](const Json& text) { return text.is_null() ? '\0' : text.get<std::string>()[0]; };
@@ -56,7 +59,11 @@ CsvFormat format_of(const Json& self) {
   return {delimiter == "auto"     ? '\0'
           : delimiter == "blanks" ? kCsvBlanks
                                   : first(delimiter),
-          first(self["decimal"]), first(self["thousands"]), encoding_of(self), self["skip_rows"].get<std::vector<int64_t>>()};
+          first(self["decimal"]),
+          first(self["thousands"]),
+          encoding_of(self),
+          self["skip_rows"].get<std::vector<int64_t>>(),
+          self["accounting"]};
 }
 
 std::vector<std::string> columns_of(const Json& list) {
@@ -75,6 +82,18 @@ std::string kept_as(const SplitRequest& r) {
   for (Json& k : keys)
     if (k.is_object()) k.erase("transforms");  // which are done to its batches
   return joined(own, '\n', of_train, '\n', line_of(keys));
+// How the texts of "texts" become tokens. learns: the tokens are not those of the training data.
+TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
+  const Json& self = r.self();
+  TokenRowOptions out{.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>()),
+                      .length = self["seq_len"],
+                      .max_tokens = self["max_words"],
+                      .min_count = self["min_count"]};
+  if (out.tokenizer != Tokenizer::bpe || !learns) return out;
+  check<ConfigError>(!self["tokenizer_file"].is_null(), joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
+                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
+  out.bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+  return out;
 }
 
 std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
@@ -84,7 +103,8 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.format = format_of(self);
   if (!self["target"].is_null()) options.target = column(self["target"]);
   options.classification = self["task"] == "classification";
-  options.features = columns_of(self["features"]), options.exclude = columns_of(self["exclude"]);
+  const bool texts = !self["texts"].empty();
+  options.features = columns_of(self[texts ? "texts" : "features"]), options.exclude = columns_of(self["exclude"]);
   options.dates = columns_of(self["dates"]);
   options.date_order = place_in<CsvDateOrder>(date_orders(), self["date_order"]);
   options.date_parts = self["dates_as"] == "parts";
@@ -105,11 +125,13 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     options.encoding = known->options.encoding;
     if (scaled) options.target_scale = r.known->scale;
   } else if (r.split != "train" && train.self()["type"] == "CSV" &&
-             (options.standardize || scaled || options.missing != CsvMissing::refuse || data_path(train) != data_path(r))) {
+             (texts || options.standardize || scaled || options.missing != CsvMissing::refuse ||
+              data_path(train) != data_path(r))) {
     const auto data = make_csv(train);
     options.encoding = data->encoding();
     if (scaled) options.target_scale = data->target_scale();
   }
+  if (texts) options.tokens = tokens_of(r, !options.encoding || !options.encoding->tokens);
   if (options.encoding) {
     if (!alike("standardize") || !alike("categories")) options.encoding->mean.clear(), options.encoding->std.clear();
     if (!alike("missing") || !alike("categories")) options.encoding->fill.clear();
@@ -168,12 +190,28 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          choice("task", "classification", {"classification", "regression"}, "kind of target"),
          columns("features", "columns by name or index; empty: all others"),
          columns("exclude", "columns to leave out of the features"),
+         columns(
+             "texts",
+             "columns of texts: the input is their tokens, one text after another, and nothing else; texts that are longer than "
+             "seq_len are cut, and shorter ones end with padding"),
+         choice("tokenizer", "word", {"word", "char", "bpe"},
+                "of texts: words in small letters, signs and ideographs by themselves; characters; or those of tokenizer_file"),
+         integer("seq_len", 256, "tokens of a row of texts").at_least(1).at_most(1 << 20),
+         integer("max_words", 20000, "of texts: number of words or characters that are tokens, the most frequent")
+             .at_least(1)
+             .at_most(kMaxSample),
+         integer("min_count", 2, "of texts: what the training data has less often is no token, but <unk>")
+             .at_least(1)
+             .at_most(kMaxCount),
+         text("tokenizer_file", nullptr,
+              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root"),
          header_field(),
          format[0],
          format[1],
          format[2],
          format[3],
          format[4],
+         format[5],
          columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
          choice("dates_as", "number", {"number", "parts"},
                 "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
@@ -218,7 +256,7 @@ void add_table_rows(Catalog<DatasetRow>& all) {
          part_field(), integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
          integer("horizon", 1, "rows to predict").at_least(1).at_most(kMaxSample),
          integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
-         format[1], format[2], format[3], format[4],
+         format[1], format[2], format[3], format[4], format[5],
          boolean("standardize", true, "each column to mean 0 and deviation 1 (of the training data)")}},
        make_series,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },

@@ -167,7 +167,10 @@ Catalog<TransformRow>& transform_catalog() {
            some_numbers("mean", 0.0, 1, 1 << 16, "subtracted: one number, or one for each channel (dimension 1 of a batch)"),
            list("std", 1.0, number("", nullptr, "number").above(0), "divided by").items(1, 1 << 16).or_one()}},
          make_normalize});
-    made->add(transform_row<ToTensor>("ToTensor", "does nothing: data sets already convert pixels to float32 in [0, 1]"));
+    made->add(transform_row<ToTensor>("ToTensor",
+                                      "does nothing: data sets already convert pixels to float32 in [0, 1], also bytes in arrays, "
+                                      "unless \"bytes\" says that they are "
+                                      "numbers"));
     add_moves(*made);
     add_warps(*made);
     made->add({{"ColorJitter",

@@ -53,6 +53,8 @@ void add_init(CLI::App& program, Action& chosen) {
   c->add_option("--target", o->wishes.target, "the column of a table, or the array, that is to be predicted; by name or number")
       ->type_name("COLUMN");
   c->add_option("--task", o->wishes.task, "predict classes, or numbers")->check(CLI::IsMember({"classification", "regression"}));
+  c->add_option("--text", o->wishes.text, "a column of texts, whose words are the input in place of all other columns")
+      ->type_name("COLUMN");
   c->add_option("--out", o->out, "write the config to this file")->type_name("FILE");
   c->add_flag("--replace", o->replace, "replace the file");
   c->callback([o, &chosen] { chosen = [o] { return init(*o); }; });

@@ -24,7 +24,7 @@ constexpr double kProgressSeconds = 5;
 
 struct PredictArguments {
   ModelOptions model;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, texts;
   FileOptions files;
   std::optional<std::string> out;
   bool csv = false, json = false, wrong = false, check = false;
@@ -224,7 +224,7 @@ class Unknowns {
 
 int predict(const PredictArguments& o) {
   apply_threads(o.model.threads);
-  check<ConfigError>(!o.inputs.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
+  check<ConfigError>(!o.inputs.empty() || !o.texts.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
   Predictor model(o.model.path, o.model.predictor());
   print_model(model);
   if (o.check) {
@@ -232,7 +232,7 @@ int predict(const PredictArguments& o) {
     check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
                        Help{"--check is for what halfstep export wrote"});
     std::cerr << check_proof(model, *model.proof()) << '\n';
-    if (o.inputs.empty()) return kDone;
+    if (o.inputs.empty() && o.texts.empty()) return kDone;
   }
   std::optional<AnswerArrays> arrays;
   if (o.out && is_array_file(*o.out)) {
@@ -269,10 +269,12 @@ int predict(const PredictArguments& o) {
   std::vector<std::string> inputs = o.inputs;
   std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
   Unknowns unknowns;
-  model.files(inputs, o.files, receive, [&](const CsvRows& rows) {
+  const auto sees = [&](const CsvRows& rows) {
     unknowns.add(rows);
     writer.table(rows);
-  });
+  };
+  if (!o.texts.empty()) model.texts(o.texts, o.files, receive, sees);
+  model.files(inputs, o.files, receive, sees);
   if (o.wrong) {
     check<DataError>(model.known() > 0, "predict",
                      "--wrong needs inputs whose answers are known: a target's column, or pictures in a folder ",
@@ -297,6 +299,10 @@ void add_predict(CLI::App& program, Action& chosen) {
   CLI::App* c = program.add_subcommand("predict", "Predict new files with a trained model");
   add_model(*c, o->model);
   c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
+  c->add_option("--text", o->texts, "a text, for a model of a table's column of texts; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   c->add_option("--top", o->files.top, "number of classes to print")->check(CLI::PositiveNumber);
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
   auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");

@@ -67,8 +67,28 @@ class DataRules : private RuleSet {
       issues_.error(path + ".unknown", "is \"missing\", which needs a rule for missing values, but missing is \"refuse\"");
     if (!self["features"].empty() && !self["exclude"].empty())
       issues_.error(path + ".exclude", "must not be given together with features");
+    texts(self, path);
     if (self["dates"].empty() && (self["dates_as"] != "number" || self["date_order"] != "ymd"))
       issues_.error(path + ".dates", "must name the columns that dates_as and date_order are for");
+  }
+
+  // Texts are the whole input of a table.
+  void texts(const Json& self, const std::string& path) {
+    const bool there = !self["texts"].empty();
+    for (const Field& f : dataset_catalog().row(self).component.fields) {
+      const bool of_texts = f.key == "tokenizer" || f.key == "seq_len" || f.key == "max_words" || f.key == "min_count" ||
+                            f.key == "tokenizer_file",
+                 of_others = f.key == "features" || f.key == "exclude" || f.key == "dates" || f.key == "categories" ||
+                             f.key == "unknown" || f.key == "standardize" || f.key == "fill";
+      if (self[f.key] == f.fallback || !(there ? of_others : of_texts)) continue;
+      issues_.error(join_path(path, f.key), there ? "is for columns of numbers and categories, but texts are the whole input"
+                                                  : "is for \"texts\", which names no column");
+    }
+    if (there && (self["missing"] == "mean" || self["missing"] == "median"))
+      issues_.error(path + ".missing", "of texts must be \"refuse\", \"drop_row\" or \"constant\" (a text without words), got " +
+                                           self["missing"].dump());
+    if (there && self["tokenizer"] == "bpe" && self["tokenizer_file"].is_null() && path == "data.train")
+      issues_.error(path + ".tokenizer_file", "must name the tokenizer of \"tokenizer\": \"bpe\"");
   }
 
   // Held-out data beside the training data: does it share samples with it, and are its inputs the same in kind?

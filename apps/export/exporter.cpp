@@ -98,6 +98,7 @@ Exported export_folder(const ExportSource& source, const ExportOptions& o) {
   write("config.json", stored_config(source.stored.contents).dump(2) + '\n');
   write("data.json", source.data.dump(2) + '\n');
   write("README.md", model_card(source));
+  if (const std::string tokenizer = tokenizer_file(source.model.form()); !tokenizer.empty()) write("tokenizer.json", tokenizer);
   out.path = o.out;
   out.use = use_line(source, o.out);
   return out;
@@ -114,7 +115,9 @@ Exported write_code(const ExportSource& source, const ExportOptions& o, const Pr
   save_safetensors(weights, file.weights.tensors, metadata_of(file, source.proof_as_run(file.weights.tensors)));
   save_safetensors(samples, {{"input", proof.input}, {"output", proof.output}});
   Exported out{.path = o.out, .bytes = int64_t(fs::file_size(weights) + fs::file_size(samples))};
-  for (const auto& [name, text] : files) {
+  std::map<std::string, std::string> all = files;
+  if (const std::string tokenizer = tokenizer_file(model.form()); !tokenizer.empty()) all["tokenizer.json"] = tokenizer;
+  for (const auto& [name, text] : all) {
     atomic_write(o.out / name, text);
     out.bytes += int64_t(text.size());
   }

@@ -35,7 +35,8 @@ std::string data_text(const Json& data) {
 std::string input_text(const DataForm& form) {
   if (std::holds_alternative<ImageForm>(form.source)) return "pictures " + text_of(form.input) + ", pixels in [0, 1]";
   if (const auto* t = std::get_if<TableForm>(&form.source); t && t->options.encoding)
-    return "rows of a table with the columns " + columns_text(*t->options.encoding);
+    return (t->options.encoding->tokens ? "texts in the columns " : "rows of a table with the columns ") +
+           columns_text(*t->options.encoding);
   if (const auto* s = std::get_if<SeriesForm>(&form.source))
     return "windows " + text_of(form.input) + " of a series: rows of " + listed(s->options.columns);
   if (std::holds_alternative<TextForm>(form.source))

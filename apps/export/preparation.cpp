@@ -73,9 +73,15 @@ std::vector<std::string> input_lines(const DataForm& form) {
   }
   const auto* table = std::get_if<TableForm>(&form.source);
   if (!table || !table->options.encoding) return {};
+  const CsvEncoding& e = *table->options.encoding;
   std::vector<std::string> out;
+  if (e.tokens) {
+    std::string columns;
+    for (const CsvEncoding::Column& c : e.columns) columns += (columns.empty() ? "" : ", ") + c.name;
+    out.push_back(joined("inputs: ", e.tokens->options().length, " tokens of ", columns, ", as tokenizer.json makes them"));
+  }
   const auto add = [&](const std::string& what) { out.push_back(joined("input ", out.size(), ": ", what)); };
-  for (const CsvEncoding::Column& c : table->options.encoding->columns) {
+  for (const CsvEncoding::Column& c : e.tokens ? std::vector<CsvEncoding::Column>() : e.columns) {
     if (!c.categories.empty() && table->options.one_hot) {
       for (const std::string& category : c.categories) add(c.name + ", 1 if it is \"" + category + "\", else 0");
     } else if (!c.categories.empty()) {
@@ -87,7 +93,7 @@ std::vector<std::string> input_lines(const DataForm& form) {
       add(c.name);
     }
   }
-  out.push_back("answers: " + (form.classes > 0 ? std::string("a number for each class") : table->options.encoding->target));
+  out.push_back("answers: " + (form.classes > 0 ? std::string("a number for each class") : e.target));
   return out;
 }
 
@@ -98,6 +104,12 @@ std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataF
     out.first.push_back(of.mean), out.second.push_back(of.std);
   }
   return out;
+}
+
+std::string tokenizer_file(const DataForm& form) {
+  const auto* table = std::get_if<TableForm>(&form.source);
+  const bool texts = table && table->options.encoding && table->options.encoding->tokens;
+  return texts ? table->options.encoding->tokens->tokenizer_json() : "";
 }
 
 bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != TargetScale(); }

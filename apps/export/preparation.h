@@ -33,6 +33,8 @@ std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataF
 std::string last_step_code(const Predictor& model);
 // A transform with its arguments: Resize {"size":14}.
 std::string transform_text(const Json& transform);
+// A model of a table's texts: the file that makes its inputs of texts, for the package `tokenizers`; "": another model.
+std::string tokenizer_file(const DataForm& form);
 // What the inputs of a table are, in order, and what is answered: "input 0: height".
 std::vector<std::string> input_lines(const DataForm& form);
 

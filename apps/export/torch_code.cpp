@@ -168,9 +168,9 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
     body += "    x = (x - " + tensor + numbers(s->mean) + ")" + view + ") / " + tensor + numbers(s->std) + ")" + view + "\n";
   }
   const char* what = std::holds_alternative<ImageForm>(model.form().source)    ? "pixels in [0, 1]"
+                     : model.form().input_dtype == DType::i64                  ? "tokens"
                      : std::holds_alternative<TableForm>(model.form().source)  ? "columns in the units of the table"
                      : std::holds_alternative<SeriesForm>(model.form().source) ? "values in the units of the series"
-                     : std::holds_alternative<TextForm>(model.form().source)   ? "tokens"
                                                                                : "inputs as the training data had them";
   out += "    \"\"\"x: " + std::string(what) + ".";
   for (const Json& t : p.outside) out += "\n    Done before: " + printable(transform_text(t));

@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kShownSide = 96;                     // pixels of a picture's longer side
 constexpr int64_t kCoarseSide = 48;                    // below it pixels are shown as squares
-constexpr size_t kMatrixClasses = 50, kMostCell = 60;  // kMostCell: bytes of a cell
+constexpr size_t kMatrixClasses = 50, kMostCell = 60;  // kMostCell: columns of a cell
+constexpr size_t kShownText = 240;                     // columns of a text
 constexpr int64_t kShownNumbers = 16;                  // of a sample that is neither a picture nor a table's row
 
 // A sample that is answered wrongly, or a number's error.
@@ -110,7 +111,9 @@ struct Rows {
   bool one_hot() const { return std::get<TableForm>(form.source).options.one_hot; }
   std::vector<std::string> columns() const {
     std::vector<std::string> out;
-    if (const CsvEncoding* e = encoding()) {
+    if (const CsvEncoding* e = encoding(); e && e->tokens) {
+      out.emplace_back("text, as the model reads it");
+    } else if (e) {
       for (const auto& column : e->columns) out.push_back(column.name);
     } else if (numel(form.input) <= kShownNumbers) {
       for (int64_t k = 0; k < numel(form.input); ++k) out.push_back("x" + std::to_string(k));
@@ -118,6 +121,7 @@ struct Rows {
     return out;
   }
   std::vector<std::string> cells(const Tensor& sample) const {
+    if (const CsvEncoding* e = encoding(); e && e->tokens) return {shortened(e->tokens->decode(sample.to_vector<int64_t>()), kShownText)};
     const std::vector<double> values = sample.reshape({-1}).to_vector<double>();
     const InputUnits units = input_units(form);
     const auto at = [&](size_t i) {
@@ -232,7 +236,8 @@ class Search {
   void show() {
     const auto* image = std::get_if<ImageForm>(&form().source);
     const Rows rows{form()};
-    const std::vector<std::vector<std::string>> file_rows = rows_of_file();
+    out_.has_texts = rows.encoding() && rows.encoding()->tokens.has_value();
+    const std::vector<std::vector<std::string>> file_rows = out_.has_texts ? std::vector<std::vector<std::string>>() : rows_of_file();
     if (!is_picture(form().input) && file_rows.empty()) out_.columns = rows.columns();
     for (const Finding& f : found_) {
       Mistake m{.index = f.index,

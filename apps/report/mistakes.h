@@ -26,7 +26,7 @@ struct Mistakes {
   std::string fault{};  // why nothing is known; then the rest is empty
   std::string split{};  // "val", "test"
   int64_t step = 0;     // of the checkpoint
-  bool has_classes = true;
+  bool has_classes = true, has_texts = false;
   int64_t examined = 0, samples = 0, wrong = 0;
   std::vector<std::string> columns{};  // of the cells
   std::vector<Mistake> worst{};        // the most confident first; of numbers the largest errors

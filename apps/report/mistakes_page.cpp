@@ -28,12 +28,12 @@ void write_pictures(std::ostream& out, const Mistakes& found) {
 }
 
 void write_heads(std::ostream& out, const Mistakes& found) {
-  for (const std::string& c : found.columns) out << "<th class=\"n\">" << escaped(c) << "</th>";
+  for (const std::string& c : found.columns) out << (found.has_texts ? "<th>" : "<th class=\"n\">") << escaped(c) << "</th>";
   out << "</tr>\n";
 }
 
-void write_cells(std::ostream& out, const Mistake& m) {
-  for (const std::string& cell : m.cells) out << "<td class=\"n\">" << escaped(cell) << "</td>";
+void write_cells(std::ostream& out, const Mistakes& found, const Mistake& m) {
+  for (const std::string& cell : m.cells) out << (found.has_texts ? "<td>" : "<td class=\"n\">") << escaped(cell) << "</td>";
   out << "</tr>\n";
 }
 
@@ -44,7 +44,7 @@ void write_rows(std::ostream& out, const Mistakes& found) {
   for (const Mistake& m : found.worst) {
     out << "<tr><td class=\"soft\">" << escaped(m.sample) << "</td><td>" << escaped(m.truth) << "</td><td><b>" << escaped(m.answer)
         << "</b></td><td class=\"n\">" << confidence_text(found.has_classes, m.confidence) << "</td>";
-    write_cells(out, m);
+    write_cells(out, found, m);
   }
   out << "</table>\n";
 }
@@ -162,7 +162,7 @@ void write_mistakes_together(std::ostream& out, const std::vector<std::string>& 
     }
     out << "<tr><td class=\"soft\">" << escaped(m->sample) << "</td><td>" << escaped(m->truth) << "</td>";
     for (const Mistakes& run : runs) out << "<td>" << answer_of(run, m->index) << "</td>";
-    write_cells(out, *m);
+    write_cells(out, runs.at(0), *m);
   }
   out << (pictures ? "</div></div>\n" : "</table></div>\n");
 }

@@ -35,7 +35,7 @@ std::vector<std::string> input_names(const DataForm& form) {
   std::vector<std::string> out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source)) return series->options.columns;
   const auto* table = std::get_if<TableForm>(&form.source);
-  if (!table || !table->options.encoding) return out;
+  if (!table || !table->options.encoding || table->options.encoding->tokens) return out;
   for (const CsvEncoding::Column& column : table->options.encoding->columns) {
     const bool one_hot = !column.categories.empty() && table->options.one_hot;
     for (const std::string& category : one_hot ? column.categories : std::vector<std::string>{})

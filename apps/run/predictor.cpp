@@ -13,6 +13,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/transforms.h"
+#include "apps/run/array_inputs.h"
 #include "apps/run/branch_names.h"
 #include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
@@ -40,19 +41,6 @@ Tensor input_of(const TensorMap& tensors, const std::string& path) {
   if (named != tensors.end()) return named->second;
   check<DataError>(tensors.size() == 1, kPredict, path, " must hold one tensor, or one named \"x\", but has ", tensors.size());
   return tensors.begin()->second;
-}
-
-// As the model's data has them, with a batch dimension.
-Tensor fitted(const Tensor& given, const DataForm& form, const std::string& what) {
-  Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
-  check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, kPredict, what,
-                   ": the model takes inputs [N, ...] of shape ", form.input, ", got ", given.shape());
-  if (form.input_dtype == DType::f32) return x.to(DType::f32);
-  check<DataError>(!x.is_floating_point(), kPredict, what, ": the model takes whole numbers, got ", given.dtype());
-  x = x.to(DType::i64);
-  const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
-  check<DataError>(fits, kPredict, what, ": tokens must be in 0..", form.vocabulary - 1);
-  return x;
 }
 
 // Does a call write into the model? Stateful layers keep their last state, and embeddings with max_norm scale rows of weights.
@@ -204,7 +192,7 @@ Tensor Predictor::from_units(const Tensor& inputs) const {
 
 std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
   const NoGrad off;
-  return answer((*this)(fitted(inputs, form_, "inputs")), options);
+  return answer((*this)(array_inputs(inputs, form_, "inputs")), options);
 }
 
 std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& o) const {
@@ -293,7 +281,8 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
       if (array)
         arrays(path, options, receive);
       else if (std::holds_alternative<TableForm>(form_.source))
-        table(path, options, receive, sees);
+        table(read_csv_rows(path, std::get<TableForm>(form_.source).options), (path == "/dev/stdin" ? "-" : given) + " row ",
+              options, receive, sees);
       else if (std::holds_alternative<SeriesForm>(form_.source))
         series(path, options, receive);
       else
@@ -332,15 +321,23 @@ void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& 
   }
 }
 
-void Predictor::table(const fs::path& path, const FileOptions& o, const Receive& receive,
+void Predictor::texts(const std::vector<std::string>& texts, const FileOptions& o, const Receive& receive,
                       const std::function<void(const CsvRows&)>& sees) {
-  const CsvRows rows = read_csv_rows(path, std::get<TableForm>(form_.source).options);
+  const auto* const of = std::get_if<TableForm>(&form_.source);
+  check<ConfigError>(of && of->options.encoding && of->options.encoding->tokens, kPredict, checkpoint_.string(),
+                     " is no model of the texts of a table, which answers for single ones");
+  try {
+    table(rows_of_texts(texts, of->options), "text ", o, receive, sees);
+  } catch (const ValueError& e) { fail<ConfigError>(kPredict, one_line(e)); }
+}
+
+// name: of a row, without its number.
+void Predictor::table(const CsvRows& rows, const std::string& name, const FileOptions& o, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
   if (sees) sees(rows);
-  const std::string file = path == "/dev/stdin" ? "-" : path.string();
   size_t next = 0;  // row of the file
   const auto faults_until = [&](size_t row) {
-    for (; next < row; ++next)
-      receive({.input = joined(file, " row ", next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
+    for (; next < row; ++next) receive({.input = joined(name, next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
   };
   const int64_t n = int64_t(rows.rows.size());
   for (int64_t begin = 0; begin < n; begin += o.batch) {
@@ -357,7 +354,7 @@ void Predictor::table(const fs::path& path, const FileOptions& o, const Receive&
         found[i].truth = truth;
         if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(truth));
       }
-      found[i].input = joined(file, " row ", row + 1);
+      found[i].input = joined(name, row + 1);
       found[i].cells = rows.cells[row];
       receive(found[i]);
       next = row + 1;
@@ -380,7 +377,7 @@ void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive
   const Tensor given = end == ".npy"   ? map_npy(path)
                        : end == ".npz" ? read_npz(path, "x")
                                        : input_of(load_safetensors(path).tensors, path.string());
-  const Tensor x = from_units(fitted(given, form_, path.string()));
+  const Tensor x = from_units(array_inputs(given, form_, path.string()));
   for (int64_t begin = 0; begin < x.size(0); begin += o.batch) {
     std::vector<Prediction> found = answer((*this)(x.narrow(0, begin, std::min(o.batch, x.size(0) - begin))), o);
     for (size_t i = 0; i < found.size(); ++i) {

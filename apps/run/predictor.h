@@ -101,6 +101,10 @@ class Predictor {
   void files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
              const std::function<void(const CsvRows&)>& sees = {});
 
+  // The same for texts, for a model of one column of texts. Throws ConfigError for other models.
+  void texts(const std::vector<std::string>& texts, const FileOptions& options, const Receive& receive,
+             const std::function<void(const CsvRows&)>& sees = {});
+
   // Metrics of the config, over the answers so far whose truth is known: "accuracy" and so on; and how many those are.
   std::vector<MetricValue> metrics() const;
   int64_t known() const { return known_; }
@@ -109,7 +113,7 @@ class Predictor {
   std::vector<Prediction> answer(const Tensor& outputs, const FileOptions& options) const;
   void measure(const Tensor& outputs, const std::vector<double>& truths);
   void pictures(const std::vector<std::filesystem::path>& paths, const FileOptions& options, const Receive& receive);
-  void table(const std::filesystem::path& path, const FileOptions& options, const Receive& receive,
+  void table(const CsvRows& rows, const std::string& name, const FileOptions& options, const Receive& receive,
              const std::function<void(const CsvRows&)>& sees);
   void series(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
   void arrays(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);

@@ -13,6 +13,7 @@ namespace halfstep::app {
 struct StarterWishes {
   std::string target;  // a column of a table by name or number, or an array
   std::string task;    // "classification" or "regression"
+  std::string text{};  // a column of texts that is to be the input
 };
 
 struct Starter {

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostLabels = 1000;
 constexpr int64_t kMostChannels = 10000;  // with a mean and a deviation each
+constexpr int64_t kMostColors = 4;        // of pixels, whose rows and columns have none
 
 struct NamedArrays {
   std::string x, y, x_val, y_val;  // of val: "" where it is a part of the others
@@ -181,7 +182,7 @@ enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
 // What is asked of the model, and, in `out`, what the user may want to know or must decide.
 ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const StarterWishes& wishes,
                   const fs::path& file, bool dense, StarterParts& out) {
-  const std::string labels = item(name), as_numbers = labels + " = " + labels + ".astype(\"int64\")",
+  const std::string labels = item(name),
                     without_gaps = joined(labels, " = np.unique(", labels, ", return_inverse=True)[1].reshape(", labels, ".shape)");
   const bool typed = !is_floating(y.dtype()), yes_or_no = values.zero_one() && values.distinct.size() == 2,
              wide = y.dim() == 2 && y.size(1) > 1 && !dense;
@@ -194,16 +195,14 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
     return refuse_as(joined("must have whole numbers from 0 to be classes, got ", y.dtype(), " from ", values.least), without_gaps);
   if (wide && yes_or_no) {
     const ArrayValues sums = values_of(y.to(DType::f64).sum({1}));
-    if (sums.least != 1 || sums.most != 1) return ArrayTask::yes_or_no;
-    return refuse_as(joined(y.shape(), " is one-hot, but classes are whole numbers [", y.size(0), ']'),
-                     joined(labels, " = ", labels, ".argmax(1)"));
+    return sums.least == 1 && sums.most == 1 ? ArrayTask::classes : ArrayTask::yes_or_no;
   }
   if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
   if (!typed) {
     if (values.whole && values.distinct.size() <= 20 && !wide)
-      out.notes.push_back(joined(name, " has ", values.distinct.size(),
-                                 " whole numbers as floats, read as numbers to predict; if they are classes, ",
-                                 in_numpy(file, as_numbers)));
+      out.notes.push_back(
+          joined(name, " has ", values.distinct.size(),
+                 " whole numbers as floats, read as numbers to predict; if they are classes: --task classification"));
     return ArrayTask::numbers;
   }
   if (values.most >= double(kMostLabels) || values.distinct.size() > kMostLabels) {
@@ -220,10 +219,6 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
                    different, ", but classes count 0, 1, 2", Help{in_numpy(file, without_gaps)});
   if (double(2 * values.distinct.size()) < values.most)
     out.notes.push_back(joined(name, ' ', different, "; without gaps the model is smaller: ", in_numpy(file, without_gaps)));
-  if (y.dim() > 1 && y.size(1) == 1)
-    return refuse_as(joined(y.shape(), " has a dimension of 1, where classes have none"),
-                     joined(labels, " = ", labels, "[:, 0]", y.dtype() == DType::boolean ? ".astype(\"int64\")" : ""));
-  if (y.dtype() == DType::boolean) return refuse_as("has booleans, but classes are whole numbers", as_numbers);
   return ArrayTask::classes;
 }
 
@@ -318,7 +313,9 @@ StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
     out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
   else if (wishes.task == "classification")
     out.data.push_back({R"("task": "classification")", "as asked"});
-  if (x.dim() > 1 && x.size(1) <= kMostChannels)
+  const bool pixels = x.dtype() == DType::u8 && x.dim() > 2;
+  if (pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
+  if (x.dim() > 1 && x.size(1) <= (pixels ? kMostColors : kMostChannels))
     out.data.push_back({R"("transforms": [{"type": "Normalize", "from": "data"}])",
                         "inputs to mean 0 and deviation 1 of the training data, by place in dimension 1"});
   const bool parts = !names.x_val.empty();

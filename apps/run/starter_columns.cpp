@@ -13,7 +13,6 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostTexts = 64;    // different texts that a column of inputs may have, as framework/data/csv_columns.cpp
 constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
 
 std::string small_letters(std::string_view text) {
@@ -37,9 +36,10 @@ double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvF
   return std::abs(value) <= double(std::numeric_limits<float>::max()) ? value : NAN;
 }
 
+// Marks of accounting, such as "(" and a currency sign of several bytes, may be in front of its first digit.
 bool starts_as_number(std::string_view cell) {
-  if (!cell.empty() && (cell[0] == '-' || cell[0] == '+')) cell.remove_prefix(1);
-  return !cell.empty() && std::isdigit(static_cast<unsigned char>(cell[0]));
+  const size_t at = cell.find_first_of("0123456789");
+  return at <= 5 && std::none_of(cell.begin(), cell.begin() + std::ptrdiff_t(at), [](unsigned char c) { return std::isalpha(c); });
 }
 
 // Cells that are neither numbers nor dates; of them, those that begin as numbers do.
@@ -171,12 +171,38 @@ bool is_named_as_id(const std::string& name) {
 }  // namespace
 
 bool is_word_for_missing(std::string_view cell) {
-  static const std::set<std::string> words = {"?", "na", "n/a", "#n/a", "nan", "null", "none", "-", "--", "."};
+  static const std::set<std::string> words = {"?",    "na", "n/a", "#n/a", "nan",          "null",
+                                              "none", "-",  "--",  ".",    "\xe2\x80\x93", "\xe2\x80\x94"};
   return cell.size() <= 4 && words.contains(small_letters(cell));
 }
 
 bool StarterColumn::texts_differ() const {
   return kind == ColumnKind::text && ((distinct == filled() && distinct >= 5) || (distinct > 20 && 2 * distinct > filled()));
+}
+
+// Do accounting's marks make numbers of texts? Not if a column of texts then mixes both, or has them on all of its numbers, as
+// "(1)" and "(2)" that count something.
+bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFormat& accounting, CsvDateOrder order) {
+  bool some = false;
+  double value = 0;
+  CsvDate date;
+  for (size_t c = 0; c < sheet.names().size(); ++c) {
+    size_t numbers = 0, more = 0, texts = 0, marks = 0;  // marks: parentheses and the like, without a currency
+    for (size_t row = 0; row < sheet.rows(); ++row) {
+      const std::string_view cell = sheet.cell(row, c);
+      const CellKind before = kind_of_cell(cell, plain, order, value, date),
+                     after = kind_of_cell(cell, accounting, order, value, date);
+      numbers += before == CellKind::number;
+      more += before != CellKind::number && after == CellKind::number;
+      texts += after == CellKind::text;
+      CsvNumberForm form;
+      if (after == CellKind::number && before != after && parse_number(cell, accounting, value, form))
+        marks += form.currency.empty();
+    }
+    if (more > 0 && numbers == 0 && (texts > 0 || marks == more)) return false;
+    some |= more > 0;
+  }
+  return some;
 }
 
 TableReading read_columns(const CsvSheet& sheet) {
@@ -191,6 +217,13 @@ TableReading read_columns(const CsvSheet& sheet) {
   if (best.like_numbers > 0) {
     for (const auto& [decimal, thousands] : {std::pair(',', char(0)), {',', '.'}, {',', ' '}, {'.', ','}, {'.', ' '}, {'.', '\''}})
       try_format(decimal, thousands);
+  }
+  for (const auto& [decimal, thousands] : {std::pair(out.format.decimal, out.format.thousands), {',', '.'}, {'.', ','}}) {
+    const CsvFormat marks{.delimiter = delimiter, .decimal = decimal, .thousands = thousands, .accounting = true};
+    CsvFormat plain = marks;
+    plain.accounting = false;
+    if (best.like_numbers == 0 || decimal == delimiter || !reads_accounting(sheet, plain, marks, out.order)) continue;
+    if (const Unread found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
   }
   if (best.like_numbers > 0) {  // also dates in another order
     const Unread day_first = unread(sheet, out.format, CsvDateOrder::dmy),
@@ -212,6 +245,14 @@ TableReading read_columns(const CsvSheet& sheet) {
     }
   }
   return out;
+}
+
+std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
+  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
+}
+
+std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
+  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
@@ -238,9 +279,6 @@ std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c) {
     if (!c.hint.what.empty() && c.texts > 0 && !c.hint.word)
       return joined("has ", c.hint.what == "dates" ? "" : "numbers with ", c.hint.what, such, ": ", c.hint.remedy);
   }
-  const bool minus = c.example.starts_with("\xe2\x88\x92") || (c.example.starts_with('(') && c.example.ends_with(')'));
-  if ((c.kind == ColumnKind::mixed || c.kind == ColumnKind::text) && minus && c.example.find_first_of("0123456789") < 4)
-    return joined("has negative numbers", such, ": write them with a plain minus sign in front");
   if (c.kind == ColumnKind::mixed)
     return joined("mixes ", c.numbers + c.dates, c.dates > c.numbers ? " dates" : " numbers", " and ", c.texts, " texts", such);
   if (c.is_free_text()) return joined("has free texts (", c.distinct, " different in ", c.filled(), " rows)");

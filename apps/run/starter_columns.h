@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "apps/run/starter.h"
 #include "framework/data/csv_sheet.h"
 
 namespace halfstep::app {
 
 // mixed: neither numbers nor dates nor texts alone, which no column of a table may be.
 enum class ColumnKind : uint8_t { empty, number, date, text, mixed };
+
+inline constexpr size_t kMostTexts = 64;  // different texts that a column of categories may have, as framework/data/csv_columns.cpp
 
 struct StarterColumn {
   size_t at = 0;
@@ -34,7 +37,11 @@ struct StarterColumn {
   bool has_gaps() const { return filled() < rows; }
   // Does (nearly) every row have a text of its own?
   bool texts_differ() const;
+  // Texts, but not as few different ones as categories have?
+  bool has_many_texts() const { return kind == ColumnKind::text && (texts_differ() || distinct > kMostTexts); }
   bool is_free_text() const { return texts_differ() && (letters >= 30 || words_of_cell >= 4); }
+  // Are its words fewer than its texts have letters for, as those of a name, or of a language without blanks?
+  bool has_few_words() const { return words_of_cell < 2 || letters > 20 * words_of_cell; }
 };
 
 // A file's own way to write numbers and dates, the one that explains most of its cells, and what its columns are then.
@@ -47,10 +54,21 @@ struct TableReading {
 };
 TableReading read_columns(const CsvSheet& sheet);
 
+// The columns whose texts are the model's input, in place of all others: one that was wished for; else long ones, of a table that
+// has little else. Throws ConfigError for a wish that is no column of texts.
+std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std::vector<StarterColumn>& all,
+                                               const StarterColumn& target, bool classes, const StarterWishes& wishes);
+// The texts' part of the data, and the layers. others: the columns that are no input.
+void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts, const std::string& others);
+
 // Does init take this for a missing value: "NA", "?"?
 bool is_word_for_missing(std::string_view cell);
 // "houses.csv:17:3", as errors of the table name a cell.
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
+// How a config names a column: by its name, or by its number where there is no header.
+std::string reference(const CsvSheet& sheet, const StarterColumn& c);
+// How a sentence names it.
+std::string spoken(const CsvSheet& sheet, const StarterColumn& c);
 // Why a column is no input: "counts the rows"; "": it is one.
 std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c);
 

@@ -42,6 +42,8 @@ void add_format(StarterParts& out, const TableReading& r) {
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
+  if (r.format.accounting)
+    out.data.push_back({R"("accounting": true)", "(1.2) and 1.2- are -1.2, and currency signs are passed over"});
   if (!r.format.thousands) return;
   out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
   if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
@@ -156,7 +158,7 @@ bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
 
 // Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
 void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& target, bool classes,
-                 const std::vector<const StarterColumn*>& inputs) {
+                 const std::vector<const StarterColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
   std::set<std::string> words;
   const bool words_are_classes = classes && target.kind != ColumnKind::number;
@@ -177,24 +179,28 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
                                "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
   }
   if (cells > 0)
-    out.data.push_back({R"("missing": "median")", joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
+    out.data.push_back(
+        {joined(R"("missing": ")", rule, '"'), joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
   out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers? It is if none of its cells comes again, and others do.
-bool has_words_as_header(const CsvSheet& sheet) {
-  bool repeats = false;
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do;
+// not if one does. Empty: the cells do not say it.
+std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
+  bool repeats = false, number = false;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
     std::set<std::string_view> seen;
-    for (size_t row = 0; row < sheet.rows(); ++row) {
-      if (sheet.is_number(row, c) || (row > 0 && sheet.cell(row, c) == sheet.cell(0, c))) return false;
+    const std::string_view first = sheet.cell(0, c);
+    number |= sheet.is_number(0, c);
+    for (size_t row = 0; row < sheet.rows() && !first.empty(); ++row) {
+      if (row > 0 && sheet.cell(row, c) == first) return false;
       repeats |= !seen.insert(sheet.cell(row, c)).second;
     }
   }
-  return repeats;
+  return repeats && !number ? std::optional(true) : std::nullopt;
 }
 
 void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
@@ -220,7 +226,7 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
                                                 const StarterColumn& target, const fs::path& file) {
   std::vector<const StarterColumn*> inputs;
   std::vector<std::string> excluded, why;
-  bool free_text = false;
+  bool free_text = false, texts = false;
   for (const StarterColumn& c : all) {
     if (&c == &target) continue;
     std::string reason = reason_to_leave_out(sheet, c);
@@ -231,12 +237,12 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
       continue;
     }
     excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
-    free_text |= c.is_free_text();
+    free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
-  const char* const texts = "free texts are inputs as tokens in arrays only: docs/configs.md, \"Text and tokens\"";
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
-                   Help{free_text ? texts : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
-  if (free_text) out.notes.emplace_back(texts);
+                   Help{texts ? "--text COLUMN takes the texts of a column for the input"
+                              : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
+  if (free_text) out.notes.emplace_back("--text COLUMN takes the words of a text for the input, in place of all other columns");
   if (excluded.empty()) return inputs;
   out.data.push_back({"\"exclude\": [" + listed_names(excluded, ", ", excluded.size()) + "]", listed_names(why, "; ")});
   out.notes.push_back("left out: " + listed_names(why, "; "));
@@ -248,8 +254,9 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
 StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   std::optional<CsvSheet> read;
   read.emplace("init", file, CsvFormat(), std::nullopt);
-  const bool header = !read->has_header() && has_words_as_header(*read);
-  if (header) read.emplace("init", file, CsvFormat(), true);
+  const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
+  const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  if (header) read.emplace("init", file, CsvFormat(), *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
   const size_t rows = sheet.rows();
@@ -264,13 +271,16 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
-  if (header) out.data.push_back({R"("header": true)", "none of the first row's texts comes again"});
+  if (header)
+    out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
+                        *header ? "none of the first row's texts comes again" : "a text of the first row comes again"});
   add_target(out, sheet, choice, classes);
   add_format(out, r);
-  const std::vector<const StarterColumn*> inputs = choose_inputs(out, sheet, r.columns, target, file);
+  const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
+  const std::vector<const StarterColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
   std::vector<std::string> dates;
   const StarterColumn* in_order = nullptr;
-  for (const StarterColumn* c : inputs) {
+  for (const StarterColumn* c : texts.empty() ? inputs : std::vector<const StarterColumn*>()) {
     note_odd(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
@@ -284,8 +294,8 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
                           r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
   }
-  add_missing(out, sheet, target, classes, inputs);
-  out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
+  add_missing(out, sheet, target, classes, inputs, texts.empty() ? "median" : "constant");
+  if (texts.empty()) out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
   if (!classes)
     out.data.push_back(
         {R"("standardize_target": true)", "targets as well; metrics and predictions are in the units of the column"});
@@ -302,6 +312,14 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.samples = int64_t(rows) * 4 / 5;
   out.batch_size = rows < 5000 ? 32 : 128;
   out.lr = 0.003;
+  if (!texts.empty()) {
+    std::vector<std::string> others;
+    for (const StarterColumn& c : r.columns) {
+      const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
+    }
+    add_texts(out, sheet, texts, listed_names(others));
+  }
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;
 }

@@ -33,8 +33,9 @@ void Trainer::introduce() const {
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
-  if (const std::string made = s_.val ? s_.val->dataset().notes().made : ""; made.starts_with("left out"))
-    progress_.line(joined("      ", made));
+  const std::string held_out = s_.val ? s_.val->dataset().notes().made : "";
+  const bool has_texts = s_.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(s_.form.source);
+  if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) progress_.line(joined("      ", held_out));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
   if (group_)

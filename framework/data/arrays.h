@@ -2,6 +2,7 @@
 // Data sets of two arrays in files: inputs and targets.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -10,16 +11,22 @@
 
 namespace halfstep {
 
+// What bytes (u8) of inputs are. pixels: 0 to 255 become 0 to 1, as in all data sets of pictures. numbers: they stay what they are.
+// automatic: pixels where a sample has two dimensions or more, numbers where it has one.
+enum class ByteMeaning : uint8_t { automatic, pixels, numbers };
+
 struct ArrayOptions {
   std::string input = "x", target = "y";  // names of arrays, in files that hold several
   bool tokens = false;                    // whole inputs are tokens, i64; else they become f32
-  std::optional<bool> classification{};   // empty: targets that are whole numbers are classes
+  std::optional<bool> classification{};   // empty: targets that are whole numbers, booleans or one-hot are classes
   int64_t classes = 0;                    // 0: one more than the largest target
   int64_t vocabulary = 0;                 // of tokens; 0: one more than the largest
+  ByteMeaning bytes = ByteMeaning::automatic;
 };
 
-// Inputs [N, ...], targets [N, ...], a row of each a sample; numbers [N] to predict become [N, 1], as those of a table.
-// Bytes (u8) stay bytes and become f32 as batches are made.
+// Inputs [N, ...], targets [N, ...], a row of each a sample; numbers [N] to predict become [N, 1], as those of a table. Of classes
+// these are read as [N], too: booleans; [N, 1]; and one-hot rows [N, classes], unless they may be a class for each position of the
+// input. Bytes of inputs become f32 as batches are made. notes() says all that was read in another way than as it is.
 // Throws as the readers of the formats; DataError, which names path and array, for an array that is not there, arrays with
 // different numbers of rows or none, negative tokens, classes that are no whole numbers or outside the classes.
 class ArrayDataset : public TensorDataset<> {
@@ -31,8 +38,15 @@ class ArrayDataset : public TensorDataset<> {
   // Where no conversion is needed the arrays stay in the file, which is mapped: see map_safetensors of framework/io/safetensors.h.
   static ArrayDataset safetensors(const std::filesystem::path& path, const ArrayOptions& options = {});
 
+  DataNotes notes() const override { return {.made = notes_}; }
+  DataForm form() const override;
+
  private:
+  struct Parts;
+  ArrayDataset(const std::string& label, Parts parts, const ArrayOptions& options);
   ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& options);
+  std::string notes_;
+  ByteMeaning bytes_;  // automatic: the inputs are no bytes
 };
 
 }  // namespace halfstep

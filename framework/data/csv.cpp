@@ -15,6 +15,7 @@
 #include "framework/data/csv_classes.h"
 #include "framework/data/csv_columns.h"
 #include "framework/data/csv_sheet.h"
+#include "framework/data/csv_texts.h"
 #include "framework/data/form.h"
 #include "framework/data/labels.h"
 #include "framework/data/permutation.h"
@@ -98,7 +99,9 @@ std::optional<bool> has_header(CsvOptions::Header header) {
 }
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  CsvSheet sheet(kCsv, path, o.format, has_header(o.header));
+  std::vector<std::string> named = o.features;
+  named.push_back(o.target);
+  CsvSheet sheet(kCsv, path, o.format, has_header(o.header), /*each_row_alone=*/false, named);
   CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
@@ -121,8 +124,12 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   std::vector<CsvFeature> features;
   const bool given = !encoding.columns.empty();
   if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(chosen.size());
-  for (size_t i = 0; i < chosen.size(); ++i)
-    encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  TextColumns texts;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (o.tokens) texts.push_back(columns.texts(chosen[i]));
+    if (o.tokens && !given) encoding.columns[i].name = sheet.names()[chosen[i]];
+    if (!o.tokens) encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  }
   if (!given && o.unknown != "refuse" && o.unknown != "missing") {
     const auto has = [&](const CsvEncoding::Column& c) { return find_label(c.categories, o.unknown, sheet.format().decimal) >= 0; };
     check<ConfigError>(std::any_of(encoding.columns.begin(), encoding.columns.end(), has), kCsv, path.string(),
@@ -138,6 +145,12 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
       o.part ? o.part(int64_t(sheet.rows()), of_row) : split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
   check<DataError>(!rows.empty(), kCsv, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
                    " rows is empty");
+  if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.made += "; " + forms;
+  const MemoryScope scope(MemoryTag::data);
+  if (o.tokens) {
+    if (!encoding.tokens) encoding.tokens = learn_tokens(*o.tokens, texts, rows, path.string());
+    out.input = tokens_of_rows(*encoding.tokens, texts, rows, sheet, chosen, out.notes);
+  }
   fill_missing(features, rows, o, path.string(), encoding.fill);
   if (o.standardize && encoding.mean.empty()) measure(features, rows, encoding);
   if (o.standardize_target) {
@@ -150,10 +163,13 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
                     features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
                     encoding.std.size());
 
-  const MemoryScope scope(MemoryTag::data);
   const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
-  out.input = Tensor::empty({n, width}, {.device = Device::cpu});
-  float* x = out.input.data_ptr<float>();
+  float* x = nullptr;
+  if (!o.tokens) {
+    out.input = Tensor::empty({n, width}, {.device = Device::cpu});
+    x = out.input.data_ptr<float>();
+  }
+  for (size_t i = 0; i < texts.size(); ++i) out.feature_names.push_back(sheet.names()[chosen[i]]);
   for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
   constexpr size_t kAtOnce = 256;  // rows, whose inputs the caches hold
   for (size_t first = 0; first < rows.size(); first += kAtOnce) {
@@ -186,7 +202,9 @@ CsvDataset::CsvDataset(Parsed p)
       options_(std::move(p.options)),
       encoding_(std::move(p.encoding)),
       target_scale_(p.target_scale),
-      notes_(std::move(p.notes)) {}
+      notes_(std::move(p.notes)) {
+  if (encoding_.tokens) set_vocabulary(encoding_.tokens->size());
+}
 
 CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
   const CsvSheet sheet(kCsv, path_, options_.format, has_header(options_.header));

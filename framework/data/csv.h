@@ -13,6 +13,7 @@
 
 #include "framework/data/csv_cells.h"
 #include "framework/data/tensor_dataset.h"
+#include "framework/data/token_rows.h"
 
 namespace halfstep {
 
@@ -27,6 +28,7 @@ struct CsvEncoding {
   std::vector<double> mean{}, std{};  // of each input; the std of a constant column is 1
   std::vector<double> fill{};         // replaces the missing values of an input
   std::vector<Column> columns{};      // of features
+  std::optional<TokenRows> tokens{};  // of texts
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?
   std::vector<std::string> classes{};
@@ -56,6 +58,9 @@ struct CsvOptions {
   double fill = 0;                           // of CsvMissing::constant
   // Texts of categorical columns that the training data does not have: "refuse" them, read them as "missing", or as this category.
   std::string unknown = "refuse";
+  // The features are texts, which become one row of tokens. With CsvMissing::constant a missing one has none; `unknown`, `dates`,
+  // `standardize`, and the mean and median of missing values are for other tables.
+  std::optional<TokenRowOptions> tokens{};
   bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
   std::optional<CsvEncoding> encoding{};  // the training data's
   double begin = 0, end = 1;              // the part of a seeded split that is kept, see split_part
@@ -73,17 +78,17 @@ struct CsvLines {
   std::vector<std::vector<std::string>> cells{};  // of each row, a cell for each column
 };
 
-// Inputs [features] f32. A column without any number is categorical: one 0/1 input a distinct value, sorted, named
-// "column=value" and not standardized; without one_hot one input, named as the column. Classes and categories come from the whole
-// file, so that all parts agree, or from CsvOptions::encoding, and so do then the columns and their order: by name where both files
-// have a header, else by place. Spellings of one name or label are one: see label_key of labels.h. Rows without a target are left
-// out. A column of CsvOptions::dates is one input, or one a part, named "column.year".
-// With standardize_target, target_scale() is the scaling from the column's values to targets, so that metrics and predictions stay
-// in the column's units. notes() lists how the columns were read. It warns of text columns that look like numbers in another format
-// or dates, of labels that differ in case alone, and of a first row that may be a header. Throws IoError when the file cannot be
-// read; ConfigError for columns it does not have, for a feature that is given twice and for one that is the target; and DataError
-// "path:line:field: ..." for rows of another length and for cells that are missing, not finite, not numeric, no date, or a class or
-// category that the encoding does not have.
+// Inputs [features] f32, or with CsvOptions::tokens i64 [length], tokens that are learnt from the part that is kept. A column
+// without any number is categorical: one 0/1 input a distinct value, sorted, named "column=value" and not standardized; without
+// one_hot one input, named as the column. Classes and categories come from the whole file, so that all parts agree, or from
+// CsvOptions::encoding, and so do then the columns and their order: by name where both files have a header, else by place.
+// Spellings of one name or label are one: see label_key of labels.h. Rows without a target are left out. A column of
+// CsvOptions::dates is one input, or one a part, named "column.year". With standardize_target, target_scale() is the scaling from
+// the column's values to targets, so that metrics and predictions stay in the column's units. notes() lists how the columns were
+// read. It warns of text columns that look like numbers in another format or dates, of labels that differ in case alone, and of a
+// first row that may be a header. Throws IoError when the file cannot be read; ConfigError for columns it does not have, for a
+// feature that is given twice and for one that is the target; and DataError "path:line:field: ..." for rows of another length and
+// for cells that are missing, not finite, not numeric, no date, or a class or category that the encoding does not have.
 class CsvDataset : public TensorDataset<> {
  public:
   explicit CsvDataset(const std::filesystem::path& path, const CsvOptions& options = {});
@@ -119,7 +124,7 @@ struct CsvRows {
   std::vector<std::vector<std::string>> cells{};  // of every row
   std::vector<std::string> faults{};              // of every row: why it cannot be read; "": it can
   std::vector<size_t> rows{};                     // those that can be read
-  Tensor input{};                                 // of those, [rows, inputs] f32
+  Tensor input{};                                 // of those, [rows, inputs] f32, or i64 tokens
   // Of those: the target, a number or the number of the class; NaN where there is none. Empty: the file has no such column.
   std::vector<double> targets{};
   // Targets that are no number or no class of the training data, which count as none, and the first: "\"<=50K.\" in row 1".
@@ -135,5 +140,7 @@ struct CsvRows {
 // training data had a header, and else by place; the target's may be missing. With CsvMissing::drop_row a row with a missing value
 // has a fault. Throws IoError, and DataError for a file that is no table or lacks a column.
 CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& training);
+// The same for texts, each of which is a row. Throws ValueError unless the training data's features were one column of texts.
+CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& training);
 
 }  // namespace halfstep

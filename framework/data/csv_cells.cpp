@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "framework/base/check.h"
+#include "framework/data/csv_signs.h"
 
 namespace halfstep {
 namespace {
@@ -168,28 +169,25 @@ std::optional<double> read_time(CellReader& in) {
 }
 
 bool is_missing_word(std::string_view cell) {
-  constexpr std::string_view kWords[] = {"NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", "-", "--", "."};
+  constexpr std::string_view kWords[] = {"NA",   "N/A", "n/a", "#N/A", "NaN", "nan",          "NULL",        "null",
+                                         "None", "?",   "-",   "--",   ".",   "\xe2\x80\x93", "\xe2\x80\x94"};
   return std::find(std::begin(kWords), std::end(kWords), cell) != std::end(kWords);
 }
 
-// The cell without a currency or percent sign, which is described in `what`.
-std::string_view without_unit(std::string_view cell, std::string& what) {
-  const auto trim = [&] {
-    while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
-    while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
-  };
+// The cell without a percent sign and marks of accounting, which are described in `out`.
+std::string_view without_marks(std::string_view cell, CsvHint& out) {
   if (cell.ends_with('%')) {
-    what = "a percent sign";
+    out = {"a percent sign", "remove the sign from the file"};
     cell.remove_suffix(1);
+    while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+    return cell;
   }
-  for (const std::string_view sign : {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"}) {
-    if (cell.starts_with(sign))
-      what = "a currency sign", cell.remove_prefix(sign.size());
-    else if (cell.ends_with(sign))
-      what = "a currency sign", cell.remove_suffix(sign.size());
-  }
-  trim();
-  return cell;
+  bool negative = false;
+  CsvNumberForm form;
+  std::string_view bare = cell;
+  if (!take_accounting_marks(bare, negative, form)) return cell;
+  out = {form.what, "\"accounting\": true"};
+  return bare;
 }
 
 #ifdef __cpp_lib_to_chars
@@ -232,7 +230,10 @@ bool parse_number(std::string_view cell, double& value) {
   return error == std::errc() && end == cell.data() + cell.size();
 }
 
-bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
+namespace {
+
+// A number in ASCII, without marks of accounting.
+bool parse_plain(std::string_view cell, const CsvFormat& f, double& value) {
   if (f.decimal == '.' && f.thousands == 0) return parse_number(cell, value);
   std::string plain;
   if (!cell.empty() && (cell[0] == '+' || cell[0] == '-')) plain += cell[0], cell.remove_prefix(1);
@@ -258,6 +259,34 @@ bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
   }
   if (!plain.empty() && !cell.empty() && (cell[0] == '+' || cell[0] == '-')) return false;
   return parse_number(plain += cell, value);
+}
+
+bool parse_signed(std::string_view cell, const CsvFormat& f, double& value, CsvNumberForm& form) {
+  CsvPlainCell plain = with_plain_signs(cell, f);
+  if (!plain.form.what) return parse_plain(cell, f, value);
+  CsvFormat grouped = f;
+  if (plain.text.find(kCsvGroup) != std::string::npos) grouped.thousands = kCsvGroup;
+  if (!parse_plain(plain.text, grouped, value)) return false;
+  if (!form.what) form.what = plain.form.what;
+  return true;
+}
+
+}  // namespace
+
+bool parse_number(std::string_view cell, const CsvFormat& f, double& value, CsvNumberForm& form) {
+  form = {};
+  if (parse_signed(cell, f, value, form)) return true;
+  bool negative = false;
+  CsvNumberForm marks;
+  if (!f.accounting || !take_accounting_marks(cell, negative, marks) || !parse_signed(cell, f, value, marks)) return false;
+  if (negative) value = -value;
+  form = std::move(marks);
+  return true;
+}
+
+bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
+  CsvNumberForm ignored;
+  return parse_number(cell, f, value, ignored);
 }
 
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
@@ -290,8 +319,7 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
   double value = 0;
   CsvHint out;
-  const std::string_view bare = without_unit(cell, out.what);
-  if (!out.what.empty()) out.remedy = "remove the sign from the file";
+  const std::string_view bare = without_marks(cell, out);
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;
   const auto with = [&](const char* what, const std::string& remedy) {

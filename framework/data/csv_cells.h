@@ -20,13 +20,21 @@ struct CsvFormat {
   char thousands = 0;  // between groups of three digits: ',', '.', ' ', '\'' or '_'; 0: none
   TextEncoding encoding = TextEncoding::utf8;
   std::vector<int64_t> skip_rows{};  // lines of the file, from 1, that are left out
+  bool accounting = false;           // "(1.2)" and "1.2-" are -1.2, and "$5" is 5
 };
 
 // Whether `cell` is a decimal number, "inf" or "nan"; `value` then holds it.
 bool parse_number(std::string_view cell, double& value);
+// How a number is written, where that is not plain.
+struct CsvNumberForm {
+  const char* what = nullptr;  // "another minus sign"
+  std::string currency{};      // its sign
+};
 // The same for numbers in `format`: with decimal ',' and thousands '.' "1.234,5" is 1234.5, and "12.34,5" is not a number. The
-// thousands separator ' ' includes no-break spaces, and '\'' the typographic apostrophe.
+// thousands separator ' ' includes no-break spaces, and '\'' the typographic apostrophe; without one, both separate thousands,
+// since they mean nothing else. Other minus signs (U+2212, an en dash) and full-width and Arabic digits are read as well.
 bool parse_number(std::string_view cell, const CsvFormat& format, double& value);
+bool parse_number(std::string_view cell, const CsvFormat& format, double& value, CsvNumberForm& form);
 bool parse_integer(std::string_view s, int64_t& value);
 
 enum class CsvDateOrder : uint8_t { ymd, dmy, mdy };

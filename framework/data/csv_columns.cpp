@@ -90,7 +90,8 @@ bool CsvColumns::meets_missing(size_t row, size_t column, const char* kind) {
   if (options_.missing == CsvMissing::refuse)
     sheet_.fail_at(row, column, "must ", kind, ", but the cell ",
                    cell.empty() ? std::string("is empty") : joined("is \"", cell, '"'),
-                   Help{"missing: drop_row, mean, median or constant would do without"});
+                   Help{options_.tokens ? "missing: drop_row leaves the row out, constant reads it as a text without words"
+                                        : "missing: drop_row, mean, median or constant would do without"});
   ++missing_;
   return true;
 }
@@ -177,6 +178,13 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     append_texts(column, made, given, out);
   others_.push_back({made.name, out.size() - before, date});
   return made;
+}
+
+std::vector<std::string_view> CsvColumns::texts(size_t column) {
+  std::vector<std::string_view> out;
+  for (size_t r = 0; r < sheet_.rows(); ++r)
+    out.push_back(meets_missing(r, column, "have a text") ? std::string_view() : sheet_.cell(r, column));
+  return out;
 }
 
 void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out) {

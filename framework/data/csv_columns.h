@@ -83,6 +83,8 @@ class CsvColumns {
   std::vector<size_t> choose(size_t target, const std::string& path) const;
   // Appends the inputs of a column. given: the training data's encoding of the column; null: learn it from this file.
   CsvEncoding::Column append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out);
+  // The texts of a column, "" where one is missing. Throws as append().
+  std::vector<std::string_view> texts(size_t column);
   // Is the row left out by drop_row for this cell: is it missing, or unknown where that is the same?
   bool is_left_out(size_t row, size_t column, const CsvEncoding::Column* given) const;
   // How the columns were read so far.

@@ -70,21 +70,43 @@ double target_of(const CsvSheet& sheet, size_t column, const CsvOptions& o, bool
   return value;
 }
 
+void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string& path) {
+  if (o.missing == CsvMissing::drop_row && cells.missing() > 0)
+    fail<DataError>(kRows, path, ": a value is missing",
+                    cells.unknown() > 0 ? joined(" (", cells.unknown_example(), " is unknown, which counts as missing)") : "",
+                    ", and the model was trained on whole rows");
+}
+
 // The inputs of the row that the sheet shows. Throws DataError for one that cannot be read.
 std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
                                   const std::string& path) {
   const CsvEncoding& e = *o.encoding;
   std::vector<CsvFeature> features;
   for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &e.columns[i], features);
-  if (o.missing == CsvMissing::drop_row && cells.missing() > 0)
-    fail<DataError>(kRows, path, ": a value is missing",
-                    cells.unknown() > 0 ? joined(" (", cells.unknown_example(), " is unknown, which counts as missing)") : "",
-                    ", and the model was trained on whole rows");
+  check_whole(o, cells, path);
   std::vector<double> fills = e.fill;
   fill_missing(features, {0}, o, path, fills);
   std::vector<double> out;
   for (size_t j = 0; j < features.size(); ++j)
     out.push_back(e.mean.empty() ? features[j].values[0] : (features[j].values[0] - e.mean[j]) / e.std[j]);
+  return out;
+}
+
+// The same of texts.
+std::vector<int64_t> tokens_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
+                                   const std::string& path, TokenRows::Counts& counts) {
+  std::vector<std::string_view> texts;
+  for (const size_t column : columns) texts.push_back(cells.texts(column)[0]);
+  check_whole(o, cells, path);
+  std::vector<int64_t> out(size_t(o.encoding->tokens->options().length));
+  o.encoding->tokens->encode(texts, out.data(), counts);
+  return out;
+}
+
+template <class T>
+Tensor rows_of(const std::vector<T>& values, size_t rows, size_t width) {
+  Tensor out = Tensor::empty({int64_t(rows), int64_t(rows > 0 ? width : 0)}, {.dtype = dtype_of<T>, .device = Device::cpu});
+  std::copy(values.begin(), values.end(), out.data_ptr<T>());
   return out;
 }
 
@@ -109,6 +131,8 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   const size_t rows = sheet.rows();
   out.faults.resize(rows);
   std::vector<float> values;
+  std::vector<int64_t> tokens;
+  TokenRows::Counts counts;
   for (size_t r = 0; r < rows; ++r) {
     sheet.show_row(r);
     std::vector<std::string> cells;
@@ -116,7 +140,12 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
     out.cells.push_back(std::move(cells));
     try {
       CsvColumns read_as(sheet, o);
-      const std::vector<double> inputs = inputs_of_row(columns, o, read_as, path.string());
+      std::vector<double> inputs;
+      std::vector<int64_t> row;
+      if (e.tokens)
+        row = tokens_of_row(columns, o, read_as, path.string(), counts);
+      else
+        inputs = inputs_of_row(columns, o, read_as, path.string());
       bool unknown = false;
       if (target) out.targets.push_back(target_of(sheet, *target, o, unknown));
       if (unknown && out.unknown_answers++ == 0)
@@ -124,13 +153,42 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
       if (read_as.unknown() > 0 && out.unknown_values == 0) out.unknown_value = read_as.unknown_example();
       out.unknown_values += read_as.unknown();
       values.insert(values.end(), inputs.begin(), inputs.end());
+      tokens.insert(tokens.end(), row.begin(), row.end());
       out.rows.push_back(r);
     } catch (const DataError& error) { out.faults[r] = error.what(); }
   }
-  const int64_t n = int64_t(out.rows.size());
   const MemoryScope scope(MemoryTag::data);
-  out.input = Tensor::empty({n, n > 0 ? int64_t(values.size()) / n : 0}, {.device = Device::cpu});
-  std::copy(values.begin(), values.end(), out.input.data_ptr<float>());
+  const size_t n = out.rows.size();
+  out.input = e.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
+                       : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
+  for (const std::string& more : {e.tokens ? e.tokens->describe(counts) : std::string(), sheet.number_forms()})
+    if (!more.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + more;
+  return out;
+}
+
+CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& o) {
+  check<ValueError>(o.encoding && o.encoding->tokens, kRows, "texts are read by the training data's tokens, got none");
+  const TokenRows& tokens = *o.encoding->tokens;
+  const std::vector<CsvEncoding::Column>& columns = o.encoding->columns;
+  check<ValueError>(columns.size() == 1, kRows, "the model takes ", columns.size(), " texts of a sample: ", columns[0].name,
+                    ", ...", Help{"give a table with these columns"});
+  CsvRows out{.header = {columns[0].name}};
+  std::vector<int64_t> values;
+  TokenRows::Counts counts;
+  for (const std::string& given : texts) {
+    const std::string_view text = without_blanks(given);
+    const bool missing = is_missing_cell(text, o.missing_words);
+    out.cells.push_back({given});
+    const bool utf8 = find_not_utf8(given) == given.npos, refused = missing && o.missing != CsvMissing::constant;
+    out.faults.emplace_back(!utf8 ? "the text must be UTF-8" : refused ? "the text is empty, or a word for a missing one" : "");
+    if (!out.faults.back().empty()) continue;
+    out.rows.push_back(out.cells.size() - 1);
+    values.resize(values.size() + size_t(tokens.options().length));
+    const std::string_view read = missing ? std::string_view() : text;
+    tokens.encode({&read, 1}, values.data() + values.size() - tokens.options().length, counts);
+  }
+  out.input = rows_of(values, out.rows.size(), size_t(tokens.options().length));
+  out.notes.made = tokens.describe(counts);
   return out;
 }
 

@@ -8,19 +8,35 @@
 
 #include "framework/data/csv_header.h"
 #include "framework/data/labels.h"
+#include "framework/data/unicode.h"
 
 namespace halfstep {
 namespace {
 
 constexpr size_t kMaxShown = 500;
 
+// Are these in the first row, and is one of them no number of a column?
+bool has_names(const CsvTable& table, const std::vector<std::string>& named) {
+  std::vector<std::string> first;
+  for (size_t c = 0; c < table.columns(); ++c) first.emplace_back(table.cell(0, c));
+  bool some = false;
+  for (const std::string& name : named) {
+    int64_t number = 0;
+    if (name.empty() || parse_integer(name, number)) continue;
+    if (find_name(first, name) < 0) return false;
+    some = true;
+  }
+  return some;
+}
+
 }  // namespace
 
 CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
-                   bool each_row_alone)
+                   bool each_row_alone, const std::vector<std::string>& named)
     : where_(where), path_(path.string()), table_(CsvTable::open(path, format)), format_(format), notes_(table_->notes()) {
   format_.delimiter = table_->delimiter();
-  const CsvHeader found = header ? CsvHeader{header} : find_header(*table_, format_);
+  CsvHeader found = header ? CsvHeader{header} : find_header(*table_, format_);
+  if (!found.there && has_names(*table_, named)) found.there = true;
   has_header_ = found.there.value_or(false);
   if (!found.why.empty())
     notes_.made += joined(notes_.made.empty() ? "" : "; ", "the first row is the header, since ", found.why,
@@ -64,7 +80,9 @@ size_t CsvSheet::find(const std::string& what) const {
       }
       all += (all.empty() ? "" : ", ") + name.substr(0, kMaxShown);
     }
-    fail<ConfigError>(where_, path_, " has no column \"", what, "\"; its ", n, " columns are ", all);
+    fail<ConfigError>(
+        where_, path_, " has no column \"", what, "\"; its ", n, " columns are ", all,
+        has_header_ ? std::string() : joined(Help{"the first row was read as a sample; \"header\": true takes it for names"}));
   }
   return size_t(index < 0 ? index + n : index);
 }
@@ -85,9 +103,30 @@ double CsvSheet::number(size_t row, size_t column) const {
     const std::string remedy = number_hint(given, format_).remedy;
     return remedy.empty() ? remedy : joined(Help{remedy});
   };
-  if (!parse_number(given, format_, value)) fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"', help());
-  if (!(std::abs(value) <= kMost)) fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
+  CsvNumberForm form;
+  if (!parse_number(given, format_, value, form))
+    fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"', help());
+  if (!(std::abs(value) <= kMost))
+    fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
+  if (form.what) {
+    Written& all = written_[form.what];
+    if (all.count++ == 0) all.first = joined(halfstep::spelled(given.substr(0, 60)), ", which is ", value);
+  }
+  if (!form.currency.empty()) {
+    const auto [first, fresh] = currencies_.try_emplace(column, form.currency);
+    if (!fresh && first->second != form.currency)
+      fail_at(row, column, "must have one currency, got ", halfstep::spelled(given.substr(0, 60)), " after numbers in ",
+              first->second, Help{"convert the numbers, and leave the signs out"});
+  }
   return value;
+}
+
+std::string CsvSheet::number_forms() const {
+  std::string out;
+  for (const auto& [what, all] : written_)
+    out += joined(out.empty() ? "" : "; ", all.count, all.count == 1 ? " number" : " numbers", " with ", what, ", such as ",
+                  all.first);
+  return out;
 }
 
 TargetScale scale_of_column(std::span<const double> values) {

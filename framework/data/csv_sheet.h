@@ -2,6 +2,7 @@
 // A table of a delimited file: its header, and its cells as numbers.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,9 +20,10 @@ class CsvSheet {
  public:
   // header: is the first row one? Empty: see find_header of csv_header.h. Throws as CsvTable, and DataError for a header without
   // rows, with a row of units below it, or that is repeated. where: the data set, for messages. each_row_alone: a row that is no
-  // sample is the caller's affair.
+  // sample is the caller's affair. named: columns that the user names; where the cells do not say it, a first row with all of them
+  // is the header.
   CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
-           bool each_row_alone = false);
+           bool each_row_alone = false, const std::vector<std::string>& named = {});
 
   size_t rows() const { return rows_.empty() ? table_->rows() - (has_header_ ? 1 : 0) : rows_.size(); }
   bool has_header() const { return has_header_; }
@@ -42,8 +44,12 @@ class CsvSheet {
   bool is_number(size_t row, size_t column) const;
   // The number in a cell, which is finite; NaN where only its text says what it is, see CsvTable::number.
   double plain_number(size_t row, size_t column) const { return table_->number(row_of(row), column); }
-  // Throws DataError for a cell that is empty, no number, or not finite in float32.
+  // Throws DataError for a cell that is empty, no number, or not finite in float32, and for a currency sign after another one in
+  // the column.
   double number(size_t row, size_t column) const;
+  // How the numbers so far were written, where that is not plain: "3 numbers with parentheses for negative ones, such as \"(5)\",
+  // which is -5".
+  std::string number_forms() const;
 
   template <class... Parts>
   [[noreturn]] void fail_at(size_t row, size_t column, const Parts&... parts) const {
@@ -62,6 +68,12 @@ class CsvSheet {
   size_t row_of(size_t row) const { return rows_.empty() ? row + (has_header_ ? 1 : 0) : rows_[row]; }
 
   std::vector<std::string> names_;
+  struct Written {
+    int64_t count = 0;
+    std::string first{};
+  };
+  mutable std::map<std::string, Written> written_;      // numbers that are not plain, by their form
+  mutable std::map<size_t, std::string> currencies_{};  // of columns
 };
 
 // Mean and deviation of a column's values; the deviation of a constant is 1.

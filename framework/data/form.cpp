@@ -12,7 +12,6 @@
 #include "framework/data/bpe.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/stored_json.h"
-#include "framework/tensor/storage.h"
 
 namespace halfstep {
 namespace {
@@ -31,6 +30,7 @@ constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "
 constexpr std::array<const char*, 4> kSeriesMissing = {"refuse", "drop", "last", "interpolate"};
 constexpr std::array<const char*, 4> kStepUnits = {"number", "day", "business_day", "month"};
 constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
+constexpr std::array<const char*, 3> kByteMeanings = {"none", "pixels", "numbers"};
 constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
 
 template <size_t n, class E>
@@ -48,6 +48,7 @@ json to_json(const CsvFormat& f) {
   return {{"delimiter", text_of(f.delimiter)},
           {"decimal", text_of(f.decimal)},
           {"thousands", text_of(f.thousands)},
+          {"accounting", f.accounting},
           {"encoding", word(kTextEncodings, f.encoding)}};
 }
 
@@ -59,13 +60,25 @@ json to_json(const TargetScale& s) {
 
 json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
 
-json to_json(const TensorForm&) { return json::object(); }
+json to_json(const TensorForm& f) {
+  json out = {{"bytes", word(kByteMeanings, f.bytes)}};
+  if (f.low <= f.high) out["low"] = f.low, out["high"] = f.high;
+  return out;
+}
 
 json to_json(const ImageForm& f) {
   return {{"fit", f.fit ? json(word(kFits, *f.fit)) : json()},
           {"background", word(kBackgrounds, f.background)},
           {"on_side", f.on_side},
           {"exif", f.exif}};
+}
+
+json to_json(const TokenRows& t) {
+  const TokenRowOptions& o = t.options();
+  return {{"tokenizer", name(o.tokenizer)},
+          {"length", o.length},
+          {"tokens", t.vocabulary().tokens()},
+          {"tokenizer_json", o.bpe ? json(o.bpe->json()) : json()}};
 }
 
 json to_json(const TableForm& form) {
@@ -78,6 +91,7 @@ json to_json(const TableForm& form) {
           {"format", to_json(o.format)},
           {"classification", o.classification},
           {"columns", columns},
+          {"texts", e.tokens ? to_json(*e.tokens) : json()},
           {"target", e.target},
           {"exclude", o.exclude},
           {"date_order", word(kDateOrders, o.date_order)},
@@ -190,7 +204,16 @@ std::vector<TargetScale> scales_of(const StoredJson& s, const std::string& key) 
 CsvFormat format_of(const StoredJson& s) {
   const bool blanks = s.get("delimiter") == kBlanks;
   CsvFormat out{blanks ? kCsvBlanks : letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")};
+  if (s.has("accounting")) out.accounting = flag(s, "accounting");  // older ones lack both
   if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding", kTextEncodings);
+  return out;
+}
+
+TensorForm read_tensor(const StoredJson& s) {
+  TensorForm out{.bytes = ByteMeaning::numbers};  // older ones lack it, and knew no pixels
+  if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", kByteMeanings);
+  if (s.has("low")) out.low = s.number("low"), out.high = s.number("high");
+  s.expect(!s.has("low") || out.low <= out.high, "low", "at most high");
   return out;
 }
 
@@ -212,6 +235,44 @@ CsvEncoding::Column column_of(const StoredJson& s, size_t place) {
   const auto known = [](const std::string& part) { return std::find(kParts.begin(), kParts.end(), part) != kParts.end(); };
   c.expect(std::all_of(out.date.begin(), out.date.end(), known), "date", "a list of parts of a date");
   return out;
+}
+
+Tokenizer tokenizer_of(const StoredJson& s) {
+  try {
+    return parse_tokenizer(text(s, "tokenizer"));
+  } catch (const ValueError&) { s.expect(false, "tokenizer", "the name of a tokenizer"); }
+  return {};
+}
+
+std::shared_ptr<const BpeTokenizer> bpe_of(const StoredJson& s, Tokenizer tokenizer, int64_t vocabulary) {
+  if (tokenizer != Tokenizer::bpe) return {};
+  std::shared_ptr<const BpeTokenizer> out;
+  try {
+    out = std::make_shared<const BpeTokenizer>(BpeTokenizer::from_json(text(s, "tokenizer_json")));
+  } catch (const DataError& e) { fail<CheckpointError>("form", kSubject, " must hold a tokenizer: ", e.what()); }
+  s.expect(out->size() <= vocabulary, "tokenizer_json", "a tokenizer of at most the vocabulary's size");
+  return out;
+}
+
+Vocabulary vocabulary_of(const StoredJson& s, Tokenizer tokenizer, int64_t vocabulary) {
+  std::vector<std::string> tokens = texts(s, "tokens");
+  const bool words = tokenizer == Tokenizer::character || tokenizer == Tokenizer::word;
+  s.expect(words ? int64_t(tokens.size()) == vocabulary : tokens.empty(), "tokens", "a text for each token of the vocabulary");
+  try {
+    return Vocabulary(std::move(tokens));
+  } catch (const ValueError&) { s.expect(false, "tokens", "a list without the same token twice"); }
+  return {};
+}
+
+TokenRows token_rows_of(const StoredJson& s, const DataForm& form) {
+  TokenRowOptions o{.tokenizer = tokenizer_of(s), .length = s.integer("length", 1)};
+  o.bpe = bpe_of(s, o.tokenizer, form.vocabulary);
+  s.expect(form.input == Shape{o.length} && form.input_dtype == DType::i64, "length", "as long as the model's input of tokens");
+  try {
+    TokenRows out(o, vocabulary_of(s, o.tokenizer, form.vocabulary));
+    s.expect(out.size() == form.vocabulary, "tokens", "as many as the vocabulary has");
+    return out;
+  } catch (const ValueError& e) { fail<CheckpointError>("form", kSubject, " must hold tokens of texts: ", e.what()); }
 }
 
 // How many inputs the columns become.
@@ -241,8 +302,12 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   o.fill = s.number("fill");
   if (s.has("unknown")) o.unknown = text(s, "unknown");
   o.standardize = flag(s, "standardize");
-  const size_t inputs = inputs_of(e, o.one_hot);
-  s.expect(form.input == Shape{int64_t(inputs)}, "columns", "as many columns as inputs");
+  if (s.has("texts") && !s.get("texts").is_null()) {  // older ones lack it
+    e.tokens = token_rows_of(s.part("texts"), form);
+    o.tokens = e.tokens->options();
+  }
+  const size_t inputs = e.tokens ? 0 : inputs_of(e, o.one_hot);
+  s.expect(e.tokens || form.input == Shape{int64_t(inputs)}, "columns", "as many columns as inputs");
   s.expect(o.classification == (form.classes > 0), "classification", "true for classes alone");
   e.fill = numbers(s, "fills", inputs);
   e.mean = numbers(s, "mean", inputs);
@@ -250,7 +315,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   s.expect(e.mean.size() == e.std.size(), "std", "as long as mean");
   s.expect(std::all_of(e.std.begin(), e.std.end(), [](double v) { return v > 0; }), "std", "a list of positive numbers");
   const bool fills = o.missing != CsvMissing::refuse && o.missing != CsvMissing::drop_row;
-  s.expect(!fills || e.fill.size() == inputs, "fills", "a list with a number for each input");
+  s.expect(!fills || e.tokens || e.fill.size() == inputs, "fills", "a list with a number for each input");
   if (o.classification) e.classes = form.names;
   o.encoding = std::move(e);
   return {std::move(o)};
@@ -290,24 +355,11 @@ SeriesForm read_series(const StoredJson& s, const DataForm& form) {
 
 TextForm read_text(const StoredJson& s, const DataForm& form) {
   TextOptions o;
-  const std::string tokenizer = text(s, "tokenizer");
-  try {
-    o.tokenizer = parse_tokenizer(tokenizer);
-  } catch (const ValueError&) { s.expect(false, "tokenizer", "the name of a tokenizer"); }
+  o.tokenizer = tokenizer_of(s);
   o.seq_len = s.integer("seq_len", 1);
   o.max_words = s.integer("max_words", 0);
-  std::vector<std::string> tokens = texts(s, "tokens");
-  if (o.tokenizer == Tokenizer::bpe) {
-    try {
-      o.bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::from_json(text(s, "tokenizer_json")));
-    } catch (const DataError& e) { fail<CheckpointError>("form", kSubject, " must hold a tokenizer: ", e.what()); }
-    s.expect(o.bpe->size() <= form.vocabulary, "tokenizer_json", "a tokenizer of at most the vocabulary's size");
-  }
-  const bool words = o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::word;
-  s.expect(words ? int64_t(tokens.size()) == form.vocabulary : tokens.empty(), "tokens", "a text for each token of the vocabulary");
-  try {
-    o.vocabulary = Vocabulary(std::move(tokens));
-  } catch (const ValueError&) { s.expect(false, "tokens", "a list without the same token twice"); }
+  o.bpe = bpe_of(s, o.tokenizer, form.vocabulary);
+  o.vocabulary = vocabulary_of(s, o.tokenizer, form.vocabulary);
   o.vocab_size = form.vocabulary;
   return {std::move(o)};
 }
@@ -324,30 +376,6 @@ DataForm Dataset::form() const {
           .classes = classes(),
           .label_sequences = label_sequences(),
           .scale = target_scale()};
-}
-
-Tensor read_input_picture(const std::filesystem::path& path, const DataForm& form, bool invert) {
-  const ImageForm& image = std::get<ImageForm>(form.source);
-  const int64_t channels = form.input[0], height = form.input[1], width = form.input[2];
-  Picture picture = read_picture(path, int(channels), image.background, image.exif);
-  if (invert) {  // before anything is put around it
-    for (uint8_t& v : picture.pixels) v = uint8_t(255 - v);
-  }
-  const MemoryScope scope(MemoryTag::data);
-  Tensor out = Tensor::empty(form.input, {.device = Device::cpu});
-  if (image.fit && height == width) {
-    try {
-      fit_picture(picture, height, *image.fit, image.background, out.data_ptr<float>());
-    } catch (const MemoryError&) { picture_too_large(path, picture.width, picture.height); } catch (const std::bad_alloc&) {
-      picture_too_large(path, picture.width, picture.height);
-    }
-  } else {
-    check<DataError>(picture.height == height && picture.width == width, "picture", path.string(), ": the model takes pictures of ",
-                     width, " x ", height, " pixels, got ", picture.width, " x ", picture.height,
-                     Help{"a model trained with \"size\" takes pictures of any size"});
-    to_planes(picture, out.data_ptr<float>());
-  }
-  return image.on_side ? out.transpose(1, 2).contiguous() : out;
 }
 
 JsonValue to_json(const DataForm& form) {
@@ -390,7 +418,7 @@ DataForm read_form(const JsonValue& stored) {
     case 2: out.source = read_table(source, out); break;
     case 3: out.source = read_series(source, out); break;
     case 4: out.source = read_text(source, out); break;
-    default: break;
+    default: out.source = read_tensor(source); break;
   }
   if (std::holds_alternative<ImageForm>(out.source))
     s.expect(out.input.size() == 3 && (out.input[0] == 1 || out.input[0] == 3), "input", "[1, H, W] or [3, H, W]");

@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "framework/data/arrays.h"
 #include "framework/data/csv.h"
 #include "framework/data/dataset.h"
 #include "framework/data/image_folder.h"
@@ -40,7 +42,11 @@ struct TextForm {
   TextOptions options{};
 };
 // Arrays, and data sets without another form.
-struct TensorForm {};
+struct TensorForm {
+  ByteMeaning bytes = ByteMeaning::automatic;  // what bytes of the inputs were read as; automatic: they were none
+  // Of numbers that the model takes, before any transforms; low > high: unknown.
+  double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+};
 
 struct DataForm {
   Shape input{}, target{};  // of one sample, before any transforms

@@ -216,7 +216,8 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
       out.filled_text += joined("; ", counted_rows(cut, "row", "rows"), " at the start left out, before which nothing is known");
   }
   if (dropped > 0) out.filled_text = counted_rows(dropped, "row", "rows") + " with missing cells left out";
-  if (!left_out.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + left_out;
+  for (const std::string& note : {left_out, sheet.number_forms()})
+    if (!note.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + note;
   o.columns.clear();
   for (const size_t c : columns) o.columns.push_back(sheet.names()[c]);
   o.all_columns = false;

@@ -110,7 +110,8 @@ class NormalizeTransform : public Transform {
 };
 std::vector<std::string_view> normalize_presets();
 
-// PyTorch's ToTensor, for configs that carry it over: data sets make float32 in [0, 1] of pixels themselves, so nothing is left.
+// PyTorch's ToTensor, for configs that carry it over: data sets make float32 in [0, 1] of pixels themselves (of bytes in arrays,
+// see ByteMeaning in arrays.h), so nothing is left.
 class ToTensor : public Transform {
  public:
   Tensor operator()(const Tensor& input) const override { return input; }

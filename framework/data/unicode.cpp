@@ -177,6 +177,25 @@ bool is_blank_point(char32_t point) {
   return class_of(point) == PointClass::space || point == 0x200b || point == 0x2060 || point == 0xfeff;
 }
 
+bool is_word_point(char32_t point) {
+  const PointClass is = class_of(point);
+  if (is == PointClass::letter || is == PointClass::number) return true;
+  return point >= 0x300 && range_of(mark_ranges(), uint32_t(point));
+}
+
+bool is_ideograph(char32_t point) {
+  static constexpr PointRange kRanges[] = {{0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xf900, 0xfaff}, {0x20000, 0x323af}};
+  return point >= kRanges[0].first && range_of(std::span<const PointRange>(kRanges), uint32_t(point));
+}
+
+void append_small(std::string& out, char32_t point) {
+  if (point == 0x130) return append_utf8(out, 'i'), append_utf8(out, 0x307);  // the one that becomes two
+  if (point < 0x80) return out += char(point >= 0x41 && point <= 0x5a ? point + 0x20 : point), void();
+  const SmallLetters* const row = range_of(small_letters(), uint32_t(point));
+  const bool has = row && (uint32_t(point) - row->first) % row->step == 0;
+  append_utf8(out, has ? char32_t(int32_t(point) + row->distance) : point);
+}
+
 std::string spelled(std::string_view text) {
   std::string out = "\"";
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {

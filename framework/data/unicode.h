@@ -36,6 +36,13 @@ std::string spelled(std::string_view text);
 // Normal form C. `text` must be UTF-8.
 std::string normalize_nfc(std::string_view text);
 
+// Is it a letter, a number or a mark on one (\p{M}), of which words are made?
+bool is_word_point(char32_t point);
+// Ideographs, which are words without blanks between them.
+bool is_ideograph(char32_t point);
+// Appends its small letter, or itself where it has none.
+void append_small(std::string& out, char32_t point);
+
 // The tables behind them, each in ascending order.
 struct PointRange {
   uint32_t first, last;  // both are in it
@@ -46,8 +53,14 @@ struct CombiningRange {
 struct Decomposition {
   uint32_t whole, first, second;  // second 0: it is `first`, under another number
 };
+struct SmallLetters {
+  uint32_t first, last, step;  // every step-th of them
+  int32_t distance;            // from it to its small letter
+};
 std::span<const PointRange> letter_ranges();
 std::span<const PointRange> number_ranges();
+std::span<const PointRange> mark_ranges();
+std::span<const SmallLetters> small_letters();
 std::span<const CombiningRange> combining_ranges();
 std::span<const Decomposition> decompositions();       // by `whole`; without Hangul
 std::span<const PointRange> composition_exclusions();  // of two, which NFC leaves apart

@@ -31,6 +31,11 @@ inline void write_tables(const fs::path& data) {
   for (int i = 0; i < 400; ++i)
     sales += std::to_string(i) + ',' + std::to_string(100 + i % 7 * 5) + ',' + std::to_string(200 + i % 5) + '\n';
   for (int i = 0; i < 400; ++i) novel += "It was a dark and stormy night; ";
+  std::string reviews = "id,review,label\n";
+  for (int i = 0; i < 60; ++i)
+    reviews += std::to_string(i) + ",\"It is a " + (i % 2 ? "fine" : "dull") + " film, no. " + std::to_string(i % 7) + "\"," +
+               (i % 2 ? "good" : "bad") + '\n';
+  write(data / "reviews.csv", reviews);
   write(data / "houses.csv", houses);
   write(data / "sales.csv", sales);
   write(data / "novel.txt", novel);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/base/check.h"
+#include "framework/data/form.h"
 #include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/zip.h"
@@ -79,6 +80,65 @@ TEST_CASE("arrays: what targets and inputs become") {
   CHECK(tokens.target_shape() == Shape{3});
   CHECK(ArrayDataset::npy(dir / "t", dir / "t", {.classification = false}).classes() == 0);
   CHECK(ArrayDataset::npy(dir / "x", dir / "t", {.classes = 8}).classes() == 8);
+}
+
+TEST_CASE("arrays: what bytes mean") {
+  const TempDir dir;
+  save_safetensors(dir / "d",
+                   {{"x", (arange(0, 24).reshape({2, 3, 4}) * 11).to(DType::u8)}, {"y", from_vector<int64_t>({0, 1}, {2})}});
+  const auto largest = [&](ByteMeaning bytes) {
+    const ArrayDataset data = ArrayDataset::safetensors(dir / "d", {.bytes = bytes});
+    return amax(data.batch(std::vector<int64_t>{1}).input).item<float>();
+  };
+  CHECK(largest(ByteMeaning::automatic) == 253 * (1.f / 255));
+  CHECK(largest(ByteMeaning::pixels) == 253 * (1.f / 255));
+  CHECK(largest(ByteMeaning::numbers) == 253);
+  const ArrayDataset pixels = ArrayDataset::safetensors(dir / "d");
+  CHECK(pixels.notes().made == "inputs are bytes, read as pixels in [0, 1] (\"bytes\": \"numbers\" leaves them as they are)");
+  const TensorForm form = std::get<TensorForm>(read_form(to_json(pixels.form())).source);
+  CHECK((form.bytes == ByteMeaning::pixels && form.low == 0 && form.high == 253 * (1.f / 255)));
+  // What all transforms and the other data sets have.
+  const auto plain = std::make_shared<ArrayDataset>(pixels);
+  const auto normalized = transformed(plain, {std::make_shared<NormalizeTransform>(Normalize{.mean = 0.5, .std = 0.25})});
+  CHECK(normalized->batch(std::vector<int64_t>{1}).input.to_vector<float>().back() == doctest::Approx((253.0 / 255 - 0.5) / 0.25));
+  save_safetensors(dir / "flat",
+                   {{"x", (arange(0, 8).reshape({2, 4}) * 30).to(DType::u8)}, {"y", from_vector<int64_t>({0, 1}, {2})}});
+  const ArrayDataset flat = ArrayDataset::safetensors(dir / "flat");
+  CHECK(amax(flat.batch(std::vector<int64_t>{1}).input).item<float>() == 210);
+  CHECK(flat.notes().made == "inputs are bytes, read as numbers from 0 to 255 (\"bytes\": \"pixels\" divides them by 255)");
+}
+
+TEST_CASE("arrays: classes in other forms") {
+  const TempDir dir;
+  const Tensor kinds = from_vector<int64_t>({2, 0, 1, 1}, {4}), x = rand({4, 5});
+  const auto read = [&](const Tensor& y, const ArrayOptions& options = {}, const Tensor& input = {}) {
+    save_safetensors(dir / "d", {{"x", input.defined() ? input : x}, {"y", y}});
+    return ArrayDataset::safetensors(dir / "d", options);
+  };
+  const auto is = [&](const ArrayDataset& data, int64_t classes, const Tensor& wanted, const std::string& note) {
+    CHECK(data.classes() == classes);
+    CHECK(data.target_shape().empty());
+    CHECK(data.target().to_vector<int64_t>() == wanted.to_vector<int64_t>());
+    CHECK(data.notes().made == note);
+  };
+  is(read(one_hot(kinds, 4)), 4, kinds, "targets [4, 4] are one-hot, read as 4 classes");
+  is(read(one_hot(kinds, 3).to(DType::f32)), 3, kinds, "targets [4, 3] are one-hot, read as 3 classes");
+  is(read(one_hot(kinds, 3).to(DType::boolean)), 3, kinds, "targets [4, 3] are one-hot, read as 3 classes");
+  is(read(kinds.unsqueeze(1)), 3, kinds, "targets [4, 1] are read as [4]");
+  const Tensor yes = from_vector<int64_t>({1, 0, 1, 1}, {4});
+  is(read(yes.to(DType::boolean)), 2, yes, "targets are booleans, read as classes 0 and 1");
+  is(read(kinds.to(DType::f32).unsqueeze(1), {.classification = true}), 3, kinds,
+     "targets [4, 1] are read as [4]; targets are float32, all whole, read as classes");
+  // What may mean something else stays as it is.
+  CHECK(read(kinds.to(DType::f32)).classes() == 0);
+  CHECK(read(one_hot(kinds, 3), {.classification = false}).target_shape() == Shape{3});
+  CHECK(read(one_hot(kinds, 3) + one_hot(yes, 3)).target_shape() == Shape{3});
+  CHECK(read(one_hot(kinds, 3), {.tokens = true}, one_hot(kinds, 3)).target_shape() == Shape{3});
+  CHECK(read(one_hot(kinds, 3), {}, rand({4, 2, 3})).target_shape() == Shape{3});
+  CHECK(contains(message_of<DataError>([&] { read(one_hot(kinds, 3), {.classes = 4}); }),
+                 "must have 4 classes, got [4, 3], one-hot"));
+  CHECK(contains(message_of<DataError>([&] { read(x.select(1, 0), {.classification = true}); }), "classes must be whole numbers"));
+  CHECK(contains(message_of<DataError>([&] { read(from_vector<int64_t>({3}, {})); }), "must have a row for each sample"));
 }
 
 TEST_CASE("arrays: a safetensors file is mapped, not copied") {

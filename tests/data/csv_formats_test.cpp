@@ -63,6 +63,82 @@ TEST_CASE("csv: numbers with a decimal comma and separators of thousands") {
   CHECK(!number_in("1,5", '.', 0));
 }
 
+TEST_CASE("csv: numbers in other signs, where they mean one thing alone") {
+  const auto is = [](std::string_view cell, double value, char decimal = '.') {
+    CHECK_MESSAGE(number_in(cell, decimal, 0) == value, std::string(cell));
+  };
+  is("\xe2\x88\x92"
+     "5.5",
+     -5.5);  // the minus sign
+  is("\xe2\x80\x93"
+     "5",
+     -5);  // an en dash
+  is("1\xc2\xa0"
+     "234,5",
+     1234.5, ',');  // a no-break blank
+  is("1\xe2\x80\xaf"
+     "234\xe2\x80\xaf"
+     "567",
+     1234567);  // a narrow one
+  is("1'234.5", 1234.5);
+  is("-1\xe2\x80\x99"
+     "234",
+     -1234);                                                     // a typographic apostrophe
+  is("\xef\xbc\x91\xef\xbc\x92\xef\xbc\x8e\xef\xbc\x95", 12.5);  // full-width
+  is("\xd9\xa1\xd9\xa2\xd9\xab\xd9\xa5", 12.5);                  // Arabic
+  for (const char* wrong : {"5\xe2\x88\x92", "1'23", "12'34'567",
+                            "1'234\xc2\xa0"
+                            "567",
+                            "\xe2\x88\x92",
+                            "1\xe2\x80\x93"
+                            "2",
+                            "(1.2)", "1.2-", "$5", "1 234", "\xe2\x88\x92-5"})
+    CHECK_MESSAGE(!number_in(wrong, '.', 0), wrong);
+  CHECK(!number_in("1'234", '.', ','));  // another separator was said
+  const Sheet sheet(
+      "a,y\n\xe2\x88\x92"
+      "1,5\n2'000,7\n3,8\n");
+  const CsvDataset data = sheet.read({.classification = false});
+  CHECK(values_of(data) == std::vector<float>{-1, 2000, 3});
+  CHECK(contains(data.notes().made,
+                 "1 number with another minus sign, such as \"\xe2\x88\x92"
+                 "1\", which is -1"));
+  CHECK(contains(data.notes().made, "1 number with apostrophes between thousands, such as \"2'000\", which is 2000"));
+}
+
+TEST_CASE("csv: accounting's marks") {
+  const CsvFormat books{.thousands = ',', .accounting = true};
+  const auto is = [&](std::string_view cell, double value) {
+    double read = 0;
+    CHECK_MESSAGE((parse_number(cell, books, read) && read == value), std::string(cell));
+  };
+  is("(1.5)", -1.5);
+  is("($1,234.50)", -1234.5);
+  is("$ 5", 5);
+  is("-$5", -5);
+  is("$-5", -5);
+  is("5 \xe2\x82\xac", 5);
+  is("5.25-", -5.25);
+  is("\xc2\xa3"
+     "5-",
+     -5);
+  is("-5", -5);
+  double ignored = 0;
+  for (const char* wrong : {"(-5)", "-5-", "()", "$", "(a)", "5%", "--5", "$$", "(5", "5)"})
+    CHECK_MESSAGE(!parse_number(wrong, books, ignored), wrong);
+  const Sheet sheet("a,y\n(1),5\n$2,7\n3-,8\n");
+  const CsvDataset data = sheet.read({.format = {.accounting = true}, .classification = false});
+  CHECK(values_of(data) == std::vector<float>{-1, 2, -3});
+  CHECK(contains(data.notes().made, "1 number with parentheses for negative ones, such as \"(1)\", which is -1"));
+  CHECK(contains(Sheet("a,y\n$1,5\n\xe2\x82\xac"
+                       "2,7\n")
+                     .fault({.format = {.accounting = true}, .classification = false}),
+                 ":3:1: column \"a\" must have one currency, got \"\xe2\x82\xac"
+                 "2\" after numbers in $"));
+  CHECK(contains(Sheet("a,y\n1,5\n(2),7\n").fault({.classification = false}),
+                 "must be a number, got \"(2)\"\nhelp: \"accounting\": true"));
+}
+
 TEST_CASE("csv: dates in three orders, with times and zones") {
   const auto day = date_in("2024-03-18");
   REQUIRE(day);

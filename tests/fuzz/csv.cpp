@@ -20,6 +20,8 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   if (data[0] & 64) options.features = {"a", "-1"};
   if (data[0] & 128) options.begin = 0.25, options.end = 0.75;
   switch (data[0] % 11) {
+    case 5: options.format.accounting = true; break;
+    case 6: options.tokens = TokenRowOptions{.length = 9, .min_count = 1}, options.missing = CsvMissing::constant; break;
     case 7: options.format.encoding = TextEncoding::latin1; break;
     case 8: options.format.encoding = TextEncoding::windows1252; break;
     case 9: options.format.encoding = TextEncoding::utf16; break;
@@ -44,7 +46,8 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   });
   fuzz::typed([&] {
     const CsvDataset set(file.path(), options);
-    if (set.size() < 1 || int64_t(set.feature_names().size()) != set.input_shape()[0]) fuzz::found("a data set that does not hold");
+    const int64_t inputs = options.tokens ? options.tokens->length : int64_t(set.feature_names().size());
+    if (set.size() < 1 || inputs != set.input_shape()[0]) fuzz::found("a data set that does not hold");
     CsvOptions known = std::get<TableForm>(set.form().source).options;
     if (data[0] & 64) known.unknown = "missing", known.missing = CsvMissing::drop_row;
     const CsvRows rows = read_csv_rows(file.path(), known);

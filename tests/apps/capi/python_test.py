@@ -65,6 +65,18 @@ class Python(unittest.TestCase):
             self.assertTrue(numpy.array_equal(model(numpy.ones((2, 5), int)), model(numpy.ones((2, 5)))))
             self.assertEqual(model(self.x[:0]).shape, (0, 3))
 
+    def test_numbers_in_other_units(self):
+        x = numpy.zeros((40, 4, 4), numpy.uint8)
+        x[::2] = 200
+        numpy.savez(os.path.join(self.dir, "p.npz"), x=x, y=numpy.arange(40) % 2)
+        self.halfstep("init", "p.npz", "--out", "p.json")
+        self.halfstep("train", "p.json", "--quiet", "--set", "train.epochs=1")
+        model = halfstep.open(os.path.join(self.dir, "runs/p"))
+        self.assertEqual(model.form["source"]["bytes"], "pixels")
+        self.assertEqual(model(x / 255).shape, (40, 2))
+        with self.assertRaisesRegex(halfstep.Error, r"pixels in \[0, 1\], got float32 from 0 to 200"):
+            model(x)
+
     def test_errors(self):
         model = halfstep.open(self.run_dir)
         for wrong in (numpy.zeros((2, 6)), numpy.zeros(3), numpy.zeros((1,) * 9), 1.0):

@@ -56,9 +56,11 @@ double one_rmse(const TempDir& dir) {
 std::string config_with(const std::string& csv, const std::string& loss) {
   const std::string data = R"({"type": "CSV", "task": "regression", )" + csv + R"("path": ")";
   return R"({"version": 1, "name": "c", "output_dir": "r", "amp": false, "metrics": ["rmse", "mae", "r2"],
-             "data": {"root": ".", "train": )" + data + R"(train.csv"}, "val": )" + data + R"(val.csv"},
+             "data": {"root": ".", "train": )" +
+         data + R"(train.csv"}, "val": )" + data + R"(val.csv"},
                       "loader": {"batch_size": 8}},
-             "model": {"type": "MLP", "hidden": [8]}, "loss": {"type": ")" + loss + R"("},
+             "model": {"type": "MLP", "hidden": [8]}, "loss": {"type": ")" +
+         loss + R"("},
              "optimizer": {"type": "Adam", "lr": 0.02}, "train": {"epochs": 6}})";
 }
 

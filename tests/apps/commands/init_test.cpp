@@ -118,7 +118,8 @@ TEST_CASE("init: pictures, a text and arrays") {
 TEST_CASE("init: what it cannot begin with is refused in plain words") {
   const TempDir dir;
   write(dir / "one.csv", "a\n1\n2\n");
-  write(dir / "names.csv", rows(60, "name,y\n", [](int i) { return "a name " + number(i) + ',' + number(i % 2); }));
+  write(dir / "names.csv",
+        rows(60, "name,street,y\n", [](int i) { return "a name " + number(i) + ",street " + number(i) + ',' + number(i % 2); }));
   write(dir / "x.npy", halfstep::testing::npy(rand({4, 2})));
   fs::create_directories(dir / "empty");
   const auto fails = [&](const std::string& arguments, int code, const std::string& part) {
@@ -129,7 +130,7 @@ TEST_CASE("init: what it cannot begin with is refused in plain words") {
   };
   fails("nowhere.csv", 3, "nowhere.csv does not exist");
   fails("one.csv", 3, "has one column");
-  fails("names.csv", 3, "has no column that could be an input: name has texts that nearly all differ");
+  fails("names.csv --target y", 3, "has no column that could be an input: name has texts that nearly all differ");
   fails("x.npy", 3, "is one array, where inputs and targets are two");
   fails("empty", 3, "a folder for each class");
   write(dir / "mine.json", "{}");

@@ -157,9 +157,8 @@ TEST_CASE("inspect data: a sheet of samples after transforms, and numbers as tar
     for (int64_t x = 2; x < 66; ++x) bright += at(y, x) > 100;
   CHECK(bright > 40);
   const Json numbers =
-      run(dir,
-          R"(inspect data c.json --json --set loss=MSELoss )"
-          R"(--set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
+      run(dir, R"(inspect data c.json --json --set loss=MSELoss )"
+               R"(--set 'data.train={"type": "Random", "input_shape": [4], "target_shape": [10], "num_batches": 4}')")
           .json();
   CHECK(numbers["targets"].size() == 10);
   CHECK(numbers["inputs"].size() == 4);

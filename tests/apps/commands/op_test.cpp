@@ -101,10 +101,8 @@ not JSON
   std::vector<Json> answers;
   for (std::string line; std::getline(lines, line);) answers.push_back(Json::parse(line));
   REQUIRE(answers.size() == 8);
-  CHECK(
-      answers[0].dump() ==
-      R"({"ok":true,"outputs":[{"name":"out","dtype":"float32","shape":[2,3]},)"
-      R"({"name":"grad.0","dtype":"float32","shape":[2,3]}]})");
+  CHECK(answers[0].dump() == R"({"ok":true,"outputs":[{"name":"out","dtype":"float32","shape":[2,3]},)"
+                             R"({"name":"grad.0","dtype":"float32","shape":[2,3]}]})");
   const std::vector<std::string> types = {"", "ValueError", "IoError", "ValueError", "ConfigError", "ConfigError", "ConfigError"};
   for (size_t i = 1; i < types.size(); ++i) {
     CAPTURE(answers[i].dump());

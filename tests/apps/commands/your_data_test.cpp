@@ -33,11 +33,9 @@ TEST_CASE("docs/your_data.md: every config trains, and its model is used") {
   const TempDir dir;
   write_data(dir);
   const auto configs = configs_of(read(fs::path(halfstep_source_dir()) / "docs/your_data.md"));
-  const std::map<std::string, std::string> inputs = {{"houses", "data/houses.csv"},
-                                                     {"pets", "data/pets/val"},
-                                                     {"novel", ""},
-                                                     {"demand", "data/sales.csv"},
-                                                     {"signals", "data/val_x.npy"}};
+  const std::map<std::string, std::string> inputs = {{"houses", "data/houses.csv"}, {"reviews", "data/reviews.csv"},
+                                                     {"pets", "data/pets/val"},     {"novel", ""},
+                                                     {"demand", "data/sales.csv"},  {"signals", "data/val_x.npy"}};
   CHECK(configs.size() == inputs.size());
   for (const auto& row : inputs) {
     const std::string &name = row.first, &input = row.second;

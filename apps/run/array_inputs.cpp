@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/run/array_inputs.h"
+
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kFarFromPixels = 2;  // sharpened and resized pixels go a little beyond 1
+constexpr double kFar = 10;           // times the largest number of the training data
+
+bool takes_pixels(const DataForm& form) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  return std::holds_alternative<ImageForm>(form.source) || (array && array->bytes == ByteMeaning::pixels);
+}
+
+}  // namespace
+
+void check_range(const Tensor& x, const DataForm& form, const std::string& what) {
+  if (x.numel() == 0 || form.input_dtype != DType::f32) return;
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  const bool pixels = takes_pixels(form);
+  if (!pixels && !(array && array->low <= array->high)) return;
+  const Tensor numbers = x.to(DType::f32);
+  const double low = amin(numbers).item<float>(), high = amax(numbers).item<float>();
+  if (pixels) {
+    check<DataError>(!(high > kFarFromPixels), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ",
+                     high, Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
+    check<DataError>(!(low < -0.5), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
+                     Help{"give them as they were before any Normalize, which the model does itself"});
+    return;
+  }
+  const bool unit = array->low >= 0 && array->high <= 1 && array->high > 0;
+  check<DataError>(!unit || !(high > kFar), what, "the training data had numbers from ", array->low, " to ", array->high, ", got ",
+                   x.dtype(), " from ", low, " to ", high,
+                   Help{"prepare them as the training data was: for bytes of pixels, x / 255"});
+  if (array->bytes != ByteMeaning::numbers || array->high <= kFar || low < 0 || high > 1 || !is_floating(x.dtype())) return;
+  check<DataError>(ne(numbers, floor(numbers)).sum().item<int64_t>() == 0, what, "the training data had whole numbers from ",
+                   array->low, " to ", array->high, ", got ", x.dtype(), " from ", low, " to ", high,
+                   Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
+}
+
+Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
+  Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
+  check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
+                   ": the model takes inputs [N, ...] of shape ", form.input, ", got ", given.shape());
+  if (form.input_dtype == DType::f32) {
+    if (takes_pixels(form) && x.dtype() == DType::u8) {
+      logging::warn(what + ": bytes are read as pixels, divided by 255");
+      return x.to(DType::f32) * double(1.f / 255);  // as the training data was
+    }
+    check_range(x, form, what);
+    return x.to(DType::f32);
+  }
+  check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());
+  x = x.to(DType::i64);
+  const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
+  check<DataError>(fits, "predict", what, ": tokens must be in 0..", form.vocabulary - 1);
+  return x;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays from `halfstep init` to `predict`: what bytes mean, and inputs in other units than the training data.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
+#include "tests/apps/support.h"
+#include "tests/data/array_files.h"
+
+using namespace halfstep;
+using namespace halfstep::app;
+using namespace halfstep::app::testing;
+
+namespace {
+
+// Pictures of bytes, dark or bright.
+Tensor pictures(int64_t n) {
+  Tensor out = randint(0, 90, {n, 12, 12});
+  for (int64_t i = 1; i < n; i += 2) out.select(0, i).add_(150);
+  return out.to(DType::u8);
+}
+Tensor kinds(int64_t n) { return remainder(arange(0, n), 2).to(DType::i64); }
+
+}  // namespace
+
+TEST_CASE("arrays: pictures of bytes, as a folder of pictures has them") {
+  const TempDir dir;
+  manual_seed(1);
+  save_safetensors(dir / "p.safetensors", {{"x", pictures(80)}, {"y", one_hot(kinds(80), 2)}});
+  const Ran init = run(dir, "init p.safetensors --out c.json");
+  REQUIRE_MESSAGE(init.code == 0, init.err);
+  CHECK(contains(read(dir / "c.json"), R"("bytes": "pixels")"));
+  CHECK(contains(run(dir, "validate c.json").out,
+                 "data.train: inputs are bytes, read as pixels in [0, 1]; targets [80, 2] are one-hot"));
+  REQUIRE(run(dir, "train c.json --quiet --set train.epochs=3").code == 0);
+  const auto predict = [&](const Tensor& x) {
+    save_safetensors(dir / "new.safetensors", {{"x", x}});
+    return run(dir, "predict runs/p new.safetensors");
+  };
+  const Tensor bytes = pictures(6);
+  const Ran as_bytes = predict(bytes), as_pixels = predict(bytes.to(DType::f32) / 255.0);
+  CHECK(as_bytes.code == 0);
+  CHECK(as_bytes.out == as_pixels.out);
+  CHECK_MESSAGE(contains(as_bytes.err, "new.safetensors: bytes are read as pixels, divided by 255"), as_bytes.err);
+  const Ran as_floats = predict(bytes.to(DType::f32)), normalized = predict((bytes.to(DType::f32) - 128.0) / 64.0);
+  CHECK(as_floats.code == 3);
+  CHECK_MESSAGE(contains(as_floats.err, "the model takes pixels in [0, 1], got float32 from"), as_floats.err);
+  CHECK_MESSAGE(contains(normalized.err, "before any Normalize"), normalized.err);
+}
+
+TEST_CASE("arrays: numbers far from those of the training data") {
+  const TempDir dir;
+  manual_seed(1);
+  const auto trained_on = [&](const Tensor& x) {
+    fs::remove_all(dir / "runs");
+    save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", kinds(x.size(0))}});
+    REQUIRE(run(dir, "init d.safetensors --out d.json --replace").code == 0);
+    const Ran trained = run(dir, "train d.json --quiet --set train.epochs=1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  };
+  const auto predict = [&](const Tensor& x) {
+    save_safetensors(dir / "new.safetensors", {{"x", x}});
+    return run(dir, "predict runs/d new.safetensors");
+  };
+  const Tensor flat = pictures(40).reshape({40, 144});
+  trained_on(flat);  // numbers from 0 to 239
+  CHECK(predict(flat.narrow(0, 0, 3)).code == 0);
+  const Ran unit = predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0);
+  CHECK(unit.code == 3);
+  CHECK_MESSAGE(contains(unit.err, "the training data had whole numbers from 0 to"), unit.err);
+  trained_on(flat.to(DType::f32) / 255.0);
+  CHECK(predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0).code == 0);
+  const Ran large = predict(flat.narrow(0, 0, 3));
+  CHECK(large.code == 3);
+  CHECK_MESSAGE(contains(large.err, "got uint8 from 0 to"), large.err);
+}
