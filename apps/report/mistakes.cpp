@@ -121,7 +121,8 @@ struct Rows {
     return out;
   }
   std::vector<std::string> cells(const Tensor& sample) const {
-    if (const CsvEncoding* e = encoding(); e && e->tokens) return {shortened(e->tokens->decode(sample.to_vector<int64_t>()), kShownText)};
+    if (const CsvEncoding* e = encoding(); e && e->tokens)
+      return {shortened(e->tokens->decode(sample.to_vector<int64_t>()), kShownText)};
     const std::vector<double> values = sample.reshape({-1}).to_vector<double>();
     const InputUnits units = input_units(form);
     const auto at = [&](size_t i) {
@@ -237,7 +238,8 @@ class Search {
     const auto* image = std::get_if<ImageForm>(&form().source);
     const Rows rows{form()};
     out_.has_texts = rows.encoding() && rows.encoding()->tokens.has_value();
-    const std::vector<std::vector<std::string>> file_rows = out_.has_texts ? std::vector<std::vector<std::string>>() : rows_of_file();
+    std::vector<std::vector<std::string>> file_rows;
+    if (!out_.has_texts) file_rows = rows_of_file();
     if (!is_picture(form().input) && file_rows.empty()) out_.columns = rows.columns();
     for (const Finding& f : found_) {
       Mistake m{.index = f.index,
