@@ -280,7 +280,7 @@ TEST_CASE("options that do not fit, and what is there already, are refused befor
   refuses("trees --to onnx --out link.onnx --replace", 2, "a link or device");
   const Ran not_a_model = at("predict there.onnx new.csv");
   CHECK(not_a_model.code == 3);
-  CHECK(contains(not_a_model.err, "is no model that halfstep can use"));
+  CHECK(contains(not_a_model.err, "a model in ONNX, which halfstep export writes and nothing reads"));
 
   write(at / "bag.json", R"({"version": 1, "name": "bag", "output_dir": "bag", "data": {
     "train": {"type": "CopyTask", "size": 32, "length": 2, "wait": 2}, "loader": {"batch_size": 8}},
