@@ -82,6 +82,8 @@ std::string kept_as(const SplitRequest& r) {
   for (Json& k : keys)
     if (k.is_object()) k.erase("transforms");  // which are done to its batches
   return joined(own, '\n', of_train, '\n', line_of(keys));
+}
+
 // How the texts of "texts" become tokens. learns: the tokens are not those of the training data.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();

@@ -258,4 +258,10 @@ std::string TokenRows::tokenizer_json() const {
   return out.dump();
 }
 
+bool operator==(const TokenRows& a, const TokenRows& b) {
+  const TokenRowOptions &x = a.options_, &y = b.options_;
+  const bool same_bpe = x.bpe == y.bpe || (x.bpe && y.bpe && x.bpe->json() == y.bpe->json());
+  return x.tokenizer == y.tokenizer && x.length == y.length && same_bpe && a.vocabulary_->tokens() == b.vocabulary_->tokens();
+}
+
 }  // namespace halfstep

@@ -34,9 +34,8 @@ class TokenRows {
   TokenRows(const TokenRowOptions& options, const Vocabulary& vocabulary);
 
   const TokenRowOptions& options() const { return options_; }
-  const Vocabulary& vocabulary() const {
-    return *vocabulary_;
-  }                                             // "<pad>", "<unk>", "<sep>", then words or characters; of bpe empty
+  // "<pad>", "<unk>", "<sep>", then words or characters; of bpe empty.
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
   int64_t size() const;                         // tokens are below it
   int64_t padding() const { return padding_; }  // 0; of bpe the tokenizer's "<pad>" or the like, else one more than its tokens
 
@@ -54,6 +53,8 @@ class TokenRows {
   std::string describe(const Counts& counts) const;
   // The same for other programs: a file of the package `tokenizers` on PyPI, which gives the same rows for one text and for two.
   std::string tokenizer_json() const;
+  // Do all texts have the same rows?
+  friend bool operator==(const TokenRows& a, const TokenRows& b);
 
  private:
   void check_options(size_t columns) const;
