@@ -19,10 +19,6 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
 // Is it called year, date, t and the like?
 bool is_named_as_time(const StarterColumn& column);
 
-// How a config names a column: by its name, or by its number where there is no header.
-std::string reference(const CsvSheet& sheet, const StarterColumn& c);
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c);  // the same for people
-std::string listed_names(const std::vector<std::string>& words, const char* between = ", ", size_t most = 8);
 // A line of Python that reads the table, changes it as `t`, and writes another.
 std::string in_pandas(const std::filesystem::path& file, const std::string& change);
 void add_format(StarterParts& out, const TableReading& r);

@@ -19,19 +19,6 @@ constexpr size_t kMostClasses = 1000;  // as framework/data/csv.cpp
 
 }  // namespace
 
-std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
-  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
-}
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
-  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
-}
-
-std::string listed_names(const std::vector<std::string>& words, const char* between, size_t most) {
-  std::string out;
-  for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];
-  return out + (words.size() > most ? joined(" and ", words.size() - most, " more") : "");
-}
-
 std::string in_pandas(const fs::path& file, const std::string& change) {
   return joined("in Python: import pandas; t = pandas.read_csv(", in_quotes(file.string()), "); ", change, "; t.to_csv(",
                 in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
