@@ -140,7 +140,8 @@ StarterParts picture_starter(const fs::path& given) {
   out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});
   out.data.push_back({joined("\"size\": ", size),
                       sizes.size() == 1
-                          ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels")
+                          ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels",
+                                   size < middle ? "; smaller ones take less time" : "")
                           : joined("pictures have different sizes; half of those looked at have a shorter side up to ", middle)});
   if (are_gray(data)) out.data.push_back({R"("grayscale": true)", "one channel: no picture looked at has a colour"});
   const std::string flips = R"({"type": "RandomHorizontalFlip"}, )", normal = R"({"type": "Normalize", "from": "data"})";
@@ -311,11 +312,16 @@ std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batc
   std::vector<StarterLine> out;
   int64_t channels = 16;
   const std::string norm = normalizes_batches ? R"( "BatchNorm2d",)" : "";
-  for (int64_t size = side; out.empty() || (size >= 8 && channels <= 128); size /= 2, channels *= 2)
-    out.push_back({joined(R"({"type": "Conv2d", "out_channels": )", channels, R"(, "kernel_size": 3, "padding": 1},)", norm,
-                          R"( "ReLU")", size >= 8 ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
+  const auto add_block = [&](int64_t out_channels, bool pools) {
+    out.push_back({joined(R"({"type": "Conv2d", "out_channels": )", out_channels, R"(, "kernel_size": 3, "padding": 1},)", norm,
+                          R"( "ReLU")", pools ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
                    ""});
-  if (side >= 8) out.front().comment = "each block halves the sides";
+  };
+  const bool small = side < 16;  // there is room for one pooling, and one convolution would be too few
+  if (small) add_block(channels, false), channels *= 2;
+  for (int64_t size = side, first = 1; first || (size >= 8 && channels <= 128); size /= 2, channels *= 2, first = 0)
+    add_block(channels, size >= 8);
+  if (side >= 8) out.front().comment = small ? "the second halves the sides" : "each block halves the sides";
   out.push_back({R"("Flatten", {"type": "Linear", "out_features": "auto"})", "\"auto\": one for each class"});
   return out;
 }
@@ -323,7 +329,7 @@ std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batc
 Starter starter_config(const fs::path& data, const StarterWishes& wishes) {
   const StarterParts p = parts_of(data, wishes);
   Starter out{run_name(data), in_one_line(p.what), "", p.notes};
-  const int64_t per_epoch = std::max<int64_t>(1, p.samples / p.batch_size);
+  const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
   const int64_t epochs = std::clamp<int64_t>((p.steps + per_epoch / 2) / per_epoch, 2, 200);
   std::string& t = out.text;
   t = "// " + in_one_line(data.string() + ": " + p.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +

@@ -334,6 +334,7 @@ StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
   out.loss_comment = task == ArrayTask::classes   ? "targets are whole numbers: classes"
                      : task == ArrayTask::numbers ? "targets are numbers to predict"
                                                   : "targets are 0 and 1, each for itself";
+  if (task == ArrayTask::numbers) out.metrics = R"(["rmse"])";
   out.samples = parts ? x.size(0) : x.size(0) * 4 / 5;
   return out;
 }

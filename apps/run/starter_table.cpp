@@ -291,13 +291,15 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
                    in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
             "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  out.layers = {
-      {joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""},
-      {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"}};
+  const bool many = rows >= 5000;  // a second hidden layer gains nothing, or loses, on fewer
+  for (int layer = 0; layer < (many ? 2 : 1); ++layer)
+    out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
+  out.layers.push_back(
+      {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"});
   out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
   if (!classes) out.metrics = R"(["rmse", "r2"])";
   out.samples = int64_t(rows) * 4 / 5;
-  out.batch_size = rows < 5000 ? 32 : 128;
+  out.batch_size = many ? 128 : 32;
   out.lr = 0.003;
   if (!texts.empty()) {
     std::vector<std::string> others;
