@@ -166,8 +166,12 @@ DataFacts facts_of(const DataForm& form, const Json& config) {
 }
 
 DataFacts facts_of(const Dataset& data) {
-  return {data.input_shape(), data.target_shape(), data.classes(),         data.size(), data.input_dtype(),
-          data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
+  DataFacts out{data.input_shape(), data.target_shape(), data.classes(),         data.size(), data.input_dtype(),
+                data.vocabulary(),  data.streams(),      data.label_sequences(), data.notes()};
+  const DataForm form = data.form();
+  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding && table->options.encoding->tokens)
+    out.padding = table->options.encoding->tokens->padding();
+  return out;
 }
 
 double bytes_to_read(const Json& config) {

@@ -25,6 +25,7 @@ struct DataFacts {
   int64_t streams = 0;           // that the samples are pieces of, see Dataset
   bool label_sequences = false;  // see Dataset
   DataNotes notes{};             // see Dataset
+  int64_t padding = -1;          // the token that fills rows of texts up; -1: none does
 
   Targets targets() const { return classes == 0 ? Targets::numbers : label_sequences ? Targets::labels : Targets::classes; }
   DType target_dtype() const { return classes > 0 ? DType::i64 : DType::f32; }

@@ -152,6 +152,7 @@ class Rules : private RuleSet {
     if (!out.facts) return;
     hold(*out.facts);
     balance(*out.facts);
+    if (clean({"model"})) compare_padding(c_["model"], "model", out.facts->padding);
     if (out.facts->classes == 1 && !out.facts->label_sequences)
       issues_.warn("data.train", "has one class, of which every model is right: accuracy is always 100 %");
     std::vector<std::string> warned = out.facts->notes.warnings;
@@ -186,6 +187,15 @@ class Rules : private RuleSet {
       issues_.error(join_path("data", split), one_line(e));
       return std::nullopt;
     }
+  }
+
+  // Warns of layers that leave out another token than the one that fills the rows of texts up.
+  void compare_padding(const Json& at, const std::string& path, int64_t padding) {
+    if (padding < 0 || !at.is_structured()) return;
+    if (at.is_object() && at.contains("padding_idx") && at["padding_idx"].is_number() && at["padding_idx"] != padding)
+      issues_.warn(join_path(path, "padding_idx"),
+                   joined("leaves out token ", at["padding_idx"].dump(), ", but data.train fills texts up with token ", padding));
+    for (const auto& [key, value] : at.items()) compare_padding(value, join_path(path, key), padding);
   }
 
   // Replaces "balanced" by numbers computed from the training data, so that resuming and evaluating a run use the same weights.

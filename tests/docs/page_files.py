@@ -66,6 +66,11 @@ def write_text(folder):
     write(f"{folder}/novel.txt", "\n".join(sentence() for _ in range(500)) + "\n")
 
 
+def write_reviews(folder):
+    line = lambda i: f'{i},"It is a {("dull", "fine")[i % 2]} film, no. {i % 7}",{("bad", "good")[i % 2]}'
+    write(f"{folder}/reviews.csv", table(200, "id,review,label", line))
+
+
 def write_series(folder):
     draw = random.Random(4)
     day = lambda i: datetime.date(2024, 1, 1) + datetime.timedelta(i)
@@ -143,7 +148,7 @@ def write_resnet18(path, source):
 def write_all(folder, source):
     """Writes into FOLDER/data, and links each file from FOLDER, too: pages name them both ways."""
     data = f"{folder}/data"
-    for part in (write_houses, write_pictures, write_text, write_series, write_arrays, write_mnist):
+    for part in (write_houses, write_pictures, write_text, write_reviews, write_series, write_arrays, write_mnist):
         part(data)
     for name in os.listdir(data):
         os.symlink(f"data/{name}", f"{folder}/{name}")

@@ -128,10 +128,10 @@ TEST_CASE("texts of a table: which columns init takes, and what it says of other
 TEST_CASE("texts of a table: keys that do not fit") {
   const TempDir dir;
   write(dir / "t.csv", "a,b,y\nsome text,1,x\nother text,2,z\n");
-  const auto says = [&](const std::string& keys) {
+  const auto says = [&](const std::string& keys, const char* padding = "0") {
     write(dir / "c.json", R"({"data": {"root": ".", "train": {"type": "CSV", "path": "t.csv", )" + keys +
                               R"(}}, "model": {"type": "Sequential", "layers": [{"type": "EmbeddingBag", "num_embeddings": "auto",
-                              "embedding_dim": 4, "padding_idx": 0}, {"type": "Linear", "out_features": "auto"}]},
+                              "embedding_dim": 4, "padding_idx": )" + padding + R"(}, {"type": "Linear", "out_features": "auto"}]},
                               "loss": "CrossEntropyLoss", "optimizer": "SGD", "train": {"epochs": 1}})");
     const Ran r = run(dir, "validate c.json");
     return r.out + r.err;
@@ -142,6 +142,8 @@ TEST_CASE("texts of a table: keys that do not fit") {
   has(says(R"("texts": ["a"], "missing": "median")"), "data.train.missing: of texts must be \"refuse\"");
   has(says(R"("tokenizer": "char")"), "data.train.tokenizer: is for \"texts\", which names no column");
   has(says(R"("texts": ["a"], "tokenizer": "bpe")"), "data.train.tokenizer_file: must name the tokenizer");
+  has(says(R"("texts": ["a"], "min_count": 1)", "1"),
+      "model.layers.0.padding_idx: leaves out token 1, but data.train fills texts up with token 0");
   has(says(R"("texts": ["c"])"), "has no column \"c\"");
   has(says(R"("texts": ["y"])"), "\"y\" is the target");
   has(says(R"("texts": ["a", "b"], "seq_len": 2)"), "seq_len must leave a token for each of 2 texts");
