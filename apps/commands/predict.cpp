@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -222,8 +223,20 @@ class Unknowns {
   std::string value_, answer_;
 };
 
-int predict(const PredictArguments& o) {
+// Throws ConfigError if the predictions would take the place of what they are made from.
+void check_out(const PredictArguments& o) {
+  std::error_code none;
+  for (const std::string& input : o.inputs)
+    check<ConfigError>(!o.out || !std::filesystem::equivalent(input, *o.out, none), "predict",
+                       "--out must be another file than the inputs, got ", *o.out,
+                       Help{"predictions are made from it, and would take its place"});
+}
+
+int predict(const PredictArguments& given) {
+  PredictArguments o = given;
+  if (o.out && std::filesystem::path(*o.out).extension() == ".csv" && !o.json) o.csv = true;
   apply_threads(o.model.threads);
+  check_out(o);
   check<ConfigError>(!o.inputs.empty() || !o.texts.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
   Predictor model(o.model.path, o.model.predictor());
   print_model(model);
@@ -307,7 +320,8 @@ void add_predict(CLI::App& program, Action& chosen) {
   c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
   auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");
   c->add_flag("--json", o->json, "one JSON object for each line")->excludes(csv);
-  c->add_option("--out", o->out, "write the predictions to this file; .npy and .npz: as arrays for NumPy")->type_name("FILE");
+  c->add_option("--out", o->out, "write the predictions to this file; .npy and .npz: as arrays for NumPy, .csv: as --csv")
+      ->type_name("FILE");
   c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
   c->add_flag("--wrong", o->wrong, "only predictions that are known to be wrong, the most confident first");
   c->add_option("--batch", o->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);

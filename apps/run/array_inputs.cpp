@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/run/array_inputs.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -44,6 +46,17 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
                    Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
 }
 
+// Warns of samples whose numbers are not finite: a model answers something for them.
+void note_not_finite(const Tensor& x, const std::string& what) {
+  if (x.numel() == 0 || !is_floating(x.dtype())) return;
+  const std::vector<float> finite = amin(isfinite(x.reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
+  const auto first = std::find(finite.begin(), finite.end(), 0);
+  if (first == finite.end()) return;
+  logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0),
+                       " samples hold NaN or infinity, the first is [", first - finite.begin(),
+                       "]: their predictions mean nothing"));
+}
+
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
   Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
   check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
@@ -53,6 +66,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
       logging::warn(what + ": bytes are read as pixels, divided by 255");
       return x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
+    note_not_finite(x, what);
     check_range(x, form, what);
     return x.to(DType::f32);
   }

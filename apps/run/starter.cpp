@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "apps/config/config.h"
@@ -65,13 +66,28 @@ std::vector<std::string> visible_folders(const fs::path& root) {
   return folders_in(root, hidden);
 }
 
-// The first of these folders, in small letters or others; "" if none is there.
-std::string folder_called(const fs::path& root, std::initializer_list<const char*> names) {
+// What is left of a folder's name without this word, in small letters: "seg_" of "seg_train"; nothing: the word is not in it.
+std::optional<std::string> rest_without(const std::string& folder, const std::string& word) {
+  std::string name = in_small_letters(folder);
+  const auto is_letter = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
+  const size_t at = name.find(word);
+  if (at == std::string::npos || (at > 0 && is_letter(at - 1)) || is_letter(at + word.size())) return std::nullopt;
+  return name.erase(at, word.size());
+}
+
+// The first of these folders whose name has one of the words, and `rest` beside it; "" if none is there.
+std::string folder_called(const fs::path& root, std::initializer_list<const char*> words, const std::string& rest) {
   const std::vector<std::string> there = visible_folders(root);
-  for (const char* name : names)
+  for (const char* word : words)
     for (const std::string& folder : there)
-      if (in_small_letters(folder) == name) return folder;
+      if (rest_without(folder, word) == rest) return folder;
   return "";
+}
+
+// A part that just holds a folder of its own name: "seg_train/seg_train".
+std::string inner_folder(const fs::path& root, const std::string& part) {
+  const std::vector<std::string> inner = visible_folders(root / part);
+  return inner.size() == 1 && inner[0] == part && !visible_folders(root / part / part).empty() ? part + '/' + part : part;
 }
 
 // Where pictures lie: the parts of the data are folders with a folder for each class.
@@ -84,14 +100,25 @@ struct PictureFolders {
 PictureFolders picture_folders(const fs::path& given) {
   PictureFolders out{given, {}, {}, {}, {}};
   for (;;) {  // to the first folder that does not just hold another
-    out.train = folder_called(out.root, {"train", "training"});
-    out.val = folder_called(out.root, {"val", "valid", "validation"});
-    out.test = folder_called(out.root, {"test", "testing"});
+    // "train" and "test", or names that are alike but for these words: "seg_train" and "seg_test".
+    std::set<std::string> rests{""};
+    for (const std::string& folder : visible_folders(out.root))
+      for (const char* word : {"train", "training"})
+        if (const auto rest = rest_without(folder, word)) rests.insert(*rest);
+    for (const std::string& rest : rests) {
+      out.train = folder_called(out.root, {"train", "training"}, rest);
+      out.val = folder_called(out.root, {"val", "valid", "validation"}, rest);
+      out.test = folder_called(out.root, {"test", "testing"}, rest);
+      if (!out.train.empty() && (rest.empty() || !out.val.empty() || !out.test.empty())) break;
+      out.train.clear();
+    }
     for (std::string* part : {&out.train, &out.val, &out.test}) {
       if (part->empty() || !visible_folders(out.root / *part).empty()) continue;
       if (part != &out.train && !out.train.empty()) out.remark += "; " + *part + " has no folders of classes: left out";
       part->clear();
     }
+    for (std::string* part : {&out.train, &out.val, &out.test})
+      if (!part->empty()) *part = inner_folder(out.root, *part);
     if (!out.train.empty()) break;
     out.remark.clear();
     PassedOver passed;

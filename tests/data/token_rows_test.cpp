@@ -52,9 +52,10 @@ TEST_CASE("TokenRows: rows and files are those of the package tokenizers") {
   for (const auto& [name, tokenizer] :
        {std::pair("table_words.json", Tokenizer::word), {"table_characters.json", Tokenizer::character}}) {
     const auto golden = nlohmann::json::parse(read_bytes(tokenizers() / name));
+    const std::string of = name;
     const TokenRows tokens({.tokenizer = tokenizer, .length = 8}, Vocabulary(golden["vocabulary"].get<std::vector<std::string>>()));
     CHECK(nlohmann::json::parse(tokens.tokenizer_json()) == golden["tokenizer"]);
-    for (const auto& row : golden["rows"]) CHECK_MESSAGE(row_of(tokens, row[0]) == row[1].get<Ids>(), name, ": ", row[0].dump());
+    for (const auto& row : golden["rows"]) CHECK_MESSAGE(row_of(tokens, row[0]) == row[1].get<Ids>(), of, ": ", row[0].dump());
   }
 }
 

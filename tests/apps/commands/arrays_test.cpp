@@ -75,4 +75,11 @@ TEST_CASE("arrays: numbers far from those of the training data") {
   const Ran large = predict(flat.narrow(0, 0, 3));
   CHECK(large.code == 3);
   CHECK_MESSAGE(contains(large.err, "got uint8 from 0 to"), large.err);
+  Tensor holes = (flat.narrow(0, 0, 3).to(DType::f32) / 255.0).contiguous();
+  holes.data_ptr<float>()[144 + 7] = INFINITY;
+  CHECK(contains(predict(holes).err, "1 of 3 samples hold NaN or infinity, the first is [1]"));
+  holes.data_ptr<float>()[144 + 7] = NAN;
+  const Ran warned = predict(holes);
+  CHECK(warned.code == 0);
+  CHECK_MESSAGE(contains(warned.err, "1 of 3 samples hold NaN or infinity, the first is [1]"), warned.err);
 }

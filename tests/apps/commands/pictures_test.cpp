@@ -180,6 +180,13 @@ TEST_CASE("init: parts of the data and folders that hold just another are not cl
   has(init("given"), {"; they lie in given/again/shop", R"("root": "given/again/shop")", R"("path": "Training")"});
   paint_both(dir / "deep/PetImages", 4);
   has(init("deep"), {"8 pictures in 2 classes; they lie in deep/PetImages", R"("root": "deep/PetImages")", R"("path": ".")"});
+  paint_both(dir / "zoo/Set_Training/Set_Training", 4);
+  paint_both(dir / "zoo/Set_Validation", 2);
+  has(init("zoo"), {"8 training pictures in 2 classes.", R"("path": "Set_Training/Set_Training", "trans)",
+                    R"("val": {"type": "ImageFolder", "path": "Set_Validation", "trans)"});
+  paint_both(dir / "tubes/test_tube", 2);  // a class, as there is no test_train beside it
+  paint(dir / "tubes/train station", 3, 1, 200);
+  has(init("tubes"), {"in 2 classes", R"("path": ".")"});
   paint(dir / "one/cat", 5, 10, 100);
   has(init("one"), {"5 pictures in 1 class; with one class every model is right, and accuracy is always 100 %",
                     "data.train: has one class, of which every model is right: accuracy is always 100 %"});

@@ -161,6 +161,18 @@ TEST_CASE("predict: arrays for NumPy, with a row for each input") {
   CHECK(contains(run(old.dir, "predict trees new.csv --out no/where.npy").err, "there is no folder no"));
   CHECK(run(old.dir, "predict trees new.csv --out y.txt").code == 3);
   CHECK(read(old.dir / "y.txt").starts_with("new.csv row 1: "));  // other endings are text
+  run(old.dir, "predict trees new.csv --out y.csv");
+  CHECK(read(old.dir / "y.csv").starts_with("soil,height,leaf,prediction,"));
+
+  // Predictions never take the place of what they are made from.
+  const std::string before = read(old.dir / "new.csv");
+  fs::create_symlink("new.csv", old.dir / "link.csv");
+  for (const char* out : {"new.csv", "./new.csv", "link.csv"}) {
+    const Ran same = run(old.dir, joined("predict trees new.csv --csv --out ", out));
+    CHECK(same.code == 2);
+    CHECK_MESSAGE(contains(same.err, "--out must be another file than the inputs"), same.err);
+    CHECK(read(old.dir / "new.csv") == before);
+  }
 }
 
 TEST_CASE("predict: answers and values that the training data does not have") {
