@@ -225,9 +225,10 @@ class Unknowns {
 
 // Throws ConfigError if the predictions would take the place of what they are made from.
 void check_out(const PredictArguments& o) {
+  if (!o.out) return;
   std::error_code none;
   for (const std::string& input : o.inputs)
-    check<ConfigError>(!o.out || !std::filesystem::equivalent(input, *o.out, none), "predict",
+    check<ConfigError>(!std::filesystem::equivalent(input, *o.out, none), "predict",
                        "--out must be another file than the inputs, got ", *o.out,
                        Help{"predictions are made from it, and would take its place"});
 }

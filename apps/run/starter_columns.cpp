@@ -137,8 +137,8 @@ StarterColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   }
   std::sort(cells.begin(), cells.end());
   std::sort(plain.begin(), plain.end());
-  c.distinct =
-      size_t(std::unique(cells.begin(), cells.end()) - cells.begin() + std::unique(plain.begin(), plain.end()) - plain.begin());
+  c.distinct = size_t(std::unique(cells.begin(), cells.end()) - cells.begin()) +
+               size_t(std::unique(plain.begin(), plain.end()) - plain.begin());
   if (c.texts > 0) c.letters = letters / double(c.texts), c.words_of_cell = blanks / double(c.texts);
   const size_t filled = c.filled();
   if (filled == 0) return c;
