@@ -102,10 +102,14 @@ struct GradScaler::Impl {
   // All gradients, on the scale's device.
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
     const std::vector<Tensor> params = optimizer.parameters();
+    for (size_t i = 0; i < params.size(); ++i) {
+      check<AmpError>(!params[i].raw_grad().defined() || params[i].dtype() != DType::f16, where,
+                      "attempting to unscale FP16 gradients: the gradient of ",
+                      params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label(), " is float16",
+                      Help{"keep parameters in float32 and let autocast lower the ops"});
+    }
     const Tensors grads = gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
     for (const Tensor& g : grads) {
-      check<AmpError>(!unscale || g.dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ",
-                      of_parameter(params, g), " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
                          ", but the gradient of ", of_parameter(params, g), " is on ", g.device());
     }
@@ -187,6 +191,14 @@ void GradScaler::backward(const Tensor& loss, double weight) {
   loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
 }
 
+void GradScaler::backward(const Tensor& loss, const Tensor& weight) {
+  check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
+  if (is_enabled()) impl_->check_loss(loss);
+  const ScaledBackward scaled(impl_->scales());
+  const Tensor product = no_grad([&] { return seed(loss.device()) * weight.to(DType::f32); });
+  loss.backward(product.reshape(loss.shape()));
+}
+
 Tensors GradScaler::scale(const Tensors& losses) {
   Tensors out;
   out.reserve(losses.size());
@@ -264,16 +276,17 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
   return outcome;
 }
 
-StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail) {
+StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const Tensor& skip) {
   const auto end = [&](const Tensor& found, Device device) {
     backend_for(device).end_step(found.defined() ? found.data_ptr<float>() : nullptr, tail);
   };
   const bool empty = !tail.count && !tail.ring;
   if (!is_enabled()) {
-    const AmpGuard amp(optimizer, {}, nullptr, tail);
+    const AmpGuard amp(optimizer, {skip, Tensor()}, nullptr, tail);
     StepOutcome outcome;
+    outcome.found_inf_ = skip;
     outcome.value_ = optimizer.step();
-    if (optimizer.end_amp().tail && !empty) end({}, optimizer.parameters().front().device());
+    if (optimizer.end_amp().tail && !empty) end(skip, optimizer.parameters().front().device());
     return outcome;
   }
   impl_->need_scale("GradScaler.finish");

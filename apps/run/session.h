@@ -75,10 +75,9 @@ struct Counters {
   int64_t applied() const { return steps - skipped; }  // what schedules, intervals and the names of checkpoints count
   int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
   std::string data_sha256;                      // and its fingerprint; empty: of a halfstep that kept none
-  double epoch_loss = 0;
-  int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
-  double window_loss = 0;
-  int64_t window_samples = 0;  // since the last line of metrics.jsonl
+  // Sums over this epoch so far, of finite losses: each times what it is a mean over, and those (Loss::denominator).
+  double epoch_loss = 0, epoch_over = 0;
+  double window_loss = 0, window_over = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
   Bests bests;
   std::optional<double> stop_best;  // value of train.early_stopping.monitor

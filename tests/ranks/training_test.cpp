@@ -88,6 +88,7 @@ struct Setting {
   int64_t poisoned_row = -1;  // of step 5: too large for a 16-bit number
   Wire wire = Wire::as_is;
   bool shards = false;  // ranks share the optimizer's states
+  CrossEntropyOptions loss = {};
   std::function<std::unique_ptr<Optimizer>(Module&)> optimizer = [](Module& m) {
     return std::make_unique<AdamW>(m.parameters(), AdamWOptions{.lr = 2e-3});
   };
@@ -99,7 +100,7 @@ Result train(const Kind& kind, const Setting& s, int parts, bool as_ranks) {
   const std::shared_ptr<Module> net = kind.make();
   const auto opt = s.optimizer(*net);
   GradScaler scaler({.init_scale = 1024, .growth_interval = 4, .enabled = s.dtype == DType::f16});
-  CrossEntropyLoss loss;
+  CrossEntropyLoss loss(s.loss);
   if (s.shards && as_ranks) opt->shard(ranks(), {.stage_mb = 0.001});
   TrainStep step(*net, loss, *opt, scaler, nullptr,
                  {.amp = if_half(s.dtype),
@@ -208,6 +209,48 @@ TEST_CASE("ranks: uneven batches are weighted by their samples, and a rank may h
     CHECK(many.random == whole.random);
     CHECK(same_everywhere(many.weights));
   }
+}
+
+TEST_CASE("ranks: a loss of weighted and ignored classes is the mean over what counts on all of them") {
+  const CrossEntropyOptions loss{.weight = tensor({0.01, 4.0, 1.0, 0.3, 2.0}), .ignore_index = 2};
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    compare(kinds()[0], {.dtype = dtype, .loss = loss}, true);
+    compare(kinds()[2], {.dtype = dtype, .batch = 7, .loss = loss}, true);
+  }
+  // No target of the first rank counts, then none of any.
+  const int n = ranks().size(), me = ranks().rank();
+  manual_seed(3);
+  const std::shared_ptr<Module> net = kinds()[0].make();
+  const auto opt = sgd(*net);
+  GradScaler scaler({.enabled = false});
+  const CrossEntropyLoss ignoring(CrossEntropyOptions{.ignore_index = 2});
+  TrainStep step(*net, ignoring, *opt, scaler, nullptr, {.group = &ranks()});
+  const Tensor x = randn({3, 12});
+  const auto targets = [](double of) { return full({3}, of, {.dtype = DType::i64}); };
+  const std::vector<float> first = flat(*net);
+  const StepResult some = step(x, targets(me == 0 ? 2 : 1));
+  CHECK(some.no_target == (n == 1));
+  CHECK(some.over.value() == 3 * (n - 1));
+  if (n > 1) CHECK(std::isfinite(some.loss.item<double>()));
+  const std::vector<float> moved = flat(*net);
+  CHECK(same_bits(moved, first) == (n == 1));
+  const StepResult none = step(x, targets(2));
+  CHECK(none.no_target);
+  CHECK(!none.outcome.applied());
+  CHECK(same_bits(flat(*net), moved));
+  CHECK(same_everywhere(moved));
+}
+
+TEST_CASE("ranks: samples of other sizes are refused, as no rank could know what the others' mean is over") {
+  if (ranks().size() == 1) return;
+  Embedding net(5, 3);
+  SGD opt(net.parameters(), {.lr = 0.1});
+  GradScaler scaler({.enabled = false});
+  const FunctionLoss loss("f", [](const Tensor& x, const Tensor&) { return mean(x); },
+                          [](const Tensor& y) { return double(y.numel()); });
+  TrainStep step(net, loss, opt, scaler, nullptr, {.group = &ranks()});
+  const Tensor x = zeros({2, ranks().rank() == 0 ? 4 : 6}, {.dtype = DType::i64});
+  CHECK_THROWS_WITH_AS(step(x, x), doctest::Contains("the samples of all ranks must have targets of one size, got"), ValueError);
 }
 
 TEST_CASE("ranks: a window of several micro-batches on each") {
