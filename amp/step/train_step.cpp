@@ -275,7 +275,7 @@ StepResult TrainStep::by_closure(const Work& work) {
 }
 
 bool TrainStep::clips() const {
-  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
+  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0;
 }
 
 AutocastOptions TrainStep::region_options() const {
@@ -289,6 +289,16 @@ Tensor TrainStep::clip() {
   if (options_.clip_grad_value > 0) clip_grad_value_(gradients, options_.clip_grad_value);
   if (options_.clip_grad_norm > 0) return clip_grad_norm_(gradients, options_.clip_grad_norm);
   return options_.grad_norm ? grad_norm(gradients) : Tensor();
+}
+
+// Of the gradients as backward left them: in 16 bits, and multiplied by the scale.
+Tensor TrainStep::measured_norm() {
+  const NoGrad off;
+  const Tensors gradients = gradients_of(optimizer_.parameters(), /*contiguous=*/false, /*raw=*/true);
+  const Tensor norm = zeros({}, {.device = options_.device});
+  if (gradients.empty()) return norm;
+  backend_for(options_.device).norm(views_of(gradients), 2, norm.data_ptr<float>());
+  return scaler_.is_enabled() ? norm / scaler_.seed(options_.device) : norm;
 }
 
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
@@ -328,6 +338,9 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   if (clips()) {
     const ProfileEntry span(SpanKind::op, "clip_grad");
     result.grad_norm = clip();
+  } else if (options_.grad_norm) {
+    const ProfileEntry span(SpanKind::op, "grad_norm");
+    result.grad_norm = measured_norm();
   }
   result.stepped = true;
   {

@@ -39,7 +39,7 @@ struct TrainStepOptions {
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
-  bool grad_norm = false;        // report the norm of the gradients, before any clipping, also without clip_grad_norm
+  bool grad_norm = false;        // report the norm of the gradients also without clip_grad_norm, which changes no bit of the step
   int64_t accumulate_steps = 1;  // micro-batches a step (accumulation_window.h)
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
   ProcessGroup* group = nullptr;           // of ranks that train one model (rank_exchange.h); must outlive the step
@@ -179,6 +179,7 @@ class TrainStep {
   bool clips() const;
   bool keeps_low_gradients() const;
   Tensor clip();
+  Tensor measured_norm();
 
   Module& module_;
   train_step::ForwardOfSeveral forward_of_several_ = nullptr;

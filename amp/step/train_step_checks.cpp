@@ -28,7 +28,7 @@ void TrainStep::check_options() const {
   check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
                     " evaluates the loss several times a step, which a gradient scaler does not allow",
                     Help{"train in float32 or bfloat16"});
-  check<ValueError>(o.accumulate_steps == 1 && !clips(), "TrainStep", optimizer_.describe(),
+  check<ValueError>(o.accumulate_steps == 1 && !clips() && !o.grad_norm, "TrainStep", optimizer_.describe(),
                     " evaluates the loss itself: it neither accumulates nor clips gradients",
                     Help{"leave out accumulate_steps, grad_norm and what clips"});
 }

@@ -24,7 +24,16 @@
 namespace halfstep::app {
 namespace {
 
+const std::string kOfAverage = "average.";  // in a state: statistics under the averaged weights
+
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
+
+// What the loss of a sample is a mean over, as far as its shape says.
+double usual_denominator(const Session& s) {
+  const DataFacts facts = facts_of(s.train->dataset());
+  const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
+  return s.loss->denominator(one).value();
+}
 
 RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
   return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), &default_generator(), group};
@@ -235,11 +244,15 @@ int use_averages(const CheckpointContents& contents, StateDict& state) {
     weight.tensor = average->second;
     ++used;
   }
+  if (used == 0) return 0;
+  for (NamedTensor& t : state)
+    if (const auto own = contents.state.find(kOfAverage + t.name); own != contents.state.end()) t.tensor = own->second;
   return used;
 }
 
 CheckpointContents pack(Session& s, const Json& config, const Counters& n, ProcessGroup* group) {
   CheckpointContents out = halfstep::pack(parts_of(s, group));
+  for (const auto& [name, tensor] : s.averaged_statistics) out.state[kOfAverage + name] = tensor;
   const LoaderState at = s.train->state();
   Json trainer = {{"steps", n.steps},
                   {"skipped", n.skipped},
@@ -273,17 +286,6 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
   out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
   return out;
 }
-
-namespace {
-
-// What the loss of a sample is a mean over, as far as its shape says.
-double usual_denominator(const Session& s) {
-  const DataFacts facts = facts_of(s.train->dataset());
-  const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
-  return s.loss->denominator(one).value();
-}
-
-}  // namespace
 
 Counters unpack(const CheckpointContents& contents, Session& s) {
   const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");

@@ -10,6 +10,7 @@
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/averaged_statistics.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/first_scale.h"
 #include "apps/run/ranks.h"
@@ -125,6 +126,8 @@ void Trainer::introduce() const {
   progress_.line(joined(config_.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "", " on ",
                         s_.device, ", ", precision));
   for (const std::string& line : s_.weights_read) progress_.line(line);
+  if (makes_averaged_statistics(s_, config_.train))
+    progress_.line("swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
   if (s_.recomputation) progress_.line("memory: " + text(*s_.recomputation));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
@@ -315,10 +318,12 @@ void Trainer::show() {
 void Trainer::evaluate_now() {
   drain();
   if (group_) average_buffers(*s_.model, *group_);
+  make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
+  std::optional<AveragedStatistics> statistics(s_);
   const EvalResult r = evaluate(*s_.model, *s_.loss, config_.loss, s_.metrics, *s_.val, s_.device, s_.region, group_);
-  averaged.reset();
+  statistics.reset(), averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
   Json entry = {{"step", n_.applied()}, {"attempted", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
@@ -370,11 +375,18 @@ void Trainer::save() {
   n_.seconds = seconds();
   learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
+  make_averaged_statistics();
   dir_.sync();  // a checkpoint promises the lines until its step
   write_checkpoint();
   saved_ = now;
   saved_step_ = n_.applied();
   dir_.established();
+}
+
+void Trainer::make_averaged_statistics() {
+  const auto begin = Clock::now();
+  app::make_averaged_statistics(s_, config_.train, n_.steps, group_);
+  eval_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start_).count(); }

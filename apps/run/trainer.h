@@ -88,6 +88,7 @@ class Trainer {
   void learn_cause();  // of the last skipped step
   void show();
   void evaluate_now();
+  void make_averaged_statistics();
   void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
