@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/losses.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/autograd/grad_mode.h"
@@ -98,10 +99,12 @@ Denominator Denominator::clone() const {
 Denominator Loss::denominator(const Tensor& target) const { return double(rows_of(target)); }
 
 MSELoss::MSELoss(const LossOptions& o)
-    : FunctionLoss("MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }, over(o.reduction)) {}
+    : FunctionLoss(
+          "MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }, over(o.reduction)) {}
 
 L1Loss::L1Loss(const LossOptions& o)
-    : FunctionLoss("L1Loss()", [=](const Tensor& x, const Tensor& y) { return l1_loss(x, y, o.reduction); }, over(o.reduction)) {}
+    : FunctionLoss(
+          "L1Loss()", [=](const Tensor& x, const Tensor& y) { return l1_loss(x, y, o.reduction); }, over(o.reduction)) {}
 
 SmoothL1Loss::SmoothL1Loss(const SmoothL1LossOptions& o)
     : FunctionLoss(
@@ -149,8 +152,7 @@ SoftMarginLoss::SoftMarginLoss(const LossOptions& o)
 HingeEmbeddingLoss::HingeEmbeddingLoss(const HingeEmbeddingLossOptions& o)
     : FunctionLoss(
           "HingeEmbeddingLoss()",
-          [=](const Tensor& x, const Tensor& y) { return hinge_embedding_loss(x, y, o.margin, o.reduction); }, over(o.reduction)) {
-}
+          [=](const Tensor& x, const Tensor& y) { return hinge_embedding_loss(x, y, o.margin, o.reduction); }, over(o.reduction)) {}
 
 CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& o)
     : FunctionLoss(
@@ -166,7 +168,9 @@ CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& o)
 NLLLoss::NLLLoss(const NllLossOptions& o)
     : FunctionLoss(
           "NLLLoss()",
-          [=](const Tensor& x, const Tensor& y) { return nll_loss(x, y, {beside(o.weight, x), o.ignore_index, o.reduction}); },
+          [=](const Tensor& x, const Tensor& y) {
+            return nll_loss(x, y, {beside(o.weight, x), o.ignore_index, o.reduction});
+          },
           over_classes(o.reduction, o.weight, o.ignore_index)) {}
 
 MultiMarginLoss::MultiMarginLoss(const MultiMarginOptions& o)

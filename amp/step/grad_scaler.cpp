@@ -34,18 +34,6 @@ struct AmpGuard {
 
 constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
 
-std::string of_parameter(const std::vector<Tensor>& params, const Tensor& grad) {
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (params[i].raw_grad().defined() && params[i].raw_grad().same(grad)) {
-      return params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
-    }
-  }
-  return "a parameter";
-}
-
-}  // namespace
-
-namespace {
 // Nothing overflows on meta, where nothing is computed.
 bool is_set(const Tensor& found_inf) { return !found_inf.device().is_meta() && found_inf.item<float>() != 0; }
 }  // namespace
@@ -103,17 +91,15 @@ struct GradScaler::Impl {
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
     const std::vector<Tensor> params = optimizer.parameters();
     for (size_t i = 0; i < params.size(); ++i) {
-      check<AmpError>(!params[i].raw_grad().defined() || params[i].dtype() != DType::f16, where,
-                      "attempting to unscale FP16 gradients: the gradient of ",
-                      params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label(), " is float16",
-                      Help{"keep parameters in float32 and let autocast lower the ops"});
-    }
-    const Tensors grads = gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
-    for (const Tensor& g : grads) {
+      const Tensor& g = params[i].raw_grad();
+      if (!g.defined()) continue;
+      const std::string name = params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
+      check<AmpError>(params[i].dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ", name,
+                      " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
-                         ", but the gradient of ", of_parameter(params, g), " is on ", g.device());
+                         ", but the gradient of ", name, " is on ", g.device());
     }
-    return grads;
+    return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }
 
   // Checks all gradients and divides them by the scale. Undefined when there is no gradient. No host read.

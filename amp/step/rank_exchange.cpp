@@ -32,8 +32,8 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   const ProfileEntry span(SpanKind::wait, "ranks");
   reducer_.send_rest();
   const Generator::State random = default_generator().state();
-  const std::vector<double> mine{loss_sum_,      double(window.own_samples()), double(notice_),
-                                 double(random.offset), window.total(),        window.unit()};
+  const std::vector<double> mine{loss_sum_,    double(window.own_samples()), double(notice_), double(random.offset), window.total(),
+                                 window.unit()};
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
   bool alike = true;
   notices_ = 0;

@@ -29,8 +29,8 @@ class RankExchange {
   void add_loss(double loss, const Denominator& over) {  // of a micro-batch
     if (over.value() != 0) loss_sum_ += loss * over.value();
   }
-  // Ends a window; its loss on all ranks. The window learns what that is a mean over. Throws ValueError where the ranks do not agree
-  // about its samples, or about the size of one.
+  // Ends a window; its loss on all ranks, whose denominator goes into the window. Throws ValueError where the ranks do not
+  // agree about its samples, or about the size of one.
   Tensor finish(AccumulationWindow& window);
 
   // ---- for a step that may be replayed, which has no other exchange over the host.

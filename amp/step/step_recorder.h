@@ -42,7 +42,8 @@ struct StepResult {
   bool stepped = false;  // this call ended a window: the optimizer was called
   StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow, or because no target counts
   bool no_target = false;  // known to be skipped because no target of the window counts: all are ignored, or of weight 0
-  Denominator over = 0.0;  // what `loss` is a mean over, with a group that of the window; not set for a step on a GPU that is one batch
+  // What `loss` is a mean over, with a group that of the window. Not set for a step on a GPU whose window is one batch.
+  Denominator over = 0.0;
   Tensor grad_norm;  // 0-dim: the norm of the gradients before clipping, if it was asked for; overwritten as output is
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training step refuses.
 #include "amp/step/train_step.h"
-
 #include "framework/ops/core/op_policy.h"
 
 namespace halfstep {

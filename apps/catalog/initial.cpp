@@ -104,7 +104,8 @@ void freeze_parameters(const Module& module, const Json& patterns) {
 void freeze_norms(Module& module, const Json& patterns) {
   if (patterns == false) return;
   if (patterns == true) {
-    check<ConfigError>(freeze_statistics(module) > 0, "freeze_statistics", "there must be a norm with running statistics, but is none");
+    check<ConfigError>(freeze_statistics(module) > 0, "freeze_statistics",
+                       "there must be a norm with running statistics, but is none");
     return;
   }
   for (const Json& text : patterns) {

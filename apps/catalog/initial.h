@@ -20,8 +20,8 @@ Catalog<InitRow>& init_catalog();
 // The keys of every layer.
 std::vector<Field> initial_fields();
 
-// `init`, `tie`, `freeze` and `freeze_statistics` of the layer that `module` was made from. Throws ConfigError for a pattern that no
-// name has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
+// `init`, `tie`, `freeze` and `freeze_statistics` of the layer that `module` was made from. Throws ConfigError for a pattern that
+// no name has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
 void initialise(Module& module, const Json& self);
 
 }  // namespace halfstep::app

@@ -126,8 +126,8 @@ struct SwaSection {
     key(start, number("start", 0.75, "share of the run before averaging begins").at_least(0).below(1));
     key(every, integer("every", nullptr, "steps from one update to the next; left out: an epoch").at_least(1).at_most(kMaxCount));
     key(update_bn, boolean("update_bn", true,
-                           "before each evaluation and checkpoint, make the statistics of batch norms under the mean, by a pass over "
-                           "data.train"));
+                           "before each evaluation and checkpoint, make the statistics of batch norms anew for the mean, by a pass "
+                           "over data.train"));
   }
 };
 struct LookaheadSection {

@@ -124,7 +124,9 @@ class TrainingRules : private RuleSet {
     const bool last = epoch && epoch->samples % batch == 1 && loader["drop_last"] == false && batch > 1;
     if ((!last && batch > 1) || facts.streams > 0) return;
     // Is that batch ever trained?
-    const auto before = [&](const Json& most, int64_t each) { return !most.is_null() && most.get<int64_t>() * each < epoch->batches; };
+    const auto before = [&](const Json& most, int64_t each) {
+      return !most.is_null() && most.get<int64_t>() * each < epoch->batches;
+    };
     if (last && (before(t["limit_batches"], 1) || before(t["max_steps"], t["accumulate_steps"]))) return;
     if (t["epochs"] == 0) return;
     try {

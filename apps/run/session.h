@@ -64,8 +64,8 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullpt
 // Lookahead and the averages that a config asks for, made to follow `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t steps_per_epoch, int64_t total_steps);
-// Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained, and the statistics of norms that
-// belong to them. How many weights.
+// Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained, and the statistics of norms
+// that belong to them. How many weights.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // The data of "train", "val" or "test", on the config's device.
 // known: facts about the training data, if that is not to be read again.

@@ -219,7 +219,7 @@ void Trainer::drain() {
     const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
     const bool applied = !p.stepped || p.outcome.applied();
     if (p.stepped && !p.no_target) explainer_.read(step, applied, loss);
-    // A step without targets tells nothing of the scale, and ends no row of skips.
+    // A step without targets says nothing about the scale, and ends no row of skips.
     if (p.stepped) skips_in_row_ = applied ? 0 : p.no_target ? std::max<int64_t>(skips_in_row_, 1) : skips_in_row_ + 1;
     if (!applied) {
       n_.last_skip = {step - n_.skipped, p.no_target ? "targets_ignored" : ""};

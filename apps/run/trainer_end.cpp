@@ -119,8 +119,8 @@ void Trainer::note_first_skip(int64_t step, bool loss_finite) {
 void Trainer::note_no_target(int64_t step) {
   if (std::exchange(no_target_noted_, true)) return;
   progress_.note(joined("step ", step,
-                        " was skipped: none of its targets counts, as all are loss.ignore_index or of a class of weight 0. Such steps "
-                        "change nothing; \"skipped\" counts them"));
+                        " was skipped: none of its targets counts, as all are loss.ignore_index or of a class of weight 0. Such "
+                        "steps change nothing; \"skipped\" counts them"));
 }
 
 void Trainer::diverged(const std::string& what) {

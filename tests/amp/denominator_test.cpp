@@ -134,7 +134,7 @@ TEST_CASE("sums are no means: batches add up") {
   CHECK(distance(*whole.net, *parts.net) < 2e-6);
 }
 
-TEST_CASE("accumulated batches of weighted and ignored classes are one batch, also where the window ends early or a part has none") {
+TEST_CASE("accumulated batches of weighted and ignored classes are one batch, also where a window ends early or a part has none") {
   const Tensor weight = tensor({0.02, 9.0, 0.5, 2.0});
   const NLLLoss weighted(NllLossOptions{.weight = weight}), ignoring(NllLossOptions{.ignore_index = 2});
   const Tensor x = (manual_seed(3), randn({20, 6})), y = classes({20});
@@ -143,7 +143,7 @@ TEST_CASE("accumulated batches of weighted and ignored classes are one batch, al
     for (const bool scaled : {false, true}) {
       for (const int64_t k : {5, 8}) {
         CAPTURE(k);
-          CAPTURE(scaled);
+        CAPTURE(scaled);
         Bench whole(*loss, 1, scaled), parts(*loss, k, scaled);
         for (int round = 0; round < 3; ++round) {
           whole.step(x, y);
@@ -252,8 +252,8 @@ TEST_CASE("a loss of the user's is a mean over rows, or over what it says") {
     std::string describe() const override { return "Chosen()"; }
   };
   const Tensor x = (manual_seed(8), randn({9, 6})), y = randn({9, kClasses});
-  y.narrow(0, 0, 3).abs_();          // all of them count
-  y.narrow(0, 3, 3).abs_().neg_();   // none does
+  y.narrow(0, 0, 3).abs_();         // all of them count
+  y.narrow(0, 3, 3).abs_().neg_();  // none does
   const auto distance_of = [&](const Loss& loss) {
     Bench whole(loss, 1), parts(loss, 3);
     whole.step(x, y);

@@ -79,7 +79,8 @@ TEST_CASE("every way to a scaled backward marks, and unscaling, steps and zero_g
 
 TEST_CASE("a sum of gradients that a scale multiplies and of others is refused, and by the name of the parameter") {
   const char* help =
-      "\nhelp: pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() between steps";
+      "\nhelp: pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() between "
+      "steps";
   const std::string plain = " has a gradient that no loss scale multiplies, and one is added that a scale does",
                     scaled = " has a gradient that a loss scale multiplies, and one is added that no scale does";
   Tensor p = ones({2}).set_requires_grad();

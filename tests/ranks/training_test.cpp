@@ -217,40 +217,6 @@ TEST_CASE("ranks: a loss of weighted and ignored classes is the mean over what c
     compare(kinds()[0], {.dtype = dtype, .loss = loss}, true);
     compare(kinds()[2], {.dtype = dtype, .batch = 7, .loss = loss}, true);
   }
-  // No target of the first rank counts, then none of any.
-  const int n = ranks().size(), me = ranks().rank();
-  manual_seed(3);
-  const std::shared_ptr<Module> net = kinds()[0].make();
-  const auto opt = sgd(*net);
-  GradScaler scaler({.enabled = false});
-  const CrossEntropyLoss ignoring(CrossEntropyOptions{.ignore_index = 2});
-  TrainStep step(*net, ignoring, *opt, scaler, nullptr, {.group = &ranks()});
-  const Tensor x = randn({3, 12});
-  const auto targets = [](double of) { return full({3}, of, {.dtype = DType::i64}); };
-  const std::vector<float> first = flat(*net);
-  const StepResult some = step(x, targets(me == 0 ? 2 : 1));
-  CHECK(some.no_target == (n == 1));
-  CHECK(some.over.value() == 3 * (n - 1));
-  if (n > 1) CHECK(std::isfinite(some.loss.item<double>()));
-  const std::vector<float> moved = flat(*net);
-  CHECK(same_bits(moved, first) == (n == 1));
-  const StepResult none = step(x, targets(2));
-  CHECK(none.no_target);
-  CHECK(!none.outcome.applied());
-  CHECK(same_bits(flat(*net), moved));
-  CHECK(same_everywhere(moved));
-}
-
-TEST_CASE("ranks: samples of other sizes are refused, as no rank could know what the others' mean is over") {
-  if (ranks().size() == 1) return;
-  Embedding net(5, 3);
-  SGD opt(net.parameters(), {.lr = 0.1});
-  GradScaler scaler({.enabled = false});
-  const FunctionLoss loss("f", [](const Tensor& x, const Tensor&) { return mean(x); },
-                          [](const Tensor& y) { return double(y.numel()); });
-  TrainStep step(net, loss, opt, scaler, nullptr, {.group = &ranks()});
-  const Tensor x = zeros({2, ranks().rank() == 0 ? 4 : 6}, {.dtype = DType::i64});
-  CHECK_THROWS_WITH_AS(step(x, x), doctest::Contains("the samples of all ranks must have targets of one size, got"), ValueError);
 }
 
 TEST_CASE("ranks: a window of several micro-batches on each") {

@@ -74,7 +74,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       const int64_t label = labels_given[size_t(starts[size_t(i)] + k)];
       check<IndexError>(label >= 0 && label < classes, op, "target ", label, " at position ", k, " of sample ", i,
                         " is outside [0, ", classes, ")");
-      check<ValueError>(label != o.blank, op, "a target must not be the blank, which stands for no label, got ", label,
+      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label,
                         " at position ", k, " of sample ", i,
                         Help{"number the labels so that none is the blank, or choose another class as the blank"});
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of each element against its target: both have one shape, or one is a 0-dim number (check_one_shape). reduction: the mean, the sum or the losses themselves (none). Autocast: f32, without
-// a cast pass: kernels read 16-bit inputs and compute in float32. Both arguments have gradients.
+// Losses of each element against its target: both have one shape, or one is a 0-dim number (check_one_shape). reduction: the mean,
+// the sum or the losses themselves (none). Autocast: f32, without a cast pass: kernels read 16-bit inputs and compute in float32.
+// Both arguments have gradients.
 #pragma once
 
 #include <cstddef>
