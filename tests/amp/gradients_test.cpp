@@ -2,6 +2,7 @@
 // Gradients that are multiplied by the loss scale are no gradients to clip or to measure.
 #include <doctest/doctest.h>
 
+#include "amp/diagnosis/arm.h"
 #include "amp/step/train_step.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -142,6 +143,15 @@ TEST_CASE("after a train step with a scaler its gradients are refused, unless it
     for (int i = 0; i < 2; ++i) step(n.x, n.x);
     CHECK(is_true(n) == (clip > 0));
   }
+}
+
+TEST_CASE("a step that is computed again for a diagnosis leaves the gradients and their marks") {
+  Net n;
+  n.scaler.backward(n.loss());
+  run_arm({.module = *n.net, .batches = {{[&] { return n.loss(); }, {}, {}}}}, {.name = "float32", .low = {}});
+  CHECK(!is_true(n));
+  n.scaler.backward(n.loss());  // the next micro-batch
+  CHECK(!is_true(n));
 }
 
 TEST_CASE("a gradient that is moved to other memory stays marked") {
