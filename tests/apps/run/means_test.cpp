@@ -198,40 +198,41 @@ TEST_CASE("a last batch of one sample is found by validate where a layer cannot 
   CHECK(errors(R"("BatchNorm2d", "Flatten", )" + last, R"("batch_size": 8)").empty());
   CHECK(errors(R"("Flatten", {"type": "BatchNorm1d", "freeze_statistics": true}, )" + last, R"("batch_size": 8)").empty());
   CHECK(
-      contains(errors(head, R"("batch_size": 8, "sampler": {"type": "random", "num_samples": 17})"), "has one of the 17 samples"));
+      contains(errors(head, R"("batch_size": 8, "sampler": {"type": "weighted", "num_samples": 17})"), "has one of the 17 samples"));
 }
 
 TEST_CASE("freeze_statistics: norms keep and use their statistics while the rest is trained; patterns must be found") {
   TempDir dir;
   const auto config = [&](const std::string& extra, const std::string& inner = "") {
-    {"type" : "Linear", "out_features" : 8}, {"type" : "BatchNorm1d", "name" : "first"}, "ReLU",
-        {"type" : "Linear", "out_features" : 8}, {"type": "BatchNorm1d", "name": "second")" +
-                                     inner + R"(}, {"type": "Linear", "out_features": "auto"}]}, "device": "cpu",
-      "output_dir": "r", "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1},
-      "data": {"train": {"type": "Digits", "size": 64}, "loader": {"batch_size": 16}}, "train": {"epochs": 2}})");
-    };
-    const auto counts = [&] {
-      REQUIRE(run(dir, "train c.json --quiet --overwrite").code == 0);
-      const auto model = load_checkpoint(dir / "r").model;
-      CHECK((model.at("second.running_var").to_vector<float>() == std::vector<float>(8, 1)) ==
-            (model.at("second.num_batches_tracked").item<int64_t>() == 0));
-      CHECK(model.at("second.weight").to_vector<float>() != std::vector<float>(8, 1));  // its parameters are trained
-      return std::pair(model.at("first.num_batches_tracked").item<int64_t>(),
-                       model.at("second.num_batches_tracked").item<int64_t>());
-    };
-    config("");
-    CHECK(counts() == std::pair<int64_t, int64_t>(8, 8));
-    config(R"("freeze_statistics": true,)");
-    CHECK(counts() == std::pair<int64_t, int64_t>(0, 0));
-    config(R"("freeze_statistics": ["^sec"],)");
-    CHECK(counts() == std::pair<int64_t, int64_t>(8, 0));
-    config("", R"(, "freeze_statistics": true)");
-    CHECK(counts() == std::pair<int64_t, int64_t>(8, 0));
-    CHECK(contains(
-        error_of(config(R"("freeze_statistics": ["third"],)")),
-        "model.freeze_statistics: [freeze_statistics] \"third\" must be found in the name of a norm with running statistics"));
-    CHECK(contains(error_of(config(R"("freeze_statistics": ["1"],)")), "must be found in the name of a norm"));  // a Linear
-    CHECK(contains(error_of(config("", R"(, "track_running_stats": false, "freeze_statistics": true)")),
-                   "there must be a norm with running statistics, but is none"));
-    CHECK(contains(error_of(config(R"("freeze_statistics": 3,)")), "model.freeze_statistics: must be"));
-  }
+    const std::string layers = R"("Flatten", {"type": "Linear", "out_features": 8}, {"type": "BatchNorm1d", "name": "first"}, "ReLU",
+      {"type": "Linear", "out_features": 8}, {"type": "BatchNorm1d", "name": "second")";
+    return write(dir / "c.json", R"({"model": {"type": "Sequential", )" + extra + R"( "layers": [)" + layers + inner + R"(},
+      {"type": "Linear", "out_features": "auto"}]}, "device": "cpu", "output_dir": "r", "loss": "CrossEntropyLoss",
+      "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 2},
+      "data": {"train": {"type": "Digits", "size": 64}, "loader": {"batch_size": 16}}})");
+  };
+  const auto counts = [&] {
+    REQUIRE(run(dir, "train c.json --quiet --overwrite").code == 0);
+    const auto model = load_checkpoint(dir / "r").model;
+    CHECK((model.at("second.running_var").to_vector<float>() == std::vector<float>(8, 1)) ==
+          (model.at("second.num_batches_tracked").item<int64_t>() == 0));
+    CHECK(model.at("second.weight").to_vector<float>() != std::vector<float>(8, 1));  // its parameters are trained
+    return std::pair(model.at("first.num_batches_tracked").item<int64_t>(), model.at("second.num_batches_tracked").item<int64_t>());
+  };
+  using Counts = std::pair<int64_t, int64_t>;
+  config("");
+  CHECK(counts() == Counts(8, 8));
+  config(R"("freeze_statistics": true,)");
+  CHECK(counts() == Counts(0, 0));
+  config(R"("freeze_statistics": ["^sec"],)");
+  CHECK(counts() == Counts(8, 0));
+  config("", R"(, "freeze_statistics": true)");
+  CHECK(counts() == Counts(8, 0));
+  const auto refused = [&](const fs::path& file, const std::string& text) { CHECK(contains(error_of(file), text)); };
+  refused(config(R"("freeze_statistics": ["third"],)"),
+          "model.freeze_statistics: [freeze_statistics] \"third\" must be found in the name of a norm with running statistics");
+  refused(config(R"("freeze_statistics": ["^1$"],)"), "must be found in the name of a norm");  // a Linear
+  refused(config("", R"(, "track_running_stats": false, "freeze_statistics": true)"),
+          "there must be a norm with running statistics, but is none");
+  refused(config(R"("freeze_statistics": 3,)"), "model.freeze_statistics: must be");
+}
