@@ -16,15 +16,15 @@ Tensor beside(const Tensor& weight, const Tensor& output) {
   return weight.to(output.device()).to(dtype);
 }
 
-int64_t rows_of(const Tensor& target) { return target.dim() > 0 ? target.size(0) : 1; }
+int64_t row_count(const Tensor& target) { return target.dim() > 0 ? target.size(0) : 1; }
 
 // The parts of a batch that a mean is over. All counts are by shape, so ranks know them of one another.
-enum class Part : uint8_t { elements, lists, rows };  // lists: of the last dimension, as of a number for each class
-FunctionLoss::Over over(Reduction reduction, Part part = Part::elements) {
+enum class MeanOf : uint8_t { elements, lists, rows };  // lists: of the last dimension, as of a number for each class
+FunctionLoss::Over over(Reduction reduction, MeanOf part = MeanOf::elements) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
-    if (part == Part::rows) return double(rows_of(target));
-    if (part == Part::lists) return double(target.dim() < 2 ? 1 : target.numel() / std::max<int64_t>(target.size(-1), 1));
+    if (part == MeanOf::rows) return double(row_count(target));
+    if (part == MeanOf::lists) return double(target.dim() < 2 ? 1 : target.numel() / std::max<int64_t>(target.size(-1), 1));
     return double(target.numel());
   };
 }
@@ -96,7 +96,7 @@ Denominator Denominator::clone() const {
   return out;
 }
 
-Denominator Loss::denominator(const Tensor& target) const { return double(rows_of(target)); }
+Denominator Loss::denominator(const Tensor& target) const { return double(row_count(target)); }
 
 MSELoss::MSELoss(const LossOptions& o)
     : FunctionLoss(
@@ -128,7 +128,7 @@ KLDivLoss::KLDivLoss(const KLDivLossOptions& o)
     : FunctionLoss(
           "KLDivLoss()", [=](const Tensor& x, const Tensor& y) { return kl_div(x, y, o.reduction, o.log_target); },
           over(o.reduction == KlReduction::sum ? Reduction::sum : Reduction::mean,
-               o.reduction == KlReduction::batchmean ? Part::rows : Part::elements)) {}
+               o.reduction == KlReduction::batchmean ? MeanOf::rows : MeanOf::elements)) {}
 
 BCELoss::BCELoss(const BCEOptions& o)
     : FunctionLoss(
@@ -187,13 +187,13 @@ MultiLabelMarginLoss::MultiLabelMarginLoss(const LossOptions& o)
     : FunctionLoss(
           "MultiLabelMarginLoss()",
           [=](const Tensor& x, const Tensor& y) { return multilabel_margin_loss(x, y.to(DType::i64), o.reduction); },
-          over(o.reduction, Part::lists)) {}
+          over(o.reduction, MeanOf::lists)) {}
 
 MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLossOptions& o)
     : FunctionLoss(
           "MultiLabelSoftMarginLoss()",
           [=](const Tensor& x, const Tensor& y) { return multilabel_soft_margin_loss(x, y, beside(o.weight, x), o.reduction); },
-          over(o.reduction, Part::lists)) {}
+          over(o.reduction, MeanOf::lists)) {}
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
   check<ValueError>(margin > 0, "TripletMarginWithDistanceLoss", "margin must be > 0, got ", margin);

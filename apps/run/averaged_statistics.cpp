@@ -33,7 +33,7 @@ StateDict copies_of(const StateDict& state) {
 }
 
 // Both have the same tensors in one order.
-void write(const StateDict& from, const StateDict& to) {
+void assign(const StateDict& from, const StateDict& to) {
   const NoGrad off;
   for (size_t i = 0; i < from.size(); ++i) to[i].tensor.detach().copy_(from[i].tensor);
 }
@@ -85,17 +85,17 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
   if (group) average_buffers(*s.model, *group);
   s.averaged_statistics = copies_of(now);
   s.averaged_at = step;
-  write(before, now);
+  assign(before, now);
 }
 
 AveragedStatistics::AveragedStatistics(Session& s) : session_(s) {
   if (s.averaged_statistics.empty()) return;
   const StateDict now = moving_statistics(*s.model);
   before_ = copies_of(now);
-  write(s.averaged_statistics, now);
+  assign(s.averaged_statistics, now);
 }
 AveragedStatistics::~AveragedStatistics() {
-  if (!before_.empty()) write(before_, moving_statistics(*session_.model));
+  if (!before_.empty()) assign(before_, moving_statistics(*session_.model));
 }
 
 }  // namespace halfstep::app
