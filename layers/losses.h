@@ -11,11 +11,39 @@
 
 namespace halfstep {
 
+// What the loss of a batch is a mean over: rows, elements, or the sum of the weights of the targets that count. The loss of several
+// batches is the mean of theirs, each weighted by its denominator, so it does not depend on where batches end.
+class Denominator {
+ public:
+  Denominator(double value) : elements_(value), value_(value) {}
+  // The values of the targets decide it: `value`, 0-dim, on their device. `elements`: how many targets there are, by their shape;
+  // `each`: what one that counts usually adds.
+  Denominator(int64_t elements, double each, const Tensor& value);
+  static Denominator of_sum();  // the loss is no mean but a sum, to which the next one is added
+
+  bool is_sum() const { return is_sum_; }
+  double elements() const { return elements_; }
+  double each() const { return each_; }
+  double value() const;         // waits for the device
+  const Tensor& on_device() const { return on_device_; }  // f64, where the host does not know it; else undefined
+  Denominator on_host() const;  // waits for the device
+  Denominator clone() const;    // in memory of its own
+  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // known to be: no target counts
+
+ private:
+  double elements_, each_ = 1, value_;
+  Tensor on_device_;
+  bool is_sum_ = false;
+};
+
 // Called with a model's output and the target.
 class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  // What its result is a mean over. Here: the rows, target.size(0). A loss of your own that leaves out padding, or that weighs
+  // samples, returns the number or the weight of those that count; else accumulation, ranks and evaluations weigh batches wrongly.
+  virtual Denominator denominator(const Tensor& target) const;
   virtual bool is_recordable() const { return false; }  // as Module::is_recordable
   virtual std::string describe() const = 0;
 };
@@ -24,14 +52,19 @@ class Loss {
 class FunctionLoss : public Loss {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
-  FunctionLoss(std::string description, Function function) : description_(std::move(description)), function_(std::move(function)) {}
+  using Over = std::function<Denominator(const Tensor& target)>;
+  // over: what it is a mean over; left out: the rows.
+  FunctionLoss(std::string description, Function function, Over over = nullptr)
+      : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
+  Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
   bool is_recordable() const override { return true; }
   std::string describe() const override { return description_; }
 
  private:
   std::string description_;
   Function function_;
+  Over over_;
 };
 
 struct LossOptions {

@@ -182,7 +182,7 @@ class Module {
   // is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
   std::shared_ptr<Module> clone() const;
 
-  void train(bool on = true);  // recursive
+  void train(bool on = true);  // recursive; of norms whose statistics are frozen nothing (layers/normalization.h)
   void eval() { train(false); }
   bool training() const { return training_; }
   void zero_grad() const;
@@ -233,6 +233,12 @@ class Module {
   // Child i, in the order of registration; null where a Part holds none.
   const std::shared_ptr<Module>& own_child(size_t i) const { return children_[i]->module; }
   const std::vector<std::shared_ptr<ModuleSlot>>& child_slots() const { return children_; }
+  // In evaluation mode from now on, whatever train() says; false: as train() says from its next call on.
+  void stay_in_eval(bool on) {
+    stays_in_eval_ = on;
+    if (on) training_ = false;
+  }
+  bool stays_in_eval() const { return stays_in_eval_; }
   // This module was registered, or one above it was, or a child of this one was registered or replaced.
   virtual void structure_changed() {}
 
@@ -323,7 +329,7 @@ class Module {
   std::vector<std::shared_ptr<ModuleSlot>> children_;
   std::string name_;  // in its parent
   const std::string* path_ = nullptr;
-  bool training_ = true, recomputes_ = false;
+  bool training_ = true, stays_in_eval_ = false, recomputes_ = false;
   std::optional<DType> precision_;
   mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
   bool was_copied_ = false;

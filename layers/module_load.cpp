@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Module::load_state_dict.
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/near_name.h"
 #include "layers/module.h"
+#include "layers/normalization.h"
 
 namespace halfstep {
 namespace {
@@ -23,6 +25,18 @@ bool under_another_name(const StateDict& mine, const StateDict& state, const Nam
            return other.tensor.shares_memory_with(n.tensor) && other.tensor.data_ptr() == n.tensor.data_ptr() &&
                   other.tensor.shape() == n.tensor.shape() && find(state, other.name);
          });
+}
+
+// Files from before PyTorch 0.4.1, and many that were converted, have no count of batches. It decides nothing where the statistics
+// are exponential averages: it stays as it is, as in PyTorch. Names of such counts.
+std::set<std::string> counts_of_batches(Module& module, const StateDict& state) {
+  std::set<std::string> out;
+  for (const auto& [path, below] : module.named_modules()) {
+    const auto* const norm = dynamic_cast<const RunningNorm*>(below);
+    const std::string prefix = path.empty() ? "" : path + ".";
+    if (norm && norm->momentum() && find(state, prefix + "running_mean")) out.insert(prefix + "num_batches_tracked");
+  }
+  return out;
 }
 
 constexpr size_t kListed = 6;  // of each kind of problem; a state with other names altogether has hundreds
@@ -45,12 +59,13 @@ std::vector<std::string> with_hints(std::vector<std::string> names, const std::v
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   // Writes go through detached handles: they share memory and version with the parameters, so that shadows notice.
   const StateDict mine = state_dict();
+  const std::set<std::string> counts = counts_of_batches(*this, state);
   LoadReport report;
   std::vector<std::string> undefined, shapes, dtypes, twice;
   for (const NamedTensor& n : mine) {
     const Tensor* from = find(state, n.name);
     if (!from) {
-      if (!under_another_name(mine, state, n)) report.missing.push_back(n.name);
+      if (!under_another_name(mine, state, n) && !counts.contains(n.name)) report.missing.push_back(n.name);
     } else if (!from->defined()) {
       undefined.push_back(n.name);
     } else if (from->shape() != n.tensor.shape()) {

@@ -133,7 +133,7 @@ std::vector<Tensor> Module::buffers() const {
 }
 
 void Module::train(bool on) {
-  training_ = on;
+  training_ = on && !stays_in_eval_;
   for (const auto& slot : children_) {
     if (slot->module) slot->module->train(on);
   }

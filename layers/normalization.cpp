@@ -45,8 +45,26 @@ std::string RunningNorm::describe() const {
       .arg("affine", options_.affine)
       .arg("bias", options_.affine && options_.bias)
       .arg("track_running_stats", options_.track_running_stats)
+      .arg_if(has_frozen_statistics(), "frozen_statistics", true)
       .arg_if(options_.sync && type_ != std::string_view("SyncBatchNorm"), "sync", options_.sync)
       .str();
+}
+
+void RunningNorm::freeze_statistics(bool on) {
+  check<ValueError>(!on || running_mean.defined(), describe(), "statistics must be tracked to be frozen",
+                    Help{"make it with track_running_stats"});
+  stay_in_eval(on);
+}
+
+int64_t freeze_statistics(Module& model, bool on) {
+  int64_t found = 0;
+  model.apply([&](Module& m) {
+    auto* const norm = dynamic_cast<RunningNorm*>(&m);
+    if (!norm || !norm->running_mean.defined()) return;
+    norm->freeze_statistics(on);
+    ++found;
+  });
+  return found;
 }
 
 void SyncBatchNorm::convert_sync_batchnorm(Module& model) {

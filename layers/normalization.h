@@ -51,6 +51,11 @@ class RunningNorm : public Module {
   double eps() const { return options_.eps; }
   bool syncs() const { return options_.sync; }
   void set_sync(bool sync) { options_.sync = sync; }
+  // For fine-tuning with small batches: from now on it normalises by its running statistics and leaves them as they are, also after
+  // train(), as in evaluation. Copies do, too. weight and bias are still trained (requires_grad_(false)). Throws ValueError where
+  // statistics are not tracked. false: as train() says from its next call on.
+  void freeze_statistics(bool on = true);
+  bool has_frozen_statistics() const { return stays_in_eval(); }
   std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   Parameter weight, bias;
@@ -63,6 +68,9 @@ class RunningNorm : public Module {
   int64_t num_features_;
   BatchNormOptions options_;
 };
+
+// Freezes the statistics of all batch and instance norms of the model that track them. How many there are.
+int64_t freeze_statistics(Module& model, bool on = true);
 
 // Over [N, C, ...] for each channel. Training normalises by the batch's statistics and moves the running ones with each forward
 // (TrainStep takes those of a skipped step back); evaluation uses the running ones, or the batch's where they are not tracked.

@@ -202,7 +202,12 @@ std::shared_ptr<TensorSlot> Module::tensor_slot_for_copy(const TensorSlot* slot,
 // ---- modules
 
 Module::Module(const Module& other)
-    : training_(other.training_), recomputes_(other.recomputes_), precision_(other.precision_), copied_(true), was_copied_(true) {
+    : training_(other.training_),
+      stays_in_eval_(other.stays_in_eval_),
+      recomputes_(other.recomputes_),
+      precision_(other.precision_),
+      copied_(true),
+      was_copied_(true) {
   other.check_copied();
   const CopyScope scope;
   const size_t around = copying().size();
@@ -241,6 +246,7 @@ Module::Module(Module&& other) noexcept
       buffers_(std::move(other.buffers_)),
       children_(std::move(other.children_)),
       training_(other.training_),
+      stays_in_eval_(other.stays_in_eval_),
       recomputes_(other.recomputes_),
       precision_(other.precision_),
       copied_(other.copied_),
@@ -260,7 +266,9 @@ Module& Module::operator=(Module&& other) {
   set_computes(other.hooks_ && other.hooks_->computes);
   for (const auto& slot : children_) slot->owner = this;
   relabel(path());
-  train(training_);
+  const bool trains = stays_in_eval_ ? other.training_ : training_;  // a frozen norm does not say what its model does
+  stays_in_eval_ = other.stays_in_eval_;
+  train(trains);
   structure_changed();
   return *this;
 }

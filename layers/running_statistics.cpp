@@ -6,7 +6,7 @@ namespace halfstep {
 RunningStatistics::RunningStatistics(Module& model) : model_(model), training_(model.training()) {
   model.apply([&](Module& m) {
     auto* const norm = dynamic_cast<RunningNorm*>(&m);
-    if (!norm || !norm->running_mean.defined()) return;
+    if (!norm || !norm->running_mean.defined() || norm->has_frozen_statistics()) return;
     norms_.emplace_back(norm, norm->momentum());
     norm->reset_running_stats();
     norm->set_momentum({});

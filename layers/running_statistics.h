@@ -12,7 +12,7 @@
 namespace halfstep {
 
 // Makes the running statistics of all batch norms anew, as equal averages over forwards in training mode of these inputs; a model
-// without any does nothing. For averaged weights, whose own statistics nothing has seen:
+// without any does nothing. Frozen statistics stay. For averaged weights, whose own statistics nothing has seen:
 //   update_bn(net, inputs);  // any range of tensors
 class RunningStatistics {
  public:

@@ -96,6 +96,7 @@ void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
 void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, ArmResult& out) {
   const EnableGrad on;
   out.loss_finite = out.gradients_finite = true;
+  double weights = 0;
   for (const TestedBatch& b : step.batches) {
     Tensor loss;
     {
@@ -107,8 +108,10 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
                                           .policies = step.policies});
       loss = b.loss();
     }
+    if (b.weight == 0) continue;  // none of its targets counts, so its loss is NaN
     const double value = loss.item<double>();
     out.loss += value * b.weight;
+    weights += b.weight;
     if (!std::isfinite(value)) {
       out.loss_finite = false;
       find_origin(witness, loss.detach(), out);
@@ -117,6 +120,7 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
     const Tensor seed = no_grad([&] { return full(loss.shape(), arm.scale * b.weight, {.device = step.device}); });
     loss.backward(seed);
   }
+  if (weights > 0) out.loss /= weights;
   for (const Tensor& p : step.module.parameters()) {
     const Tensor g = p.raw_grad();
     if (!g.defined() || !count_values(g).bad()) continue;

@@ -30,7 +30,7 @@ struct ArmResult {
   std::string name;
   std::string error;         // of what the step threw; empty: it came to its end
   bool index_error = false;  // it threw IndexError
-  double loss = 0;           // the weighted sum of all micro-batches
+  double loss = 0;           // the mean of all micro-batches, by their weights
   bool loss_finite = false, gradients_finite = false;
   Origin origin;                               // of the first loss or gradient that is not finite
   std::optional<KernelEvent> event, nan_born;  // those of the origin

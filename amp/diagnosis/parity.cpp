@@ -29,10 +29,11 @@ double product_of(const Tensor& a, const Tensor& b) { return sum(a * b).item<dou
 // Sums over the batches.
 class Sums {
  public:
-  void add(const Computed& low, const Computed& single) {
+  void add(const Computed& low, const Computed& single, double over) {
     const NoGrad off;
     ++count_;
-    loss_ += low.loss, loss_f32_ += single.loss;
+    over_ += over;
+    loss_ += low.loss * over, loss_f32_ += single.loss * over;
     const size_t n = single.gradients.size();
     mean_.resize(n), mean_d_.resize(n), d_of_.resize(n), g_of_.resize(n);
     double lg = 0, ll = 0, gg = 0;
@@ -61,7 +62,7 @@ class Sums {
   void write(Parity& out, const std::vector<NamedTensor>& parameters) const {
     const double g = rms_gradient(), n = double(count_);
     out.batches = count_;
-    out.loss = loss_ / n, out.loss_f32 = loss_f32_ / n;
+    out.loss = loss_ / over_, out.loss_f32 = loss_f32_ / over_;
     out.error = g > 0 ? rms_error() / g : rms_error() > 0 ? INFINITY : 0;
     out.noise = g > 0 ? noise() / g : 0;
     // Noise as small as float32's own rounding would make it is none: so where each batch is the whole of the data. That rounding
@@ -94,7 +95,7 @@ class Sums {
   }
 
   int64_t count_ = 0;
-  double loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
+  double over_ = 0, loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
   Tensors mean_, mean_d_;            // by parameter
   std::vector<double> d_of_, g_of_;  // sums of squares
 };
@@ -150,7 +151,7 @@ class Comparison {
         before.put_back();
         return give_up(b, single.finite);
       }
-      sums_.add(low, single);
+      sums_.add(low, single, b.over);
       if (updates_) updates_->add(low.gradients, single.gradients);
       for (size_t i = 0; i < variants_.size(); ++i) of_variants_[i] += of_variant(b, variants_[i], before, single);
       after.put_back_for({});

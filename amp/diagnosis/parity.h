@@ -49,7 +49,7 @@ struct Parity {
   double noise = 0;               // s, as a share of the rms |gradient|; s^2 = sum |gradient - mean|^2 / (batches - 1)
   double error = 0;               // rms |d|, as a share of the rms |gradient|
   bool by_noise = true;           // the batches have noise: it, and not the gradient, is what the error is held against
-  double loss = 0, loss_f32 = 0;  // means
+  double loss = 0, loss_f32 = 0;  // means, by what each batch's loss is a mean over
   double cosine = 1;              // mean, of the gradients' angles
   double bias = 0;                // |mean d| / |mean gradient|, less what chance makes of it
   std::optional<double> update_error;  // of what an optimizer makes of the gradients, as a share of the update; see below

@@ -22,6 +22,7 @@ struct TestedBatch {
   double weight = 1;                  // of the loss in the step's gradient
   std::vector<int64_t> samples = {};  // the numbers of the rows' samples in the data, where they are known
   std::optional<BatchRows> rows = {};  // of the step's rows, whose random numbers the loss draws; nothing: it is the only batch
+  double over = 1;  // what the loss is a mean over: means over several batches weigh it by that
 };
 
 // The model's parameters, buffers and kept states must be those from before the step.

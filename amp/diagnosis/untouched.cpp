@@ -40,7 +40,7 @@ void StepStates::put_back_for(std::optional<DType> low) const {
 
 Untouched::Untouched(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {
   for (const Tensor& p : module.parameters()) {
-    gradients_.push_back({p, p.raw_grad()});
+    gradients_.push_back({p, p.raw_grad(), p.impl()->autograd && p.impl()->autograd->scaled});
     p.zero_grad();
   }
   states_.put_back_for(low);
@@ -48,7 +48,10 @@ Untouched::Untouched(Module& module, std::optional<DType> low, const Generator::
 }
 
 Untouched::~Untouched() {
-  for (const auto& [p, g] : gradients_) p.set_grad(g);
+  for (const Gradient& g : gradients_) {
+    g.parameter.set_grad(g.values);
+    if (g.scaled) g.parameter.impl()->meta().scaled = true;
+  }
   states_.put_back();
 }
 

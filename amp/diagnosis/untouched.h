@@ -42,7 +42,11 @@ class Untouched {
 
  private:
   StepStates states_;
-  std::vector<std::pair<Tensor, Tensor>> gradients_;
+  struct Gradient {
+    Tensor parameter, values;
+    bool scaled;  // by a loss scale (framework/autograd/scaled_backward.h)
+  };
+  std::vector<Gradient> gradients_;
 };
 
 }  // namespace halfstep

@@ -3,19 +3,55 @@
 
 #include <algorithm>
 
+#include "framework/autograd/grad_mode.h"
+
 namespace halfstep {
 
 void AccumulationWindow::open(const BatchRows& first) {
   first_rows_ = (first.total + ranks_ - 1) / ranks_;
   first_total_ = first.total;
   samples_ = own_samples_ = 0;
+  unit_ = total_ = 0;
+  total_on_device_ = Tensor();
+  is_sum_ = false;
   random_ = default_generator().state();
 }
 
-void AccumulationWindow::count(const BatchRows& part) {
+void AccumulationWindow::begin(const BatchRows& part, const Denominator& over) {
+  is_sum_ = is_sum_ || over.is_sum();
+  // The quotient first: it is the same on ranks that have other numbers of rows.
+  if (unit_ == 0) unit_ = over.elements() / double(part.rows) * over.each();
+  if (unit_ == 0) unit_ = 1;  // rows without an element
+}
+
+void AccumulationWindow::count(const BatchRows& part, const Denominator& over) {
   ++pending_;
   samples_ += part.total;
   own_samples_ += part.rows;
+  if (part.rows == 0) return;
+  const NoGrad off;
+  if (over.on_device().defined())
+    total_on_device_ = total_on_device_.defined() ? total_on_device_ + over.on_device() : over.on_device();
+  else
+    total_ += over.value();
+}
+
+double AccumulationWindow::loss_weight(const Denominator& over) const {
+  return is_single() || is_sum_ ? 1 : over.value() / expected();
+}
+
+double AccumulationWindow::gradient_factor() const {
+  return is_single() || is_sum_ || total_ == expected() || total_ == 0 ? 1 : expected() / total_;
+}
+
+Denominator AccumulationWindow::over() const {
+  if (is_sum_) return Denominator::of_sum();
+  return total_on_device_.defined() ? Denominator(1, 1, total_on_device_) : Denominator(total_);
+}
+
+void AccumulationWindow::set_total(double total, double unit) {
+  total_ = total;
+  if (unit_ == 0) unit_ = unit;
 }
 
 // A window whose micro-batches grow needs more numbers than it has reserved.

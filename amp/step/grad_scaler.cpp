@@ -34,18 +34,6 @@ struct AmpGuard {
 
 constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
 
-std::string of_parameter(const std::vector<Tensor>& params, const Tensor& grad) {
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (params[i].raw_grad().defined() && params[i].raw_grad().same(grad)) {
-      return params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
-    }
-  }
-  return "a parameter";
-}
-
-}  // namespace
-
-namespace {
 // Nothing overflows on meta, where nothing is computed.
 bool is_set(const Tensor& found_inf) { return !found_inf.device().is_meta() && found_inf.item<float>() != 0; }
 }  // namespace
@@ -102,14 +90,16 @@ struct GradScaler::Impl {
   // All gradients, on the scale's device.
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
     const std::vector<Tensor> params = optimizer.parameters();
-    const Tensors grads = gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
-    for (const Tensor& g : grads) {
-      check<AmpError>(!unscale || g.dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ",
-                      of_parameter(params, g), " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
+    for (size_t i = 0; i < params.size(); ++i) {
+      const Tensor& g = params[i].raw_grad();
+      if (!g.defined()) continue;
+      const std::string name = params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
+      check<AmpError>(params[i].dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ", name,
+                      " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
-                         ", but the gradient of ", of_parameter(params, g), " is on ", g.device());
+                         ", but the gradient of ", name, " is on ", g.device());
     }
-    return grads;
+    return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }
 
   // Checks all gradients and divides them by the scale. Undefined when there is no gradient. No host read.
@@ -185,6 +175,14 @@ void GradScaler::backward(const Tensor& loss, double weight) {
   if (is_enabled()) impl_->check_loss(loss);
   const ScaledBackward scaled(impl_->scales());
   loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
+}
+
+void GradScaler::backward(const Tensor& loss, const Tensor& weight) {
+  check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
+  if (is_enabled()) impl_->check_loss(loss);
+  const ScaledBackward scaled(impl_->scales());
+  const Tensor product = no_grad([&] { return seed(loss.device()) * weight.to(DType::f32); });
+  loss.backward(product.reshape(loss.shape()));
 }
 
 Tensors GradScaler::scale(const Tensors& losses) {
@@ -264,16 +262,17 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
   return outcome;
 }
 
-StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail) {
+StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const Tensor& skip) {
   const auto end = [&](const Tensor& found, Device device) {
     backend_for(device).end_step(found.defined() ? found.data_ptr<float>() : nullptr, tail);
   };
   const bool empty = !tail.count && !tail.ring;
   if (!is_enabled()) {
-    const AmpGuard amp(optimizer, {}, nullptr, tail);
+    const AmpGuard amp(optimizer, {skip, Tensor()}, nullptr, tail);
     StepOutcome outcome;
+    outcome.found_inf_ = skip;
     outcome.value_ = optimizer.step();
-    if (optimizer.end_amp().tail && !empty) end({}, optimizer.parameters().front().device());
+    if (optimizer.end_amp().tail && !empty) end(skip, optimizer.parameters().front().device());
     return outcome;
   }
   impl_->need_scale("GradScaler.finish");

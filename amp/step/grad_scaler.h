@@ -72,14 +72,15 @@ class GradScaler {
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
   void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
+  void backward(const Tensor& loss, const Tensor& weight);  // 0-dim, on the loss's device
   // The gradient that backward starts from: weight * scale, or weight when disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
   Gradients unscale_(Optimizer& optimizer);                                  // float16 gradients throw: keep parameters in float32
-  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws
+  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws, and what unscale_ refuses
   // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all
   // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it is step() followed by
-  // update().
-  StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {});
+  // update(). `skip`, of a disabled scaler: 0-dim f32 on the device, not 0 where the step is to be skipped.
+  StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {});
   void update(std::optional<double> new_scale = {});
   template <std::same_as<bool> Scale>
   void update(Scale) = delete;                 // a scale of 1 or 0

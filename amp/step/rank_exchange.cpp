@@ -27,13 +27,15 @@ int RankExchange::agree(int readiness, const BatchRows& part) {
   return one_batch && samples == double(part.total) ? int(least) : 0;
 }
 
-Tensor RankExchange::finish(const AccumulationWindow& window) {
+Tensor RankExchange::finish(AccumulationWindow& window) {
   if (!reducer_.armed()) reducer_.arm();
   const ProfileEntry span(SpanKind::wait, "ranks");
   reducer_.send_rest();
   const Generator::State random = default_generator().state();
-  const std::vector<double> mine{loss_sum_, double(window.own_samples()), double(notice_), double(random.offset)};
-  double loss = 0, samples = 0, position = 0;
+  const std::vector<double> mine{loss_sum_,    double(window.own_samples()), double(notice_), double(random.offset), window.total(),
+                                 window.unit()};
+  double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
+  bool alike = true;
   notices_ = 0;
   // After the gradients, which this therefore waits for too.
   for (const std::vector<double>& of : group_.gather(mine)) {
@@ -41,25 +43,42 @@ Tensor RankExchange::finish(const AccumulationWindow& window) {
     samples += of[1];
     notices_ |= uint32_t(of[2]);
     position = std::max(position, of[3]);  // a rank without samples has drawn nothing
+    total += of[4];
+    if (unit == 0) unit = of[5];
+    alike = alike && (of[5] == 0 || of[5] == unit || window.is_sum());
   }
   notice_ = 0;
   check<ValueError>(int64_t(samples) == window.samples(), "TrainStep", "the ranks computed ", samples, " samples of a window of ",
                     window.samples(), Help{"give every rank its part of the same batch"});
+  check<ValueError>(alike, "TrainStep", "the samples of all ranks must have targets of one size, got ", window.unit(),
+                    " elements a row here and ", unit, " on the first rank",
+                    Help{"pad them to one length, with a target that the loss ignores (ignore_index)"});
+  window.set_total(total, unit);
   default_generator().set_state({random.seed, uint64_t(position)});
   reducer_.take();
   const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = planned_ ? Device::meta : Device::cpu});
-  if (!planned_) *out.data_ptr<float>() = float(loss / samples);
+  if (!planned_) *out.data_ptr<float>() = float(window.is_sum() ? loss : loss / total);
   return out;
 }
 
-Tensor RankExchange::finish_recorded(const AccumulationWindow& window, const Tensor& loss) {
+Tensor RankExchange::finish_recorded(AccumulationWindow& window, const Tensor& loss) {
   const NoGrad off;
   reducer_.send_rest();
-  const Tensor sum = loss.to(DType::f64) * double(window.own_samples());
+  const Tensor own = window.total_on_device();
+  Tensor sum = loss.to(DType::f64);
+  if (!window.is_sum()) sum = own.defined() ? where(gt(own, 0.0), sum * own, 0.0) : sum * window.total();
+  if (own.defined()) sum = stack({sum, own}, 0);
   const Ticket summed = group_.all_reduce({sum});
   reducer_.take_recorded();
   group_.wait(summed);
-  return (sum / double(window.samples())).to(DType::f32);
+  if (own.defined()) {
+    window.set_total(sum.select(0, 1));
+    sum = sum.select(0, 0) / window.total_on_device();
+  } else if (!window.is_sum()) {
+    window.set_total(double(window.samples()) * window.unit(), window.unit());  // all rows are alike in a recording
+    sum = sum / window.total();
+  }
+  return sum.to(DType::f32);
 }
 
 }  // namespace halfstep

@@ -26,16 +26,19 @@ class RankExchange {
 
   void open() { loss_sum_ = 0, reducer_.open(); }  // a window begins
   void arm() { reducer_.arm(); }     // before its last backward, whose gradients are summed
-  void add_loss(double loss, int64_t rows) { loss_sum_ += loss * double(rows); }  // of a micro-batch: its mean over `rows`
-  // Ends a window; its loss on all ranks. Throws ValueError where the ranks do not agree about its samples.
-  Tensor finish(const AccumulationWindow& window);
+  void add_loss(double loss, const Denominator& over) {  // of a micro-batch
+    if (over.value() != 0) loss_sum_ += loss * over.value();
+  }
+  // Ends a window; its loss on all ranks, whose denominator goes into the window. Throws ValueError where the ranks do not
+  // agree about its samples, or about the size of one.
+  Tensor finish(AccumulationWindow& window);
 
   // ---- for a step that may be replayed, which has no other exchange over the host.
   // Before it: the least readiness of any rank; 0 where the ranks would not compute the parts of one batch, which eager steps
   // report.
   int agree(int readiness, const BatchRows& part);
   // In place of finish(), on the device alone. `loss`: of this rank's samples.
-  Tensor finish_recorded(const AccumulationWindow& window, const Tensor& loss);
+  Tensor finish_recorded(AccumulationWindow& window, const Tensor& loss);
 
   // Bits for the other ranks, sent at the end of the window, and those that any rank sent with the last one.
   void notify(uint32_t bits) { notice_ = bits; }
@@ -45,7 +48,7 @@ class RankExchange {
   ProcessGroup& group_;
   GradientReducer reducer_;
   bool planned_;
-  double loss_sum_ = 0;  // of this rank's samples in the window
+  double loss_sum_ = 0;  // of this rank's micro-batches in the window, each loss times its denominator
   uint32_t notice_ = 0, notices_ = 0;
 };
 

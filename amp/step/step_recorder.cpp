@@ -221,6 +221,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   }
   StepResult result = recorded_;
   result.loss = losses_.alias({}, {}, used_);
+  result.over = recorded_.over.clone();
   if (recorded_.outcome.found_inf().defined()) result.outcome = StepOutcome(found_infs_.alias({}, {}, used_));
   ++used_;
   return result;

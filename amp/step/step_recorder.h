@@ -26,6 +26,7 @@
 #include "framework/backend/backend.h"
 #include "framework/base/draws.h"
 #include "framework/comm/process_group.h"
+#include "layers/losses.h"
 #include "layers/module.h"
 #include "optim/device_rates.h"
 
@@ -39,7 +40,10 @@ struct StepResult {
   Tensor loss;           // 0-dim, detached: of this micro-batch, neither scaled nor weighted; undefined from flush()
   Tensor output;         // of the module, detached; overwritten by the next step when steps are replayed; undefined from flush()
   bool stepped = false;  // this call ended a window: the optimizer was called
-  StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow
+  StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow, or because no target counts
+  bool no_target = false;  // known to be skipped because no target of the window counts: all are ignored, or of weight 0
+  // What `loss` is a mean over, with a group that of the window. Not set for a step on a GPU whose window is one batch.
+  Denominator over = 0.0;
   Tensor grad_norm;  // 0-dim: the norm of the gradients before clipping, if it was asked for; overwritten as output is
 };
 

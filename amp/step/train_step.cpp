@@ -10,7 +10,6 @@
 #include "framework/backend/ledger.h"
 #include "framework/backend/profile.h"
 #include "framework/backend/witness.h"
-#include "framework/ops/core/op_policy.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
@@ -54,33 +53,6 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
                                      [this](int readiness, const BatchRows& part) { return ranks_->agree(readiness, part); });
 }
 
-void TrainStep::check_options() const {
-  const TrainStepOptions& o = options_;
-  check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
-  check<ValueError>(!o.amp || is_half(*o.amp), "TrainStep", "amp must be float16 or bfloat16, got ", o.amp.value_or(DType::f32),
-                    Help{"leave it out to compute in float32"});
-  check_names(o.policies);
-  check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
-  check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
-  check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
-  if (o.group) {
-    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(),
-                      " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
-    check<ValueError>(o.graph != GraphMode::on || o.group->can_record(), "TrainStep",
-                      "steps of ranks that exchange over the host are not recorded",
-                      Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
-  }
-  check<ValueError>(!optimizer_.is_sharded() || o.group, "TrainStep", "ranks share the states of ", optimizer_.describe(),
-                    ", so they must train together, got no group", Help{"give the step their group"});
-  if (!optimizer_.needs_closure()) return;
-  check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
-                    " evaluates the loss several times a step, which a gradient scaler does not allow",
-                    Help{"train in float32 or bfloat16"});
-  check<ValueError>(o.accumulate_steps == 1 && !clips(), "TrainStep", optimizer_.describe(),
-                    " evaluates the loss itself: it neither accumulates nor clips gradients",
-                    Help{"leave out accumulate_steps, grad_norm and what clips"});
-}
-
 bool TrainStep::may_record() const {
   const TrainStepOptions& o = options_;
   const bool wanted = o.graph == GraphMode::on || (o.graph == GraphMode::automatic && module_.is_recordable() &&
@@ -90,50 +62,11 @@ bool TrainStep::may_record() const {
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
   const BatchRows rows = rows_of(input, part);
-  if (keeps_step_) keep(work_of(input, target), rows);
+  if (keeps_step_) keep(work_of(input, target, rows), rows);
   if (!recorder_) return eager(input, target, rows, nullptr);
   StepResult result = (*recorder_)(input, target, rows);
   notify(0);
   return result;
-}
-
-namespace {
-
-// Does a layer normalise over ranks?
-bool syncs_over_ranks(Module& module) {
-  bool syncs = false;
-  module.apply([&](Module& m) {
-    const auto* norm = dynamic_cast<const RunningNorm*>(&m);
-    syncs |= norm && norm->syncs();
-  });
-  return syncs;
-}
-
-}  // namespace
-
-BatchRows TrainStep::rows_of(const Tensor& input, const std::optional<BatchRows>& part) const {
-  const int64_t ranks = options_.group ? options_.group->size() : 1, rank = options_.group ? options_.group->rank() : 0;
-  if (part) {
-    const bool right = part->first >= 0 && part->rows >= 0 && part->total > 0 && part->first + part->rows <= part->total &&
-                       (part->rows == 0 || (input.defined() && input.dim() > 0 && input.size(0) == part->rows));
-    check<ShapeError>(right, "TrainStep", "the part of a batch must be its input's rows, got rows [", part->first, ", ",
-                      part->first + part->rows, ") of ", part->total, " and ",
-                      input.defined() ? joined("input ", input.shape()) : "no input");
-    check<ValueError>(ranks > 1 || part->rows == part->total, "TrainStep", "a part of a batch needs a group of ranks");
-    check<ValueError>(part->total >= ranks || !syncs_over_ranks(module_), "TrainStep",
-                      "batch normalisation over ranks needs a sample on each of ", ranks, ", got a batch of ", part->total,
-                      Help{"drop_last leaves out a last batch that is small"});
-    return *part;
-  }
-  const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
-  check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
-  return {rank * samples, samples, ranks * samples};
-}
-
-void train_step::wrong_inputs(const Module& module, size_t given) {
-  fail<ValueError>("TrainStep", "the module must take the tensors before the target and give one, got ", given, " for ",
-                   module.describe(),
-                   Help{"give the step a function of the loss: step([&] { return loss_fn(net(a, b), target); })"});
 }
 
 StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part) {
@@ -145,28 +78,43 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
     const Tensor output = forward_of_several_(module_, inputs);
     return std::pair(output, loss_(output, target));
   };
-  const Work work{forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device};
+  const Work work{forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device,
+                  denominator_of(target, rows)};
   if (keeps_step_) keep(work, rows);
   return eager(work, rows, nullptr);
 }
 
-StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part) {
+StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part,
+                                 std::optional<double> over) {
+  check<ValueError>(!over || *over >= 0, "TrainStep", "what a loss is a mean over must be >= 0, got ", over.value_or(0));
   const BatchRows rows = part ? *part : rows_of(Tensor::empty({1}), {});
-  const Work work{[loss] { return std::pair(Tensor(), loss()); }};
+  const Denominator given = over ? Denominator(rows.rows, 1, full({}, *over, {.dtype = DType::f64, .device = Device::cpu}))
+                                 : Denominator(double(rows.rows));
+  const Work work{[loss] { return std::pair(Tensor(), loss()); }, {}, {}, false, given};
   if (keeps_step_) keep(work, rows);
   return eager(work, rows, nullptr);
 }
 
-TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target) {
+// On a GPU the host does not wait for it, except where ranks exchange over the host, or an optimizer of the user's decides there.
+Denominator TrainStep::denominator_of(const Tensor& target, const BatchRows& part) const {
+  if (part.rows == 0 || !target.defined()) return 0.0;
+  if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // it changes nothing
+  const Denominator over = loss_.denominator(target);
+  return rates_ && (!ranks_ || recorder_) ? over : over.on_host();
+}
+
+TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target, const BatchRows& part) {
   const auto forward = [this, input, target] {
     const Tensor output = module_(input);
     return std::pair(output, loss_(output, target));
   };
-  return {forward, {input}, {target}, input.defined() && input.device() == options_.device};
+  return {forward, {input}, {target}, input.defined() && input.device() == options_.device, denominator_of(target, part)};
 }
 
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
-  return eager(work_of(input, target), part, ring);
+  Work work = work_of(input, target, part);
+  if (ranks_ && !ring) work.over = work.over.on_host();  // such a step waits for the device anyway
+  return eager(work, part, ring);
 }
 
 StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::ResultRing* ring) {
@@ -174,7 +122,8 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
-    if (scaler_.is_enabled() || options_.keeps_states) states_.save();  // without a scaler, every step is applied
+    // Without a scaler, every step is applied in which a target counts.
+    if (scaler_.is_enabled() || options_.keeps_states || (work.over.is_zero() && part.rows > 0)) states_.save();
     window_loss_ = Tensor();
     window_.open(part);
     if (ranks_) ranks_->open();
@@ -183,25 +132,30 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
 
   StepResult result;
   if (part.rows > 0) {
+    window_.begin(part, work.over);
     result = compute(work, part);
+    result.over = work.over;
   } else if (scaler_.is_enabled()) {
     scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
   }
   if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
     const NoGrad off;
     const MemoryScope tag(MemoryTag::workspace);
-    window_loss_ = window_loss_.defined() ? window_loss_ + result.loss : result.loss;
+    const Tensor& over = work.over.on_device();
+    const Tensor loss = over.defined() ? where(gt(over, 0.0), result.loss, 0.0) : result.loss;
+    if (!work.over.is_zero()) window_loss_ = window_loss_.defined() ? window_loss_ + loss : loss;
   }
   if (ranks_ && !ring && result.loss.defined()) {
-    ranks_->add_loss(result.loss.device().is_meta() ? 0 : result.loss.item<double>(), part.rows);
+    ranks_->add_loss(result.loss.device().is_meta() ? 0 : result.loss.item<double>(), work.over);
     result.loss = Tensor();
   }
-  window_.count(part);
+  window_.count(part, work.over);
   if (!window_.full()) return result;
 
   StepResult last = finish_window(ring, result.loss);
-  if (ranks_) result.loss = last.loss;
+  if (ranks_) result.loss = last.loss, result.over = last.over;
   result.stepped = last.stepped;
+  result.no_target = last.no_target;
   result.outcome = std::move(last.outcome);
   result.grad_norm = std::move(last.grad_norm);
   return result;
@@ -211,7 +165,8 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
 StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   StepResult result;
   Tensor loss;
-  const double weight = window_.loss_weight(part);
+  const bool on_device = work.over.on_device().defined();
+  const double weight = on_device ? 0 : window_.loss_weight(work.over);
   const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
@@ -225,6 +180,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
+  if (work.over.is_zero()) return result;  // there is nothing to learn, and the loss is NaN
   if (options_.on_bad_loss && !std::isfinite(result.loss.item<double>())) {
     const StateRollback::Rewound as_before(states_);
     StepUnderTest step = under_test();
@@ -234,7 +190,10 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   }
   // Half the memory and traffic, but only if no other code computes with the gradients before the optimizer does.
   const LowGradients low(keeps_low_gradients());
-  scaler_.backward(loss, weight);
+  if (on_device)
+    scaler_.backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.over); }));
+  else
+    scaler_.backward(loss, weight);
   return result;
 }
 
@@ -251,19 +210,21 @@ StepUnderTest TrainStep::under_test() const {
 TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
   AccumulationWindow window = window_;
   if (window.pending() == 0) window.open(part);
+  const Denominator over = work.over.on_host();
+  window.begin(part, over);
   const auto loss = [forward = work.forward, window, part, group = options_.group] {
     const AccumulationWindow::Draws draws(window, part);
     const GroupScope of(group);
     return forward().second;
   };
-  return {loss, work.inputs, work.targets, window.loss_weight(part), {}, window.rows_of(part)};
+  return {loss, work.inputs, work.targets, window.loss_weight(over), {}, window.rows_of(part), over.value()};
 }
 
 StepUnderTest TrainStep::described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
   StepUnderTest out = under_test();
   out.random = default_generator().state();
   const BatchRows rows = rows_of(input, part);
-  if (rows.rows > 0) out.batches.push_back(tested(work_of(input, target), rows));
+  if (rows.rows > 0) out.batches.push_back(tested(work_of(input, target, rows), rows));
   return out;
 }
 
@@ -280,8 +241,19 @@ void TrainStep::keep(const Work& work, const BatchRows& part) {
   if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(tested(work, part));
 }
 
+StepResult TrainStep::skipped() {
+  StepResult out;
+  out.stepped = out.no_target = true;
+  out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
+  states_.settle(out.outcome.found_inf());
+  window_loss_ = Tensor();
+  if (!rates_ && schedule_) schedule_->step(false);
+  return out;
+}
+
 StepResult TrainStep::by_closure(const Work& work) {
   StepResult result;
+  if (work.over.is_zero()) return result = skipped(), result.loss = full({}, NAN, {.device = options_.device}), result;
   const auto closure = [&] {
     optimizer_.zero_grad();
     Tensor loss;
@@ -303,7 +275,7 @@ StepResult TrainStep::by_closure(const Work& work) {
 }
 
 bool TrainStep::clips() const {
-  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0 || options_.grad_norm;
+  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0;
 }
 
 AutocastOptions TrainStep::region_options() const {
@@ -319,6 +291,16 @@ Tensor TrainStep::clip() {
   return options_.grad_norm ? grad_norm(gradients) : Tensor();
 }
 
+// Of the gradients as backward left them: in 16 bits, and multiplied by the scale.
+Tensor TrainStep::measured_norm() {
+  const NoGrad off;
+  const Tensors gradients = gradients_of(optimizer_.parameters(), /*contiguous=*/false, /*raw=*/true);
+  const Tensor norm = zeros({}, {.device = options_.device});
+  if (gradients.empty()) return norm;
+  backend_for(options_.device).norm(views_of(gradients), 2, norm.data_ptr<float>());
+  return scaler_.is_enabled() ? norm / scaler_.seed(options_.device) : norm;
+}
+
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) {
@@ -329,25 +311,43 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   math::StepTail tail;
   tail.ring = ring;
   Tensor known = window_loss_.defined() ? window_loss_ : result.loss;
+  result.over = window_.over();
+  if (window_.counts_nothing()) {
+    Tensor none = std::move(result.loss);
+    result = skipped();
+    result.loss = std::move(none);
+    result.over = window_.over();
+    return result;
+  }
   if (known.defined() && (ring || scaler_.is_enabled())) {
     if (ranks_) known = known.to(options_.device);  // it may be on the host
     tail.loss = known.data_ptr();
     tail.loss_dtype = known.dtype();
   }
-  if (const double factor = window_.gradient_factor(); factor != 1) {
+  Tensor skip;
+  if (window_.total_on_device().defined()) {
+    const NoGrad off;
+    // Where no target counts the factor is infinite, which the scaler sees; without one the step is skipped by itself.
+    if (!scaler_.is_enabled()) skip = eq(window_.total_on_device(), 0.0).to(DType::f32);
+    const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
+    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+  } else if (const double factor = window_.gradient_factor(); factor != 1) {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
   }
   if (clips()) {
     const ProfileEntry span(SpanKind::op, "clip_grad");
     result.grad_norm = clip();
+  } else if (options_.grad_norm) {
+    const ProfileEntry span(SpanKind::op, "grad_norm");
+    result.grad_norm = measured_norm();
   }
   result.stepped = true;
   {
     const ProfileEntry span(SpanKind::op, "optimizer");
     const ScaledGradients leave(optimizer_);
     if (rates_) rates_->add_to(tail);
-    result.outcome = scaler_.finish(optimizer_, tail);
+    result.outcome = scaler_.finish(optimizer_, tail, skip);
   }
   if (scaler_.is_enabled()) states_.settle(result.outcome.found_inf());
   window_loss_ = Tensor();

@@ -39,7 +39,7 @@ struct TrainStepOptions {
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
-  bool grad_norm = false;        // report the norm of the gradients, before any clipping, also without clip_grad_norm
+  bool grad_norm = false;        // report the norm of the gradients also without clip_grad_norm, which changes no bit of the step
   int64_t accumulate_steps = 1;  // micro-batches a step (accumulation_window.h)
   GraphMode graph = GraphMode::automatic;  // of a device that can record; needs accumulate_steps 1
   ProcessGroup* group = nullptr;           // of ranks that train one model (rank_exchange.h); must outlive the step
@@ -99,7 +99,7 @@ class TrainStep {
 
   // Forward, backward and, at the end of a window, the step. An optimizer that evaluates the loss itself (LBFGS) does so on this
   // batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that forward writes to
-  // change with applied steps only (state_rollback.h).
+  // change with applied steps only (state_rollback.h). A window in which no target counts (Loss::denominator) is skipped.
   //
   // With a group, `part` says which rows of the whole batch these are; without it, every rank has the same number of rows. Rank 0
   // has the most rows; for an empty part, input and target are ignored. The loss of the result is then that of the window on all
@@ -130,8 +130,10 @@ class TrainStep {
     return std::apply(*this, batch);
   }
   // A step on the loss that `loss` computes in the autocast region: one number. It replaces the module's forward and the loss of
-  // the constructor; the result has no output. Such steps are not recorded. Without `part`, all calls of a window count the same.
-  StepResult operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part = {});
+  // the constructor; the result has no output. Such steps are not recorded. `over`: what it is a mean over, such as the number of
+  // tokens that count; left out: the rows of `part`, and without `part` all calls of a window count the same.
+  StepResult operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part = {},
+                        std::optional<double> over = {});
   // Steps with the accumulated gradients; does nothing when there are none.
   StepResult flush();
   // Micro-batches in the open window. Checkpoints are exact where it is 0.
@@ -159,13 +161,16 @@ class TrainStep {
     std::function<std::pair<Tensor, Tensor>()> forward;
     Tensors inputs = {}, targets = {};  // where they are known
     bool on_device = false;             // the inputs are on the region's device
+    Denominator over = 0.0;             // what the loss is a mean over
   };
   // `ring`: where the loss and found_inf go as well (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
   StepResult eager(const Work& work, const BatchRows& part, math::ResultRing* ring);
   StepResult by_closure(const Work& work);
   StepResult compute(const Work& work, const BatchRows& part);
-  Work work_of(const Tensor& input, const Tensor& target);
+  Work work_of(const Tensor& input, const Tensor& target, const BatchRows& part);
+  Denominator denominator_of(const Tensor& target, const BatchRows& part) const;
+  StepResult skipped();  // at the end of a window in which no target counts
   StepUnderTest under_test() const;  // without batches
   TestedBatch tested(const Work& work, const BatchRows& part) const;
   void keep(const Work& work, const BatchRows& part);
@@ -174,6 +179,7 @@ class TrainStep {
   bool clips() const;
   bool keeps_low_gradients() const;
   Tensor clip();
+  Tensor measured_norm();
 
   Module& module_;
   train_step::ForwardOfSeveral forward_of_several_ = nullptr;

@@ -159,9 +159,9 @@ Tensor Inference::layer(Json& self, const Tensor& x) {
   return y;
 }
 
-// Do `init`, `tie` and `freeze` fit the layer?
+// Do `init`, `tie`, `freeze` and `freeze_statistics` fit the layer?
 void Inference::try_initial(const Json& self) {
-  constexpr std::array kKeys{"init", "tie", "freeze"};
+  constexpr std::array kKeys{"init", "tie", "freeze", "freeze_statistics"};
   const auto given = [&](const char* key) {
     return self.contains(key) && !self[key].is_null() && !module_catalog().own_field(self, key);
   };

@@ -10,6 +10,7 @@
 #include "layers/embedding.h"
 #include "layers/init.h"
 #include "layers/linear.h"
+#include "layers/normalization.h"
 
 namespace halfstep::app {
 namespace {
@@ -100,6 +101,27 @@ void freeze_parameters(const Module& module, const Json& patterns) {
   }
 }
 
+void freeze_norms(Module& module, const Json& patterns) {
+  if (patterns == false) return;
+  if (patterns == true) {
+    check<ConfigError>(freeze_statistics(module) > 0, "freeze_statistics",
+                       "there must be a norm with running statistics, but is none");
+    return;
+  }
+  for (const Json& text : patterns) {
+    const Pattern pattern(text.get<std::string>());
+    bool found = false;
+    for (const auto& [name, below] : module.named_modules()) {
+      auto* const norm = dynamic_cast<RunningNorm*>(below);
+      if (!norm || !norm->running_mean.defined() || !pattern.found_in(name)) continue;
+      found = true;
+      norm->freeze_statistics();
+    }
+    check<ConfigError>(found, "freeze_statistics", text.dump(),
+                       " must be found in the name of a norm with running statistics, but is in none");
+  }
+}
+
 // The weight of a layer that may share it.
 Parameter* shareable_weight(Module& layer) {
   if (auto* const linear = dynamic_cast<Linear*>(&layer)) return &linear->weight;
@@ -148,6 +170,11 @@ std::vector<Field> initial_fields() {
       weights_field(),
       list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that are not trained; true: all")
           .items(1, 100)
+          .or_boolean(),
+      list("freeze_statistics", nullptr, pattern("", nullptr, "found in a norm's name"),
+           "batch and instance norms that also while training normalise by their running statistics, which stay as they are; true: "
+           "all")
+          .items(1, 100)
           .or_boolean()};
 }
 
@@ -156,6 +183,7 @@ void initialise(Module& module, const Json& self) {
   const bool own_meaning = module_catalog().own_field(self, "init");
   if (given("init") && !own_meaning) fill_parameters(module, self["init"].is_array() ? self["init"] : Json::array({self["init"]}));
   if (given("tie")) tie_weights(module, self["tie"]);
+  if (given("freeze_statistics")) freeze_norms(module, self["freeze_statistics"]);
   if (!given("freeze")) return;
   if (!self["freeze"].is_boolean()) return freeze_parameters(module, self["freeze"]);
   if (self["freeze"] == true) module.requires_grad_(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The initial values of a model: `init`, `tie` and `freeze` of a layer's config; `weights` is in weights.h.
+// The initial values of a model: `init`, `tie`, `freeze` and `freeze_statistics` of a layer's config; `weights` is in weights.h.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ Catalog<InitRow>& init_catalog();
 // The keys of every layer.
 std::vector<Field> initial_fields();
 
-// `init`, `tie` and `freeze` of the layer that `module` was made from. Throws ConfigError for a pattern that no parameter's name
-// has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
+// `init`, `tie`, `freeze` and `freeze_statistics` of the layer that `module` was made from. Throws ConfigError for a pattern that
+// no name has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
 void initialise(Module& module, const Json& self);
 
 }  // namespace halfstep::app

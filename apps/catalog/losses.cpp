@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-// The training step weighs batches by their samples, which takes a mean. Programs and tests that make a loss by itself may put
+// The training step weighs batches by their denominators, which takes a mean. Programs and tests that make a loss by itself may put
 // "sum" or "none" into the checked config.
 Field reduction() { return choice("reduction", "mean", {"mean"}, "over the batch; training takes no other"); }
 Reduction reduction_of(const Json& self) {
@@ -125,7 +125,7 @@ void add_class_rows(Catalog<LossRow>& all) {
        Targets::classes});
 }
 
-// CTCLoss of all steps of each sample's output, and of a target up to its first -1.
+// CTCLoss of all steps of each sample's output, and of a target up to its first -1: the mean over rows of each row's mean.
 class LabelsCtc : public Loss {
  public:
   explicit LabelsCtc(const CtcOptions& options) : loss_{options} {}
@@ -165,6 +165,7 @@ class ByPosition : public Loss {
     const Compared rows = by_position(output, target);
     return (*loss_)(rows.output, rows.target);
   }
+  Denominator denominator(const Tensor& target) const override { return loss_->denominator(target); }
   bool is_recordable() const override { return loss_->is_recordable(); }
   std::string describe() const override { return loss_->describe(); }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 
@@ -131,7 +132,7 @@ int eval(const EvalArguments& o) {
 
   if (o.json) {
     Json out = metrics_json(split, r.metrics);
-    out.update(Json{{split + ".loss", r.loss},
+    out.update(Json{{split + ".loss", std::isfinite(r.loss) ? Json(r.loss) : Json()},
                     {"samples", r.samples},
                     {"averaged_weights", averaged},
                     {"seconds", r.seconds},

@@ -159,13 +159,14 @@ int parity(const ParityArguments& o) {
   const bool holds = p.verdict() != Parity::Verdict::harmful;
   if (o.json) {
     Json out = as_json(p, trials);
-    out["path"] = o.path, out["step"] = opened.step;
+    out["path"] = o.path, out["step"] = opened.step, out["left_out"] = opened.left_out;
     std::cout << line_of(out) << '\n';
     return holds ? kDone : kNotHeld;
   }
   std::cout << o.path << " at step " << opened.step << ": " << p.low << " against float32, " << o.batches
             << (o.batches == 1 ? " batch" : " batches") << (p.scale != 1 ? joined(", loss scale ", number_text(p.scale, 6)) : "")
             << '\n';
+  if (opened.left_out > 0) std::cout << "  " << left_out_text(opened) << '\n';
   if (opened.was_float32) std::cout << "  amp is off there: this is what " << p.low << " would do; amp.dtype chooses another\n";
   if (p.fault) {
     std::cout << "  verdict   none: a batch has no finite gradient\n" << p.fault->text() << '\n';

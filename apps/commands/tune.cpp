@@ -177,6 +177,7 @@ int tune_config(const TuneArguments& o) {
     return holds ? kDone : kNotHeld;
   }
   std::cout << o.path << " at step " << opened.step << ", " << opened.config.low.value_or(DType::f32) << ":\n";
+  if (opened.left_out > 0) std::cout << "  " << left_out_text(opened) << '\n';
   if (t.fault)
     std::cout << t.fault->text() << "\n  neither modules in float32 nor bfloat16 mend this: no file was written\n";
   else if (!has_gradient(t.after))

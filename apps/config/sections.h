@@ -117,7 +117,7 @@ struct EmaSection {
   }
 };
 struct SwaSection {
-  bool enabled;
+  bool enabled, update_bn;
   double start;
   std::optional<int64_t> every;
 
@@ -125,6 +125,9 @@ struct SwaSection {
     key(enabled, boolean("enabled", true, "keep the mean of the weights of the last part of a run, which evaluations use"));
     key(start, number("start", 0.75, "share of the run before averaging begins").at_least(0).below(1));
     key(every, integer("every", nullptr, "steps from one update to the next; left out: an epoch").at_least(1).at_most(kMaxCount));
+    key(update_bn, boolean("update_bn", true,
+                           "before each evaluation and checkpoint, make the statistics of batch norms anew for the mean, by a pass "
+                           "over data.train"));
   }
 };
 struct LookaheadSection {

@@ -5,12 +5,15 @@
 #include <optional>
 #include <utility>
 
+#include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
+#include "framework/autograd/grad_mode.h"
 #include "framework/base/device.h"
 #include "layers/linear.h"
+#include "framework/ops/ops.h"
 
 namespace halfstep::app {
 namespace {
@@ -27,6 +30,7 @@ class TrainingRules : private RuleSet {
     if (clean({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
     if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
+    if (clean({"data", "train", "amp"})) batch_of_one(facts, *model);
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
@@ -129,21 +133,59 @@ class TrainingRules : private RuleSet {
       issues_.error("train.checkpoint_activations", "must not be \"auto\" with " + type + ", whose steps cannot be planned");
   }
 
-  // Optimizer steps of an epoch, where the size of the data is known.
-  std::optional<int64_t> steps_per_epoch(const DataFacts& facts) const {
+  // Layers such as batch norms cannot train on a single sample, which the last batch of an epoch may be.
+  void batch_of_one(const DataFacts& facts, Module& model) {
+    const Json &loader = c_["data"]["loader"], &t = c_["train"];
+    const int64_t batch = loader["batch_size"];
+    const std::optional<Epoch> epoch = epoch_of(facts);
+    const bool last = epoch && epoch->samples % batch == 1 && loader["drop_last"] == false && batch > 1;
+    if ((!last && batch > 1) || facts.streams > 0) return;
+    // Is that batch ever trained?
+    const auto before = [&](const Json& most, int64_t each) {
+      return !most.is_null() && most.get<int64_t>() * each < epoch->batches;
+    };
+    if (last && (before(t["limit_batches"], 1) || before(t["max_steps"], t["accumulate_steps"]))) return;
+    if (t["epochs"] == 0) return;
+    try {
+      const NoGrad off;
+      const Autocast region(Device::meta, precision_.region());
+      model(empty(with_batch(1, facts.input), {.dtype = facts.input_dtype}));
+    } catch (const Error& e) {
+      std::string why = e.what();
+      why = why.substr(0, why.find('\n'));
+      if (batch == 1) return issues_.error("data.loader.batch_size", "is 1, but the model cannot train on one sample: " + why);
+      issues_.error("data.loader.drop_last",
+                    joined("must be true, or data.loader.batch_size another number: the last batch of an epoch has one of the ",
+                           epoch->samples, " samples, and the model cannot train on one: ", why));
+    }
+  }
+
+  // Samples and batches of an epoch, where the size of the data is known.
+  struct Epoch {
+    int64_t samples, batches;
+  };
+  static int64_t rounded_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+  std::optional<Epoch> epoch_of(const DataFacts& facts) const {
     const Json &loader = c_["data"]["loader"], &sampler = loader["sampler"], &t = c_["train"];
     if (!facts.size) return {};
-    const int64_t batch = loader["batch_size"], accumulate = t["accumulate_steps"];
-    const auto rounded_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
-    int64_t samples = *facts.size, batches = 0;
-    if (t["overfit_batches"].is_null()) {
-      if (!sampler.is_null() && !sampler["num_samples"].is_null()) samples = sampler["num_samples"];
-      batches = loader["drop_last"] == true ? samples / batch : rounded_up(samples, batch);
-    } else {
-      batches = rounded_up(std::min(samples, t["overfit_batches"].get<int64_t>() * batch), batch);
+    const int64_t batch = loader["batch_size"];
+    int64_t samples = *facts.size;
+    if (!t["overfit_batches"].is_null()) {
+      samples = std::min(samples, t["overfit_batches"].get<int64_t>() * batch);
+      return Epoch{samples, rounded_up(samples, batch)};
     }
+    if (!sampler.is_null() && !sampler["num_samples"].is_null()) samples = sampler["num_samples"];
+    return Epoch{samples, loader["drop_last"] == true ? samples / batch : rounded_up(samples, batch)};
+  }
+
+  // Optimizer steps of an epoch, where the size of the data is known.
+  std::optional<int64_t> steps_per_epoch(const DataFacts& facts) const {
+    const Json& t = c_["train"];
+    const std::optional<Epoch> epoch = epoch_of(facts);
+    if (!epoch) return {};
+    int64_t batches = epoch->batches;
     if (!t["limit_batches"].is_null()) batches = std::min(batches, t["limit_batches"].get<int64_t>());
-    return std::max<int64_t>(rounded_up(batches, accumulate), 1);
+    return std::max<int64_t>(rounded_up(batches, t["accumulate_steps"].get<int64_t>()), 1);
   }
 
   const MixedPrecision& precision_;

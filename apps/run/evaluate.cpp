@@ -23,6 +23,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   const bool training = module.training();
   module.eval();
   EvalResult out;
+  double all = 0;
   const DataForm form = loader.dataset().form();
   for (const NamedMetric& m : metrics) m.metric->reset();
   for (const NamedMetric& m : metrics)
@@ -33,7 +34,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
     Tensor answer, truth, none;  // none for a rank whose part of the batch is empty; none: the last values
-    double sum = 0;
+    double sum = 0, over = 0;
     if (input.defined()) {
       Tensor output, value;
       {
@@ -41,26 +42,28 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
         output = module(input);
         value = loss(output, target);
       }
-      sum = value.item<double>() * double(input.size(0));
+      over = loss.denominator(target).value();
+      if (over != 0) sum = value.item<double>() * over;
       const auto [given, wanted] = as_measured(output, target, config, form);
       answer = given, truth = wanted;
       if (series) none = form.scale.in_units(last_values(input, series->options));
     }
     if (group) {
-      double all = 0;
-      for (const std::vector<double>& of : group->gather(std::vector<double>{sum})) all += of[0];
-      sum = all;
+      const std::vector<double> mine{sum, over};
+      sum = over = 0;
+      for (const std::vector<double>& of : group->gather(mine)) sum += of[0], over += of[1];
       answer = gather_rows(*group, answer), truth = gather_rows(*group, truth);
       if (series) none = gather_rows(*group, none);
     }
     out.loss += sum;
+    all += over;
     out.samples += loader.part().total;
     for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
     for (const NamedMetric& m : metrics)
       if (series && m.last_value) m.last_value->add(none, truth);
   }
   module.train(training);
-  out.loss /= double(out.samples);
+  out.loss /= all;
   for (const NamedMetric& m : metrics) {
     out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details(), m.column});
     if (series && m.last_value) out.metrics.back().last_value = m.last_value->value();

@@ -25,7 +25,7 @@ struct MetricValue {
 };
 
 struct EvalResult {
-  double loss = 0;  // mean over samples
+  double loss = 0;  // over all that the loss is a mean over (Loss::denominator); NaN where no target counts
   std::vector<MetricValue> metrics;
   int64_t samples = 0;
   double seconds = 0;

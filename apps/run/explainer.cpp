@@ -67,11 +67,12 @@ void Explainer::begin(int64_t attempt, int64_t applied, int64_t epoch, const Bat
 void Explainer::stepped(const StepResult& r) {
   for (const Diagnosis& d : observer_.stepped(r)) say_quiet(d);
   if (!r.stepped) return;
-  const bool examines = on_ && (at_once_ || step_.kept_step());
+  if (r.no_target) ++skipped_, counted_ = number_;  // nothing is wrong with the numbers
+  const bool examines = on_ && (at_once_ || step_.kept_step()) && !r.no_target;
   if (examines) examine(r);
   if (!watch_) return;
   const TriedStep tried{number_, name_, loss_of(r), r.outcome.applied()};
-  if (!examines) count(tried.applied, tried.loss);
+  if (!examines && !r.no_target) count(tried.applied, tried.loss);
   counted_ = number_;
   if (watch_->stepped) watch_->stepped(tried, s_);
   ended_ = ended_ || (watch_->until && tried.applied && name_ >= *watch_->until);

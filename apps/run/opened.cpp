@@ -54,24 +54,41 @@ StepUnderTest next_batches(Opened& opened, int64_t count) {
   out.scale = s.scaler.get_scale();
   out.low_gradients = t.accumulate_steps == 1 && !t.clip_grad_norm && !t.clip_grad_value && !t.clip_grad_agc;
   out.random = default_generator().state();
+  bool begins = false;  // an epoch, in which the streams of the data begin anew
+  int64_t empty = 0;    // in a row
   while (std::ssize(out.batches) < count) {
     const LoaderState at = s.train->state();
     std::optional<Batch> batch;
     if (at.next_batch < s.batches_per_epoch) batch = s.train->next();
-    const bool begins = !batch;  // an epoch, in which the streams of the data begin anew
     if (!batch) {
+      begins = true;
       s.train->set_state({at.epoch + 1, 0});
       batch = s.train->next();
     }
     const auto [input, target] = on_device(*batch, s.device);
+    const double over = s.loss->denominator(target).value();
+    if (over == 0) {
+      ++opened.left_out;
+      check<DataError>(++empty < s.batches_per_epoch, "data.train",
+                       "needs a batch with a target that is not loss.ignore_index and whose class has a weight above 0");
+      continue;
+    }
+    empty = 0;
     out.batches.push_back({[&s, begins, input = input, target = target] {
                              if (begins) reset_states(*s.model);
                              return (*s.loss)((*s.model)(input), target);
                            },
                            {input},
                            {target}});
+    out.batches.back().over = over;
+    begins = false;
   }
   return out;
+}
+
+std::string left_out_text(const Opened& opened) {
+  if (opened.left_out == 0) return {};
+  return joined("left out ", opened.left_out, opened.left_out == 1 ? " batch" : " batches", " in which no target counts");
 }
 
 }  // namespace halfstep::app

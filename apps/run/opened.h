@@ -17,12 +17,16 @@ struct Opened {
   Session session;
   int64_t step = 0;          // the run's
   bool was_float32 = false;  // amp is off in the config: it was switched on
+  int64_t left_out = 0;      // batches that next_batches() passed over
 };
 
 // `path`: a JSON config, a run's folder or one of its checkpoints. Throws as loading a config, a checkpoint and data does.
 Opened open_in_16_bits(const char* command, const std::filesystem::path& path, const ConfigOptions& options);
 
-// The next batches of the training data, each as a micro-batch, with the scale that the run has. `opened` must outlive it.
+// The next batches of the training data, each as a micro-batch, with the scale that the run has. Those in which no target counts
+// are passed over, as training skips them. Throws DataError where an epoch has no other. `opened` must outlive it.
 StepUnderTest next_batches(Opened& opened, int64_t count);
+// "left out 2 batches in which no target counts"; empty: none was.
+std::string left_out_text(const Opened& opened);
 
 }  // namespace halfstep::app

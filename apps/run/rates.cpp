@@ -46,8 +46,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
   check<ValueError>(first > 0, "lr-find", "optimizer.lr must be > 0, as other groups keep their proportion to it");
 
   RateSearch out;
-  double mean = 0, weight = 0, best = INFINITY, window = 0;
-  int64_t samples = 0;
+  double mean = 0, weight = 0, best = INFINITY, window = 0, over = 0;
   s.model->train();
   while (int64_t(out.points.size()) < range.steps) {
     const double share = double(out.points.size()) / double(range.steps - 1);
@@ -58,14 +57,15 @@ RateSearch find_rate(Config config, const RateRange& range) {
     if (batch) {
       const auto [input, target] = on_device(*batch, s.device);
       result = step(input, target);
-      window += result.loss.item<double>() * double(input.size(0));
-      samples += input.size(0);
+      const double weight_of = s.loss->denominator(target).value();
+      if (weight_of != 0) window += result.loss.item<double>() * weight_of;
+      over += weight_of;
     } else {
       result = step.flush();  // the end of an epoch
     }
-    if (!result.stepped || samples == 0) continue;
-    const double loss = window / double(samples);
-    window = 0, samples = 0;
+    if (!result.stepped || over == 0) continue;
+    const double loss = window / over;
+    window = 0, over = 0;
     mean = 0.9 * mean + 0.1 * loss, weight = 0.9 * weight + 0.1;
     const double smooth = mean / weight;
     out.points.push_back({rate, loss, smooth});

@@ -27,7 +27,16 @@
 namespace halfstep::app {
 namespace {
 
+const std::string kOfAverage = "average.";  // in a state: statistics under the averaged weights
+
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
+
+// What the loss of a sample is a mean over, as far as its shape says.
+double usual_denominator(const Session& s) {
+  const DataFacts facts = facts_of(s.train->dataset());
+  const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
+  return s.loss->denominator(one).value();
+}
 
 RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
   return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), &default_generator(), group};
@@ -246,19 +255,23 @@ int use_averages(const CheckpointContents& contents, StateDict& state) {
     weight.tensor = average->second;
     ++used;
   }
+  if (used == 0) return 0;
+  for (NamedTensor& t : state)
+    if (const auto own = contents.state.find(kOfAverage + t.name); own != contents.state.end()) t.tensor = own->second;
   return used;
 }
 
 CheckpointContents pack(Session& s, const Json& config, const Counters& n, ProcessGroup* group) {
   CheckpointContents out = halfstep::pack(parts_of(s, group));
+  for (const auto& [name, tensor] : s.averaged_statistics) out.state[kOfAverage + name] = tensor;
   const LoaderState at = s.train->state();
   Json trainer = {{"steps", n.steps},
                   {"skipped", n.skipped},
                   {"samples", n.samples},
                   {"epoch_loss", n.epoch_loss},
-                  {"epoch_samples", n.epoch_samples},
+                  {"epoch_over", n.epoch_over},
                   {"window_loss", n.window_loss},
-                  {"window_samples", n.window_samples},
+                  {"window_over", n.window_over},
                   {"last_log_step", n.last_log_step},
                   {"last_eval_step", n.last_eval_step},
                   {"stop_best", optional(n.stop_best)},
@@ -292,10 +305,6 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   Counters counters{.steps = steps,
                     .skipped = t.integer("skipped", 0),
                     .samples = t.integer("samples", 0),
-                    .epoch_loss = t.number("epoch_loss"),
-                    .epoch_samples = t.integer("epoch_samples", 0),
-                    .window_loss = t.number("window_loss"),
-                    .window_samples = t.integer("window_samples", 0),
                     .last_log_step = t.integer("last_log_step", -1, steps),
                     .last_eval_step = t.integer("last_eval_step", -1),
                     .bests = stored_bests(t),
@@ -307,6 +316,14 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .val_metrics = {},
                     .seconds = t.number("seconds"),
                     .first_loss = t.number_or_null("first_loss")};
+  if (t.has("epoch_over")) {
+    counters.epoch_loss = t.number("epoch_loss"), counters.epoch_over = t.number("epoch_over");
+    counters.window_loss = t.number("window_loss"), counters.window_over = t.number("window_over");
+  } else {  // an older halfstep weighed each loss by its samples
+    const double each = usual_denominator(s);
+    counters.epoch_loss = t.number("epoch_loss") * each, counters.epoch_over = double(t.integer("epoch_samples", 0)) * each;
+    counters.window_loss = t.number("window_loss") * each, counters.window_over = double(t.integer("window_samples", 0)) * each;
+  }
   counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(t.integer("evaluation_due", 0, 0));
   if (t.has("last_skip")) {
     const StoredJson skip = t.part("last_skip");

@@ -42,6 +42,9 @@ struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
   std::vector<std::unique_ptr<Optimizer::Follower>> followers;  // of the optimizer
   WeightAverage* average = nullptr;                             // the one among them whose weights evaluations use; may be null
+  // Of the norms under the average, and the step that they are of (apps/run/averaged_statistics.h).
+  StateDict averaged_statistics;
+  int64_t averaged_at = -1;
   std::string optimizer_text;                                   // as configured, before a schedule changed its rate
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;        // may be null
@@ -61,7 +64,8 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullpt
 // Lookahead and the averages that a config asks for, made to follow `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t steps_per_epoch, int64_t total_steps);
-// Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained. How many.
+// Puts the averaged weights of a checkpoint, where it has any, in place of those that were trained, and the statistics of norms
+// that belong to them. How many weights.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // The data of "train", "val" or "test", on the config's device.
 // known: facts about the training data, if that is not to be read again.
@@ -75,10 +79,9 @@ struct Counters {
   int64_t applied() const { return steps - skipped; }  // what schedules, intervals and the names of checkpoints count
   int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
   std::string data_sha256;                      // and its fingerprint; empty: of a halfstep that kept none
-  double epoch_loss = 0;
-  int64_t epoch_samples = 0;  // sums over this epoch so far, of finite losses
-  double window_loss = 0;
-  int64_t window_samples = 0;  // since the last line of metrics.jsonl
+  // Sums over this epoch so far, of finite losses: each times what it is a mean over, and those (Loss::denominator).
+  double epoch_loss = 0, epoch_over = 0;
+  double window_loss = 0, window_over = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
   Bests bests;
   std::optional<double> stop_best;  // value of train.early_stopping.monitor

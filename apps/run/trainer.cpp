@@ -10,6 +10,7 @@
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
+#include "apps/run/averaged_statistics.h"
 #include "apps/run/evaluate.h"
 #include "apps/run/first_scale.h"
 #include "apps/run/ranks.h"
@@ -108,7 +109,7 @@ TrainSummary Trainer::run_steps() {
   // No checkpoint is written of such weights, so that a run that ends with them is not done.
   if (bad_run_ >= (s_.scaler.is_enabled() ? kBadLosses : 1)) diverged("the last losses are not finite");
   if (s_.val && n_.last_eval_step != n_.steps) save_before_evaluation(0), evaluate_now();
-  if (n_.epoch_samples > 0) consider_best("train/loss", n_.epoch_loss / double(n_.epoch_samples));  // of an epoch cut short
+  if (n_.epoch_over > 0) consider_best("train/loss", n_.epoch_loss / n_.epoch_over);  // of an epoch cut short
   if (config_.checkpoint.every.unit != Interval::Unit::never)
     save();
   else
@@ -145,14 +146,11 @@ void Trainer::train_batch() {
   explainer_.begin(n_.steps + 1, n_.applied(), epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
-  const int64_t samples = s_.train->part().total;
-  n_.samples += samples;
-  window_samples_ += samples;
+  n_.samples += s_.train->part().total;
   if (group_ && !r.stepped) return;
   // Ranks know a window's loss, one process each micro-batch's.
-  pending_.push_back({r.loss, r.outcome, r.stepped, group_ ? window_samples_ : samples});
+  pending_.push_back({r.loss, r.outcome, r.stepped, r.no_target, group_ ? r.over : s_.loss->denominator(target)});
   if (!r.stepped) return;
-  window_samples_ = 0;
   if (group_) agree();
   grad_norm_ = r.grad_norm;
   ++n_.steps;
@@ -166,8 +164,7 @@ void Trainer::end_epoch() {
   const StepResult last = step_.flush();
   explainer_.stepped(last);
   if (last.stepped) {
-    pending_.push_back({last.loss, last.outcome, true, window_samples_});
-    window_samples_ = 0;
+    pending_.push_back({last.loss, last.outcome, true, last.no_target, last.over});
     if (group_) agree();
     grad_norm_ = last.grad_norm;
     ++n_.steps;
@@ -175,8 +172,8 @@ void Trainer::end_epoch() {
   if (profiler_) profiled(last.stepped);
   reset_states(*s_.model);  // the streams of the data begin anew
   drain();
-  n_.train_loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : std::nullopt;
-  n_.epoch_loss = 0, n_.epoch_samples = 0;
+  n_.train_loss = n_.epoch_over > 0 ? std::optional(n_.epoch_loss / n_.epoch_over) : std::nullopt;
+  n_.epoch_loss = 0, n_.epoch_over = 0;
   // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
   const int ended = kEpochEnds | (last.stepped ? kStepEnds : 0);
   if (due_at(ended, config_.logging.every, last_log_))
@@ -197,22 +194,27 @@ void Trainer::drain() {
     if (p.stepped) ++step;
     const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
     const bool applied = !p.stepped || p.outcome.applied();
-    if (p.stepped) explainer_.read(step, applied, loss);
-    if (p.stepped) skips_in_row_ = applied ? 0 : skips_in_row_ + 1;
+    if (p.stepped && !p.no_target) explainer_.read(step, applied, loss);
+    // A step without targets says nothing about the scale, and ends no row of skips.
+    if (p.stepped) skips_in_row_ = applied ? 0 : p.no_target ? std::max<int64_t>(skips_in_row_, 1) : skips_in_row_ + 1;
     if (!applied) {
-      n_.last_skip = {step - n_.skipped, ""};
-      note_first_skip(n_.last_skip->step, std::isfinite(loss));
+      n_.last_skip = {step - n_.skipped, p.no_target ? "targets_ignored" : ""};
+      if (p.no_target)
+        note_no_target(n_.last_skip->step);
+      else
+        note_first_skip(n_.last_skip->step, std::isfinite(loss));
       ++n_.skipped;
     }
-    if (!p.loss.defined()) continue;
+    const double over = p.loss.defined() ? p.over.value() : 0;
+    if (over == 0) continue;  // nothing was learned from it
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
     if (!n_.first_loss) n_.first_loss = loss;
-    for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * double(p.samples);
+    for (auto* sum : {&n_.epoch_loss, &n_.window_loss}) *sum += loss * over;
     if (const double size = std::abs(loss); size > 0)
       n_.usual_loss = n_.usual_loss > 0 ? n_.usual_loss * std::pow(size / n_.usual_loss, kNewLoss) : size;
-    n_.epoch_samples += p.samples;
-    n_.window_samples += p.samples;
+    n_.epoch_over += over;
+    n_.window_over += over;
   }
   pending_.clear();
   first_pending_step_ = n_.steps;
@@ -235,12 +237,12 @@ void Trainer::log_epoch() {
 
 void Trainer::log(bool epoch_end) {
   drain();
-  const double loss = n_.window_samples > 0 ? n_.window_loss / double(n_.window_samples) : NAN;
+  const double loss = n_.window_over > 0 ? n_.window_loss / n_.window_over : NAN;
   const double spent = std::max(1e-9, training_seconds() - logged_.seconds), wait = s_.train->wait_seconds() - logged_.wait;
   Json entry = {{"step", n_.applied()},
                 {"attempted", n_.steps},
                 {"epoch", epoch()},
-                {"train/loss", n_.window_samples > 0 ? Json(loss) : Json()},
+                {"train/loss", n_.window_over > 0 ? Json(loss) : Json()},
                 {"lr", s_.optimizer->lr()},
                 {"skipped", n_.skipped},
                 {"samples", n_.samples},
@@ -258,7 +260,7 @@ void Trainer::log(bool epoch_end) {
   n_.last_log_step = n_.steps;
   dir_.metrics().write(entry);
   show();
-  n_.window_loss = 0, n_.window_samples = 0;
+  n_.window_loss = 0, n_.window_over = 0;
   logged_ = {training_seconds(), s_.train->wait_seconds(), group_ ? group_->wait_seconds() : 0, n_.samples};
 }
 
@@ -272,10 +274,12 @@ void Trainer::evaluate_now() {
   drain();
   if (progress_.has_bar()) show(true);
   if (group_) average_buffers(*s_.model, *group_);
+  make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
+  std::optional<AveragedStatistics> statistics(s_);
   const EvalResult r = evaluate(*s_.model, *s_.loss, config_.loss, s_.metrics, *s_.val, s_.device, s_.region, group_);
-  averaged.reset();
+  statistics.reset(), averaged.reset();
   eval_seconds_ += r.seconds;
   n_.val_loss = r.loss, n_.val_metrics = r.metrics, n_.last_eval_step = n_.steps;
   Json entry = {{"step", n_.applied()}, {"attempted", n_.steps}, {"epoch", epoch()}, {"val/loss", or_null(r.loss)}};
@@ -328,11 +332,18 @@ void Trainer::save() {
   n_.seconds = seconds();
   learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
+  make_averaged_statistics();
   dir_.sync();  // a checkpoint promises the lines until its step
   write_checkpoint();
   saved_ = now;
   saved_step_ = n_.applied();
   dir_.established();
+}
+
+void Trainer::make_averaged_statistics() {
+  const auto begin = Clock::now();
+  app::make_averaged_statistics(s_, config_.train, n_.steps, group_);
+  eval_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 double Trainer::seconds() const { return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start_).count(); }

@@ -58,8 +58,8 @@ class Trainer {
   struct Pending {
     Tensor loss;
     StepOutcome outcome;
-    bool stepped;
-    int64_t samples;
+    bool stepped, no_target;
+    Denominator over;
   };
 
   TrainSummary run_steps();
@@ -81,6 +81,7 @@ class Trainer {
   void save_before_evaluation(int ended);
   void drain();  // reads pending losses and outcomes; throws DivergedError
   void note_first_skip(int64_t step, bool loss_finite);
+  void note_no_target(int64_t step);
   void check_weights();         // throws DivergedError where one is not finite
   void check_progress() const;  // throws DivergedError where steps were tried and none was applied
   [[noreturn]] void diverged(const std::string& what);
@@ -90,6 +91,7 @@ class Trainer {
   void show(bool evaluates = false);
   std::vector<LinePart> epoch_parts(bool evaluated) const;
   void evaluate_now();
+  void make_averaged_statistics();
   void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
@@ -133,8 +135,7 @@ class Trainer {
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   int64_t skips_in_row_ = 0;
-  bool skip_noted_ = false;
-  int64_t window_samples_ = 0;                        // of all ranks since the last step
+  bool skip_noted_ = false, no_target_noted_ = false;
   uint32_t agreed_ = 0;                               // notices of all ranks at the last step
   int stop_ = 0;                                      // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save

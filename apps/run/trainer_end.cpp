@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <cstdlib>
+#include <utility>
+#include <variant>
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
@@ -76,7 +79,9 @@ void Trainer::check_progress() const {
   std::string advice = scale()
                            ? R"("amp": {"scaler": {"init_scale": "auto"}} begins with a scale under which the first batches fit)"
                            : "train.guard skips steps whose gradients are not finite";
-  if (!cause.empty() && !cause.starts_with("overflow_scale"))  // no scale mends it
+  if (n_.last_skip && n_.last_skip->cause == "targets_ignored")
+    advice = "each step needs a target that is not loss.ignore_index and whose class has a weight above 0";
+  else if (!cause.empty() && !cause.starts_with("overflow_scale"))  // no scale mends it
     advice = "the explanation above has the evidence, and what to change: " + cause;
   if (config_.checkpoint.every.unit != Interval::Unit::never && config_.train.epochs && !n_.stopped)
     advice += "; --resume auto with more train.epochs continues";
@@ -96,6 +101,13 @@ void Trainer::note_first_skip(int64_t step, bool loss_finite) {
   progress_.note(joined("step ", step,
                         " was skipped: a gradient overflowed under the loss scale. The scaler lowers the scale until they fit; "
                         "a few skips, most at the start, are normal and change no weight"));
+}
+
+void Trainer::note_no_target(int64_t step) {
+  if (std::exchange(no_target_noted_, true)) return;
+  progress_.note(joined("step ", step,
+                        " was skipped: none of its targets counts, as all are loss.ignore_index or of a class of weight 0. Such "
+                        "steps change nothing; \"skipped\" counts them"));
 }
 
 void Trainer::diverged(const std::string& what) {
@@ -166,7 +178,7 @@ Json Trainer::run_facts() const {
 }
 
 TrainSummary Trainer::summary(Ending ending) {
-  if (n_.epoch_samples > 0) n_.train_loss = n_.epoch_loss / double(n_.epoch_samples);
+  if (n_.epoch_over > 0) n_.train_loss = n_.epoch_loss / n_.epoch_over;
   TrainSummary out;
   out.ending = ending;
   for (const NamedMetric& m : s_.metrics)

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <variant>
 
+#include "apps/run/averaged_statistics.h"
 #include "apps/run/ranks.h"
 #include "apps/run/trainer.h"
 #include "apps/schema/shell_word.h"
@@ -29,6 +30,8 @@ void Trainer::introduce() const {
   progress_.line(joined(config_.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "", " on ",
                         s_.device, ", ", precision));
   for (const std::string& line : s_.weights_read) progress_.line(line);
+  if (makes_averaged_statistics(s_, config_.train))
+    progress_.line("swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
   if (s_.recomputation) progress_.line("memory: " + text(*s_.recomputation));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
   if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
@@ -65,10 +68,10 @@ void Trainer::show(bool evaluates) {
   if (progress_.has_bar()) {
     v.step = done;
     v.evaluates = evaluates;
-    v.loss = n_.epoch_samples > 0 ? std::optional(n_.epoch_loss / double(n_.epoch_samples)) : n_.train_loss;
+    v.loss = n_.epoch_over > 0 ? std::optional(n_.epoch_loss / n_.epoch_over) : n_.train_loss;
     return progress_.update(v);
   }
-  if (n_.window_samples > 0) v.loss = n_.window_loss / double(n_.window_samples);
+  if (n_.window_over > 0) v.loss = n_.window_loss / n_.window_over;
   v.scale = scale();
   if (grad_norm_.defined()) v.grad_norm = grad_norm_.item<double>();
   v.peak_bytes = double(allocator(s_.device).stats().peak);

@@ -47,8 +47,14 @@ class AccumulateGrad final : public Node {
     const std::lock_guard lock(mutex_);
     leaf_.grad();  // one in a 16-bit dtype is converted before more is added
     AutogradMeta& meta = leaf_.impl()->meta();
-    if (ScaledBackward::is_open()) meta.scaled = true;
     Tensor& slot = meta.grad;
+    const bool scaled = ScaledBackward::is_open();
+    check<AmpError>(!slot.defined() || meta.scaled == scaled, "backward", leaf_.label().empty() ? "a leaf" : leaf_.label(),
+                    scaled ? " has a gradient that no loss scale multiplies, and one is added that a scale does"
+                           : " has a gradient that a loss scale multiplies, and one is added that no scale does",
+                    Help{"pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() "
+                         "between steps"});
+    meta.scaled = scaled;
     if (grad_enabled()) {
       slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
     } else if (slot.defined()) {

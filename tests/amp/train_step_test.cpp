@@ -154,6 +154,29 @@ TEST_CASE("a step that clips the norm gives it, of true gradients and before cli
   CHECK(scaled.step(x, y).grad_norm.item<double>() == doctest::Approx(std::sqrt(squares)).epsilon(1e-6));
 }
 
+TEST_CASE("the norm that is only reported changes no bit, in 16 bits and under a scale, and is that of the true gradients") {
+  const Tensor x = (manual_seed(6), randn({8, 8})), y = randn({8, 8});
+  for (const std::optional<DType> amp : {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
+    for (const int64_t k : {1, 2}) {
+      const auto run = [&](bool report) {
+        Bench b({.amp = amp, .grad_norm = report, .accumulate_steps = k}, amp == DType::f16, 0.05);
+        double norm = 0;
+        for (int i = 0; i < 4; ++i) {
+          const StepResult r = b.step(x, y);
+          CHECK(r.grad_norm.defined() == (report && r.stepped));
+          if (i != 1 || !report) continue;
+          double squares = 0;
+          for (const Tensor& p : b.net->parameters()) squares += (p.grad() * p.grad()).sum().item<double>();
+          norm = std::sqrt(squares) / (amp == DType::f16 ? 256 : 1);
+          CHECK(r.grad_norm.item<double>() == doctest::Approx(norm).epsilon(1e-5));
+        }
+        return bytes(*b.net) + bytes(b.opt);
+      };
+      CHECK(run(true) == run(false));
+    }
+  }
+}
+
 TEST_CASE("a small step runs on one thread, a large one on several") {
   set_num_threads(2);
   for (const int64_t width : {64, 512}) {

@@ -21,3 +21,60 @@ TEST_CASE("update_bn makes the statistics of batch norms those of the inputs") {
   CHECK(norm.momentum() == 0.1);
   CHECK(!net.training());
 }
+
+TEST_CASE("frozen statistics stay and are used, across train(), copies, assignments and update_bn") {
+  Sequential net(make<Linear>(3, 2), make<InstanceNorm1d>(2, InstanceNormOptions{.track_running_stats = true}));
+  const auto norm_of = [](Module& m) { return dynamic_cast<RunningNorm*>(m.children()[1].get()); };
+  CHECK(freeze_statistics(net) == 1);
+  CHECK(norm_of(net)->has_frozen_statistics());
+  CHECK(net.children()[1]->describe().find("frozen_statistics=True") != std::string::npos);
+  const auto copy = net.clone();
+  net.eval(), net.train();
+  CHECK(net.children()[0]->training());
+  for (Module* const m : {static_cast<Module*>(&net), copy.get()}) {
+    m->train();
+    RunningNorm* const norm = norm_of(*m);
+    CHECK(!norm->training());
+    norm->running_mean.fill_(2), norm->running_var.fill_(4);
+    const Tensor y = (*norm)(full({1, 2, 3}, 6.0));
+    for (const double v : y.flatten().to_vector<double>()) CHECK(v == doctest::Approx(2).epsilon(1e-4));
+    update_bn(*m, std::vector<Tensor>{});
+    CHECK(norm->running_mean.to_vector<double>() == std::vector<double>{2, 2});
+    CHECK(norm->num_batches_tracked.item<int64_t>() == 0);
+  }
+  freeze_statistics(net, false);
+  CHECK(!norm_of(net)->training());  // until train() is called
+  net.train();
+  CHECK(norm_of(net)->training());
+  CHECK(norm_of(*copy)->has_frozen_statistics());
+  CHECK_THROWS_WITH_AS(InstanceNorm1d(2).freeze_statistics(), doctest::Contains("statistics must be tracked to be frozen"),
+                       ValueError);
+  struct Net : Module {
+    Part<BatchNorm1d> norm{this, "norm", 2};
+    Tensor forward(const Tensor& x) override { return norm(x); }
+  } model;
+  freeze_statistics(model);
+  model.norm = BatchNorm1d(2);  // another one, which nobody froze
+  CHECK(model.norm->training());
+}
+
+TEST_CASE("a state without counts of batches loads, and the counts stay; one without statistics does not") {
+  Sequential from(make<Linear>(3, 2), make<BatchNorm1d>(2)), to(make<Linear>(3, 2), make<BatchNorm1d>(2));
+  dynamic_cast<BatchNorm1d&>(*from.children()[1]).running_mean.fill_(7);
+  const auto without = [&](const std::string& part) {
+    StateDict state = from.state_dict();
+    std::erase_if(state, [&](const NamedTensor& t) { return t.name.find(part) != std::string::npos; });
+    return state;
+  };
+  auto& norm = dynamic_cast<BatchNorm1d&>(*to.children()[1]);
+  norm.num_batches_tracked.fill_(5);
+  CHECK(to.load_state_dict(without("num_batches_tracked")).missing.empty());
+  CHECK(norm.num_batches_tracked.item<int64_t>() == 5);
+  CHECK(norm.running_mean.to_vector<double>() == std::vector<double>{7, 7});
+  CHECK_THROWS_WITH_AS(to.load_state_dict(without("running_mean")), doctest::Contains("missing: 1.running_mean"), ValueError);
+  CHECK_THROWS_WITH_AS(to.load_state_dict(without("1.")), doctest::Contains("missing: 1.num_batches_tracked"), ValueError);
+  // An equal average weighs the next batch by the count.
+  norm.set_momentum({});
+  CHECK_THROWS_WITH_AS(to.load_state_dict(without("num_batches_tracked")), doctest::Contains("missing: 1.num_batches_tracked"),
+                       ValueError);
+}

@@ -133,3 +133,65 @@ TEST_CASE("what PyTorch refuses is refused") {
   const Autocast region(Device::cpu);
   CHECK_NOTHROW(nll_loss(x, classes, {.weight = ones({3}, {.dtype = DType::bf16})}));
 }
+
+TEST_CASE("all losses of elements have one rule of shapes: equal, or one is a number; weights and variances broadcast") {
+  using F = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::vector<std::pair<const char*, F>> all = {
+      {"mse_loss", [](auto& x, auto& y) { return mse_loss(x, y); }},
+      {"l1_loss", [](auto& x, auto& y) { return l1_loss(x, y); }},
+      {"smooth_l1_loss", [](auto& x, auto& y) { return smooth_l1_loss(x, y); }},
+      {"huber_loss", [](auto& x, auto& y) { return huber_loss(x, y); }},
+      {"kl_div", [](auto& x, auto& y) { return kl_div(x, y); }},
+      {"binary_cross_entropy", [](auto& x, auto& y) { return binary_cross_entropy(x, y); }},
+      {"binary_cross_entropy_with_logits", [](auto& x, auto& y) { return binary_cross_entropy_with_logits(x, y); }},
+      {"poisson_nll_loss", [](auto& x, auto& y) { return poisson_nll_loss(x, y); }},
+      {"soft_margin_loss", [](auto& x, auto& y) { return soft_margin_loss(x, y); }},
+      {"hinge_embedding_loss", [](auto& x, auto& y) { return hinge_embedding_loss(x, y); }},
+      {"gaussian_nll_loss", [](auto& x, auto& y) { return gaussian_nll_loss(x, y, ones(x.shape())); }},
+      {"margin_ranking_loss", [](auto& x, auto& y) { return margin_ranking_loss(x, x, y); }}};
+  const Tensor column = full({4, 1}, 0.5), row = full({4}, 0.25), matrix = full({3, 4}, 0.5);
+  for (const auto& [name, f] : all) {
+    CAPTURE(name);
+    const auto refused = [&](const Tensor& x, const Tensor& y) {
+      CHECK_THROWS_WITH_AS(f(x, y),
+                           joined("[", name, "] input and target must have one shape, got ", x.shape(), " and ", y.shape(),
+                                  "\nhelp: reshape one of them, such as output.squeeze(1) or target.unsqueeze(1)")
+                               .c_str(),
+                           ShapeError);
+    };
+    refused(column, row);
+    refused(row, column);
+    refused(matrix, row);
+    refused(row, full({1}, 0.25));
+    const double each = f(row, full({4}, 1.0)).item<double>();
+    CHECK(f(row, full({}, 1.0)).item<double>() == doctest::Approx(each));
+    CHECK(f(matrix, matrix).dim() == 0);
+  }
+  const Tensor x = full({2, 3}, 0.5), y = full({2, 3}, 1.0), w = tensor({1.0, 2, 3});
+  CHECK(binary_cross_entropy_with_logits(x, y, {.weight = w, .pos_weight = w}).defined());
+  CHECK(gaussian_nll_loss(x, y, ones({2})).defined());
+  CHECK(gaussian_nll_loss(x, y, ones({2, 1})).defined());
+  // The gradient of a number is the sum over all elements.
+  const Tensor level = full({}, 2.0).set_requires_grad();
+  mse_loss(y, level, "sum").backward();
+  CHECK(level.grad().item<double>() == doctest::Approx(12));
+}
+
+TEST_CASE("ctc_loss refuses a target that is the blank, and says where it is") {
+  const Tensor scores = log_softmax(randn({6, 2, 4}), 2), frames = from_vector<int64_t>({6, 6}, {2});
+  const auto loss = [&](const std::vector<int64_t>& labels, const Shape& shape, const std::vector<int64_t>& lengths,
+                        int64_t blank) {
+    return ctc_loss(scores, from_vector(labels, shape), frames, from_vector(lengths, {2}), {.blank = blank});
+  };
+  const auto text = [](int64_t label, int64_t position, int64_t sample) {
+    return joined("[ctc_loss] a target must not be the blank, which means no label, got ", label, " at position ", position,
+                  " of sample ", sample,
+                  "\nhelp: number the labels so that none is the blank, or choose another class as the blank");
+  };
+  CHECK_THROWS_WITH_AS(loss({1, 2, 3, 0}, {2, 2}, {2, 2}, 0), text(0, 1, 1).c_str(), ValueError);
+  CHECK_THROWS_WITH_AS(loss({3, 1, 2}, {3}, {1, 2}, 3), text(3, 0, 0).c_str(), ValueError);  // joined targets, another blank
+  CHECK_NOTHROW(loss({1, 2, 3, 0}, {2, 2}, {2, 1}, 0));  // what is behind a target's end is padding
+  CHECK_NOTHROW(loss({1, 0, 2}, {3}, {1, 2}, 3));
+  CHECK_THROWS_WITH_AS(loss({1, 4, 2}, {3}, {1, 2}, 0), doctest::Contains("target 4 at position 0 of sample 1 is outside [0, 4)"),
+                       IndexError);
+}

@@ -88,6 +88,7 @@ struct Setting {
   int64_t poisoned_row = -1;  // of step 5: too large for a 16-bit number
   Wire wire = Wire::as_is;
   bool shards = false;  // ranks share the optimizer's states
+  CrossEntropyOptions loss = {};
   std::function<std::unique_ptr<Optimizer>(Module&)> optimizer = [](Module& m) {
     return std::make_unique<AdamW>(m.parameters(), AdamWOptions{.lr = 2e-3});
   };
@@ -99,7 +100,7 @@ Result train(const Kind& kind, const Setting& s, int parts, bool as_ranks) {
   const std::shared_ptr<Module> net = kind.make();
   const auto opt = s.optimizer(*net);
   GradScaler scaler({.init_scale = 1024, .growth_interval = 4, .enabled = s.dtype == DType::f16});
-  CrossEntropyLoss loss;
+  CrossEntropyLoss loss(s.loss);
   if (s.shards && as_ranks) opt->shard(ranks(), {.stage_mb = 0.001});
   TrainStep step(*net, loss, *opt, scaler, nullptr,
                  {.amp = if_half(s.dtype),
@@ -207,6 +208,14 @@ TEST_CASE("ranks: uneven batches are weighted by their samples, and a rank may h
     CHECK(distance(many.weights, whole.weights) < 1e-5);
     CHECK(many.random == whole.random);
     CHECK(same_everywhere(many.weights));
+  }
+}
+
+TEST_CASE("ranks: a loss of weighted and ignored classes is the mean over what counts on all of them") {
+  const CrossEntropyOptions loss{.weight = tensor({0.01, 4.0, 1.0, 0.3, 2.0}), .ignore_index = 2};
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    compare(kinds()[0], {.dtype = dtype, .loss = loss}, true);
+    compare(kinds()[2], {.dtype = dtype, .batch = 7, .loss = loss}, true);
   }
 }
 

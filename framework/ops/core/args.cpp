@@ -151,6 +151,11 @@ std::optional<DType> Args::dtype(std::string_view name) {
 }
 Reduction Args::reduction() { return parse_reduction(text("reduction", "mean"), op_); }
 
+void check_one_shape(std::string_view op, const Shape& input, const Shape& target) {
+  check<ShapeError>(input == target || input.empty() || target.empty(), op, "input and target must have one shape, got ", input,
+                    " and ", target, Help{"reshape one of them, such as output.squeeze(1) or target.unsqueeze(1)"});
+}
+
 Reduction parse_reduction(std::string_view text, std::string_view where) {
   if (text == "none") return Reduction::none;
   if (text == "sum") return Reduction::sum;

@@ -7,11 +7,16 @@
 #include <string_view>
 
 #include "framework/backend/backend.h"
+#include "framework/base/shape.h"
 
 namespace halfstep {
 
 // "none", "mean", "sum". Throws ValueError for anything else.
 Reduction parse_reduction(std::string_view text, std::string_view where = "loss");
+
+// The rule of all losses of elements against targets: both have one shape, or one of them is a 0-dim number for all elements.
+// Broadcasting [N, 1] against [N] would compare every element with every target. Throws ShapeError.
+void check_one_shape(std::string_view op, const Shape& input, const Shape& target);
 
 class LossReduction {
  public:

@@ -68,9 +68,18 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   }
   check<ShapeError>(!joined || total == targets.numel(), op, "joined targets must have the sum of target_lengths, ", total,
                     ", got ", targets.numel());
-  const Alignment table(targets.to_vector<int64_t>(), starts, out_lengths, o.blank);
-  for (int64_t label : table.label)
-    check<IndexError>(label >= 0 && label < classes, op, "target ", label, " is outside [0, ", classes, ")");
+  const auto labels_given = targets.to_vector<int64_t>();
+  for (int64_t i = 0; i < batch; ++i) {
+    for (int64_t k = 0; k < out_lengths[size_t(i)]; ++k) {
+      const int64_t label = labels_given[size_t(starts[size_t(i)] + k)];
+      check<IndexError>(label >= 0 && label < classes, op, "target ", label, " at position ", k, " of sample ", i,
+                        " is outside [0, ", classes, ")");
+      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label,
+                        " at position ", k, " of sample ", i,
+                        Help{"number the labels so that none is the blank, or choose another class as the blank"});
+    }
+  }
+  const Alignment table(labels_given, starts, out_lengths, o.blank);
 
   const Device device = log_probs.device();
   const int64_t states = table.states;

@@ -244,9 +244,11 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
-  check<ShapeError>(x.shape() == target.shape(), "mse_loss", "input and target must have one shape, got ", x.shape(), " and ",
-                    target.shape(), Help{"broadcasting here is nearly always a mistake: reshape one of them"});
+Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction) {
+  check_one_shape("mse_loss", x0.shape(), target0.shape());
+  const bool alike = x0.shape() == target0.shape();  // else one is a number
+  const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
+  const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
                     x.dtype(), " and ", target.dtype());
   if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});

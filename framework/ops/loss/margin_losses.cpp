@@ -45,7 +45,8 @@ void check_classes(std::string_view op, const Tensor& target, int64_t classes, i
 
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, LossReduction reduction) {
   check_floating("margin_ranking_loss", {x1, x2});
-  broadcast(broadcast(x1.shape(), x2.shape(), "margin_ranking_loss"), y.shape(), "margin_ranking_loss");
+  for (const Shape& other : {x2.shape(), y.shape()}) check_one_shape("margin_ranking_loss", x1.shape(), other);
+  check_one_shape("margin_ranking_loss", x2.shape(), y.shape());
   return composite(kMarginRanking, {x1, x2, y},
                    [&](const Tensors& in) { return reduce_loss(relu(neg(in[2]) * (in[0] - in[1]) + margin), reduction); });
 }

@@ -9,7 +9,7 @@
 
 namespace halfstep {
 
-// max(0, -y (x1 - x2) + margin), broadcast
+// max(0, -y (x1 - x2) + margin); all of one shape, or 0-dim numbers
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
                            LossReduction reduction = Reduction::mean);
 // 1 - cos(x1, x2) where y = 1, max(0, cos(x1, x2) - margin) where y = -1; x1, x2: [N, D] and y: [N], or [D] and [].

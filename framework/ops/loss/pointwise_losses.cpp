@@ -3,9 +3,7 @@
 
 #include <cmath>
 #include <numbers>
-#include <sstream>
 
-#include "framework/base/log.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -24,15 +22,8 @@ void check_defined(std::string_view op, const Tensors& in) {
 }
 void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
   check_defined(op, {x, target});
+  check_one_shape(op, x.shape(), target.shape());
   check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
-}
-void warn_of_broadcast(std::string_view op, const Tensor& x, const Tensor& target) {
-  broadcast(x.shape(), target.shape(), op);
-  if (x.shape() == target.shape()) return;
-  std::ostringstream text;
-  text << "[" << op << "] the target's shape " << target.shape() << " is not the input's, " << x.shape()
-       << ": broadcasting them is nearly always a mistake";
-  logging::warn_once(text.str());
 }
 
 // The op's policy, and the reduction of the losses that each(inputs, dtype) computes in float32 or float64.
@@ -87,14 +78,12 @@ Tensor variance_like(const Tensor& x, const Tensor& var) {
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   check_target("l1_loss", x, target);
-  warn_of_broadcast("l1_loss", x, target);
   return loss_of(Pointwise::l1_loss, x, target, reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double beta) {
   check_target("smooth_l1_loss", x, target);
   check<ValueError>(beta >= 0, "smooth_l1_loss", "beta must not be negative, got ", beta);
-  warn_of_broadcast("smooth_l1_loss", x, target);
   return loss_of(info_of(Pointwise::smooth_l1_loss), {x, target}, reduction, [&](const Tensors& in, DType wide) {
     return call_pointwise(beta == 0 ? Pointwise::l1_loss : Pointwise::smooth_l1_loss, in, beta, 0, wide);
   });
@@ -103,7 +92,6 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduc
 Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double delta) {
   check_target("huber_loss", x, target);
   check<ValueError>(delta > 0, "huber_loss", "delta must be positive, got ", delta);
-  warn_of_broadcast("huber_loss", x, target);
   return loss_of(Pointwise::huber_loss, x, target, reduction, delta);
 }
 
@@ -129,8 +117,6 @@ Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction, 
 
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction) {
   check_target(kBce, x, target);
-  check<ShapeError>(x.shape() == target.shape(), kBce, "input and target must have one shape, got ", x.shape(), " and ",
-                    target.shape());
   if (weight.defined()) broadcast(x.shape(), weight.shape(), kBce);
   return loss_of(bce_info(), {x, target, weight}, reduction, [&](const Tensors& in, DType wide) {
     check_probabilities("inputs", in[0]);
@@ -141,8 +127,6 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
 
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& o) {
   check_target(kBceLogits, x, target);
-  check<ShapeError>(x.shape() == target.shape(), kBceLogits, "input and target must have one shape, got ", x.shape(), " and ",
-                    target.shape());
   for (const Tensor& w : {o.weight, o.pos_weight})
     if (w.defined()) broadcast(x.shape(), w.shape(), kBceLogits);
   return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, o.weight, o.pos_weight}, o.reduction,
@@ -156,6 +140,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
 
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& o) {
   check_defined("poisson_nll_loss", {x, target});
+  check_one_shape("poisson_nll_loss", x.shape(), target.shape());
   return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, o.reduction, [&](const Tensors& in, DType wide) {
     const Tensor each = call_pointwise(o.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, o.eps, 0, wide);
     return o.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
@@ -164,19 +149,19 @@ Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllO
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
   check_defined("soft_margin_loss", {x, target});
-  check<ShapeError>(broadcast(x.shape(), target.shape(), "soft_margin_loss") == x.shape(), "soft_margin_loss",
-                    "the target must broadcast to the input's shape ", x.shape(), ", got ", target.shape());
+  check_one_shape("soft_margin_loss", x.shape(), target.shape());
   return loss_of(Pointwise::soft_margin_loss, x, target, reduction);
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin, LossReduction reduction) {
   check_defined("hinge_embedding_loss", {x, target});
+  check_one_shape("hinge_embedding_loss", x.shape(), target.shape());
   return loss_of(Pointwise::hinge_embedding_loss, x, target, reduction, margin);
 }
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
   check_target("gaussian_nll_loss", x, target);
-  check_target("gaussian_nll_loss", x, var);
+  check_defined("gaussian_nll_loss", {var});
   check<ValueError>(o.eps > 0, "gaussian_nll_loss", "eps must be positive, got ", o.eps);
   const Tensor v = variance_like(x, var);
   if (var.device().is_cpu() && var.numel() > 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses of each element against its target. reduction: the mean, the sum or the losses themselves (none). Autocast: f32, without
-// a cast pass: kernels read 16-bit inputs and compute in float32. Both arguments have gradients.
+// Losses of each element against its target: both have one shape, or one is a 0-dim number (check_one_shape). reduction: the mean,
+// the sum or the losses themselves (none). Autocast: f32, without a cast pass: kernels read 16-bit inputs and compute in float32.
+// Both arguments have gradients.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,6 @@
 
 namespace halfstep {
 
-// These broadcast, with a warning: it is nearly always a mistake.
 Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);  // |x - target|
 // (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 from there; beta 0: l1_loss
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double beta = 1);
@@ -34,7 +34,7 @@ class KlLossReduction {
  private:
   KlReduction value_;
 };
-// target (ln target - x), x in log space; log_target: the target, too. Broadcasts.
+// target (ln target - x), x in log space; log_target: the target, too.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction = KlReduction::mean, bool log_target = false);
 
 // -(target ln x + (1 - target) ln(1 - x)) weight; logarithms count from -100 on. x: probabilities, x and target of one shape and,
@@ -55,10 +55,10 @@ struct PoissonNllOptions {
   double eps = 1e-8;
   LossReduction reduction = Reduction::mean;
 };
-Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options = {});  // broadcasts
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options = {});
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target,
                         LossReduction reduction = Reduction::mean);  // ln(1 + e^(-target x)); target 1 or -1
-// x for target 1, max(0, margin - x) for target -1; broadcasts
+// x for target 1, max(0, margin - x) for target -1
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = 1, LossReduction reduction = Reduction::mean);
 struct GaussianNllOptions {
   bool full = false;  // adds ln(2 pi)/2

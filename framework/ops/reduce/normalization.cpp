@@ -307,7 +307,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   }
   check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
-                    "needs more than 1 value per channel when training, got input ", x.shape());
+                    "needs more than 1 value per channel when training, got input ", x.shape(),
+                    Help{"leave out a last batch of one sample (drop_last), or take another batch size"});
   return call<BatchNorm>({x, running_mean, running_var, weight, bias},
                          {{n.batch, n.channels, n.positions, eps, momentum, training, relu}, batches});
 }
