@@ -41,91 +41,10 @@ void check_word(const char* name, const char* key, const std::string& value, con
   check<ValueError>(std::find(all.begin(), all.end(), value) != all.end(), name, key, " must be one of ", words, ", got ", value);
 }
 
-const std::string kInitial = "initial_lr.";  // in a state, before the number of a group whose rate the user set
-
 // Half a cosine from `from` to `to` as x goes from 0 to 1.
 double cosine(double from, double to, double x) { return to + (from - to) * (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 }  // namespace
-
-Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {}
-
-void Schedule::start() {
-  optimizer_.begin_schedule();
-  set_count(0);
-}
-
-void Schedule::step_if(bool applied) {
-  if (!applied) return;
-  const int64_t next = count() + 1;
-  follow();
-  set_count(next);
-}
-
-std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
-
-double Schedule::initial_lr(size_t group) const {
-  const auto at = initial_.find(group);
-  return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
-}
-
-void Schedule::follow() {
-  optimizer_.adopt_changes();
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!optimizer_.written_[g]) continue;
-    optimizer_.written_[g] = false;
-    const std::optional<double> initial = initial_for(optimizer_.lr_[g], count_);
-    if (!initial) continue;
-    initial_[g] = *initial;
-    ++revision_;
-  }
-}
-
-int64_t Schedule::count() const {
-  if (settle_) settle_();
-  return count_;
-}
-
-void Schedule::set_count(int64_t count) {
-  check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
-  if (settle_) settle_();
-  place(count, /*keep_set=*/false);
-}
-
-void Schedule::place(int64_t count, bool keep_set) {
-  if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
-  count_ = count;
-  const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
-    if (momentum) optimizer_.set_momentum(*momentum, g);
-  }
-}
-
-void Schedule::changed() {
-  ++revision_;
-  set_count(count());
-}
-
-double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
-
-std::map<std::string, double> Schedule::state_dict() const {
-  std::map<std::string, double> out{{"count", double(count())}};
-  for (const auto& [group, initial] : initial_) out[kInitial + std::to_string(group)] = initial;
-  return out;
-}
-
-void Schedule::load_state_dict(const std::map<std::string, double>& state) {
-  const auto at = state.find("count");
-  check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
-                    "a state must hold the count of applied steps");
-  initial_.clear();
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (const auto initial = state.find(kInitial + std::to_string(g)); initial != state.end()) initial_[g] = initial->second;
-  }
-  ++revision_;
-  set_count(int64_t(at->second));
-}
 
 std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
   const double initial = rate / factor(count);

@@ -7,7 +7,10 @@
 //
 // A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
 // do: at half the rate, all later rates are halved. Those of LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which
-// are closed forms in PyTorch too, do not.
+// are closed forms in PyTorch too, do not, and warn.
+//
+// Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
+// have left. Those four cannot, and throw ValueError.
 //
 // A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
 #pragma once
@@ -48,6 +51,8 @@ class Schedule {
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
   // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
   virtual bool is_absolute() const { return false; }
+  // Does it, within a SequentialLR, begin at the rate that the schedule before has reached? Others begin at the initial rate.
+  virtual bool goes_on() const { return false; }
   // Is there a rate after `count` applied steps? False beyond the end of a schedule that must not be stepped further.
   virtual bool covers(int64_t) const { return true; }
   // The initial rate of a group: the optimizer's, or that which follows from a rate that the user set.
@@ -61,7 +66,7 @@ class Schedule {
   virtual void observe(double) {}
   template <std::same_as<bool> Metric>
   void observe(Metric) = delete;
-  // What must be kept of it, the count among it.
+  // What must be kept of it: the count, the rates of now and those that the user has set since its last step.
   virtual std::map<std::string, double> state_dict() const;
   virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
   int64_t revision() const { return revision_; }  // grows when rates change that the count has nothing to do with
@@ -71,7 +76,7 @@ class Schedule {
 
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
-  void follow();                               // notes the rates that the user set
+  void follow();                               // notes the rates that the user or another schedule set
   void start();                                // call at the end of a constructor: sets the first learning rate
   void changed();                              // rates changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
@@ -86,6 +91,7 @@ class Schedule {
   int64_t count_ = 0, revision_ = 0;
   std::map<size_t, double> initial_;  // by group, after the user set its rate
   std::function<void()> settle_;
+  uint64_t id_;  // no other schedule has it
 };
 using SchedulePtr = std::shared_ptr<Schedule>;
 
@@ -248,6 +254,7 @@ class MultiplicativeLR : public FactorSchedule {
   MultiplicativeLR(Optimizer& optimizer, F function)
       : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
+  bool goes_on() const override { return true; }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:

@@ -90,7 +90,8 @@ class ChainedScheduler : public ScheduleOfOthers {
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
 };
 
-// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0.
+// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, but a
+// MultiplicativeLR with the rate that was reached, as in PyTorch.
 struct SequentialLRArguments {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
@@ -105,6 +106,7 @@ class SequentialLR : public ScheduleOfOthers {
 
  private:
   std::optional<int64_t> count_of(size_t part, int64_t count) const override;
+  size_t part_at(int64_t count) const;
   std::vector<int64_t> milestones_;
 };
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Do batch normalisations evaluate averaged weights by running statistics of other weights? Such statistics do not fit: networks
+// lose most of their accuracy, and nobody sees why.
+#pragma once
+
+namespace halfstep {
+
+// While it lives, the weights of this thread's models are averages (WeightAverage::Scope). A batch_norm by running statistics then
+// warns, once, unless some have moved since: update_bn computes them anew.
+class AveragedWeights {
+ public:
+  [[nodiscard]] explicit AveragedWeights(bool on) : saved_(current_) { current_ = current_ || on; }
+  ~AveragedWeights() { current_ = saved_; }
+  AveragedWeights(const AveragedWeights&) = delete;
+  static void put_for_good() { current_ = true; }
+  // What batch_norm tells: statistics were taken of the weights that there are, or are used.
+  static void statistics_moved() { current_ = false; }
+  static void statistics_used();
+
+ private:
+  static inline thread_local constinit bool current_ = false;
+  bool saved_;
+};
+
+}  // namespace halfstep
