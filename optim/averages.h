@@ -8,9 +8,9 @@
 //     evaluate(net);
 //   }
 //
-// They belong to an optimizer, which must outlive them; its state_dict holds theirs, in the order in which they were made, and takes
-// only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of batch norms
-// (update_bn, layers/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile warns.
+// They belong to an optimizer, which must outlive them; its state_dict holds theirs, in the order in which they were made, and
+// takes only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of batch
+// norms (update_bn, layers/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile warns.
 #pragma once
 
 #include <string>
@@ -45,8 +45,8 @@ class WeightAverage : public Optimizer::Follower {
   void copy_to_parameters();
 
   // While it lives, the parameters hold the averages, rounded to their dtypes, where there are any; then they have their own values
-  // again. Neither the average nor what save_run writes of the run changes. Throws ValueError within another scope of the optimizer;
-  // so do a step and load_state_dict within this one.
+  // again. Neither the average nor what save_run writes of the run changes. Throws ValueError within another scope of the
+  // optimizer; so do a step and load_state_dict within this one.
   class Scope {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average) : average_(average) { average.put_in(); }

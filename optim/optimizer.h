@@ -90,9 +90,9 @@ class Optimizer {
   bool has_momentum() const { return momentum_of(0) != nullptr; }
 
   // A copy of all that a step depends on besides the parameters, with PyTorch's names. States are by parameter position:
-  // "0.exp_avg", "0.step", "3.momentum_buffer". Options are by group: "param_groups.0.lr", ".betas", ".initial_lr" ..., and ".size",
-  // the number of its parameters. "followers.average" names the kind of an average. Throws ValueError for an optimizer that is
-  // sharded, which has only a part of it.
+  // "0.exp_avg", "0.step", "3.momentum_buffer". Options are by group: "param_groups.0.lr", ".betas", ".initial_lr" ..., and
+  // ".size", the number of its parameters. "followers.average" names the kind of an average. Throws ValueError for an optimizer
+  // that is sharded, which has only a part of it.
   std::map<std::string, Tensor> state_dict() const;
   // The same, sharing the memory of the states, which the next step changes.
   std::map<std::string, Tensor> state_tensors() const;

@@ -179,8 +179,8 @@ void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
     const auto rate = [&](const char* name, double own) {
       if (!values.contains(name)) return own;
       const double value = number_of(tensor_of(values[name]));
-      check<ValueError>(value >= 0 && std::isfinite(value), "optimizer.load_state_dict", kGroups, g, ".", name, " must be >= 0, got ",
-                        value);
+      check<ValueError>(value >= 0 && std::isfinite(value), "optimizer.load_state_dict", kGroups, g, ".", name,
+                        " must be >= 0, got ", value);
       return value;
     };
     const double lr = rate("lr", last_known_lr(g)), initial = rate("initial_lr", initial_lr_[g]);

@@ -20,7 +20,9 @@ namespace halfstep {
 
 // A module, which has to be asked for its parameters.
 template <class M>
-concept HasParameters = requires(const M& m) { m.named_parameters(); };
+concept HasParameters = requires(const M& m) {
+  m.named_parameters();
+};
 
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
 //   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains;
@@ -37,7 +39,8 @@ class WithOptions : public Base {
   // One line of the compiler for AdamW opt(net, {.lr = 1e-3}) and SGD opt(net, 0.1).
   template <HasParameters M>
   explicit WithOptions(const M&, const O& = {}) : WithOptions(std::vector<Tensor>()) {
-    static_assert(!HasParameters<M>, "an optimizer takes parameters, not a module: write AdamW opt(net.parameters(), {.lr = 1e-3})");
+    static_assert(!HasParameters<M>,
+                  "an optimizer takes parameters, not a module: write AdamW opt(net.parameters(), {.lr = 1e-3})");
   }
   template <HasParameters M, std::floating_point Rate>
   WithOptions(const M&, Rate) : WithOptions(std::vector<Tensor>()) {

@@ -151,7 +151,8 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
 using StoredOption = std::variant<std::vector<double>, std::string>;
 template <class O>
 StoredOption stored(const Option<O>& option, const O& options) {
-  if (const auto numbers = numbers_of(option, options); !numbers.empty()) return std::vector<double>(numbers.begin(), numbers.end());
+  if (const auto numbers = numbers_of(option, options); !numbers.empty())
+    return std::vector<double>(numbers.begin(), numbers.end());
   if (const auto* count = std::get_if<int64_t O::*>(&option.member)) return std::vector<double>{double(options.*(*count))};
   if (const auto* flag = std::get_if<bool O::*>(&option.member)) return std::vector<double>{options.*(*flag) ? 1.0 : 0.0};
   return options.*std::get<std::string O::*>(option.member);

@@ -349,13 +349,14 @@ class CosineAnnealingWarmRestarts : public Schedule {
 // Either total_steps is given, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
-  int64_t total_steps = 0, epochs = 0, steps_per_epoch = 0;
+  int64_t total_steps = 0;
   double pct_start = 0.3;
   std::string anneal_strategy = "cos";  // "cos", "linear"
   bool cycle_momentum = true;
   double base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25, final_div_factor = 1e4;
   bool three_phase = false;
+  int64_t epochs = 0, steps_per_epoch = 0;
 };
 class OneCycleLR : public Schedule {
  public:

@@ -55,7 +55,8 @@ void Schedule::follow() {
     const std::optional<double> initial = initial_for(now, count_);
     if (!initial) {
       if (set && absolute && now != rate(initial_lr(g), count_))
-        logging::warn_once(describe() + " replaces the learning rate that was set by hand: each of its rates is a function of the step");
+        logging::warn_once(describe() +
+                           " replaces the learning rate that was set by hand: each of its rates is a function of the step");
       continue;
     }
     initial_[g] = *initial;
@@ -109,7 +110,8 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   const auto rate_of = [&](const std::string& key, size_t g) -> std::optional<double> {
     const auto found = state.find(key + std::to_string(g));
     if (found == state.end()) return {};
-    check<ValueError>(found->second >= 0 || key == kInitial, "schedule", found->first, " of a state must be >= 0, got ", found->second);
+    check<ValueError>(found->second >= 0 || key == kInitial, "schedule", found->first, " of a state must be >= 0, got ",
+                      found->second);
     return found->second;
   };
   const size_t groups = optimizer_.groups_.size();

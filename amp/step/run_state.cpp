@@ -136,11 +136,8 @@ CheckpointContents pack(const RunParts& run) {
   if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
   if (run.loader) {
     const LoaderPlace at = run.loader->place();
-    out.meta["loader"] = {{"epoch", at.epoch},
-                          {"sample", at.sample},
-                          {"batch_size", at.batch_size},
-                          {"seed", int64_t(at.seed)},
-                          {"order", at.order}};
+    out.meta["loader"] = {
+        {"epoch", at.epoch}, {"sample", at.sample}, {"batch_size", at.batch_size}, {"seed", int64_t(at.seed)}, {"order", at.order}};
   }
   return out;
 }

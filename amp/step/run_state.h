@@ -6,8 +6,8 @@
 //   const SavedRun last = load_run("runs/mine", {.model = model, .optimizer = &optimizer, .loader = &loader});
 //   last.step; last.own.number("best");
 //
-// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint.h): written whole or not
-// at all, and checked when they are read.
+// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint.h): written whole or
+// not at all, and checked when they are read.
 #pragma once
 
 #include <concepts>
@@ -51,8 +51,7 @@ class OwnValues {
   class Value {
    public:
     template <class T>
-      requires std::is_arithmetic_v<T>
-    Value(T number) {
+    requires std::is_arithmetic_v<T> Value(T number) {
       if constexpr (std::is_same_v<T, bool>)
         is(bool(number));
       else if constexpr (std::is_integral_v<T>)

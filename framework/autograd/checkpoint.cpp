@@ -90,7 +90,8 @@ class CheckpointNode final : public Node {
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters) {
   Tensors inputs{x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  // Where neither x nor a parameter that is known requires grad, there is nothing to hold on to: an ordinary forward finds the rest.
+  // Where neither x nor a parameter that is known requires grad, there is nothing to hold on to: an ordinary forward finds the
+  // rest.
   if (!should_record(inputs)) return f(x);
   const auto node = make_node<CheckpointNode>(f, x);
   Tensor y;
@@ -103,7 +104,8 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
   for (const Tensor& t : used.list()) {
     if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& known) { return known.same(t); })) continue;
     check<AutogradError>(t.is_leaf(), "checkpoint", "the function uses a tensor of shape ", t.shape(),
-                         " that was computed outside of it and requires grad", Help{"add it to the list of parameters, or detach() it"});
+                         " that was computed outside of it and requires grad",
+                         Help{"add it to the list of parameters, or detach() it"});
     inputs.push_back(t);
   }
   if (y.same(x)) y = x.detach();

@@ -47,8 +47,8 @@ struct LoaderOptions {
   Generator* generator = nullptr;  // read by the constructor only
 };
 
-// The position: batches [0, next_batch) of `epoch` were handed out, which began with sample `begin` of its order: 0 unless the batch
-// size has changed on the way.
+// The position: batches [0, next_batch) of `epoch` were handed out, which began with sample `begin` of its order: 0 unless the
+// batch size has changed on the way.
 struct LoaderState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
@@ -113,13 +113,13 @@ class LoaderBase {
   LoaderBase(std::shared_ptr<const BatchSource> source, const LoaderOptions& options) : engine_(std::move(source), options) {}
   // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
   LoaderState state() const { return engine_.state(); }
-  // Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of the
-  // batches before.
+  // Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of
+  // the batches before.
   void set_state(LoaderState state) { engine_.set_state(state); }
   LoaderPlace place() { return engine_.place(); }
-  // Continues behind the same samples, with the loader's own batch size and the place's seed. Warns where the samples that were handed
-  // out are others in this loader's order, so that some will come twice or not at all. Throws ValueError for a place beyond the end,
-  // and for another batch size in mid-epoch of a set of parallel streams.
+  // Continues behind the same samples, with the loader's own batch size and the place's seed. Warns where the samples that were
+  // handed out are others in this loader's order, so that some will come twice or not at all. Throws ValueError for a place beyond
+  // the end, and for another batch size in mid-epoch of a set of parallel streams.
   void set_place(const LoaderPlace& place) { engine_.set_place(place); }
 
  protected:
@@ -154,10 +154,10 @@ class DataLoader : public LoaderBase {
     requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
   explicit DataLoader(D set, const LoaderOptions& options = {})
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options) {}
-  template <class F>
-  DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options, F collate)
-      : LoaderBase(samples::source_of<B>(set, std::move(collate)), options), set_(std::move(set)) {}
-  template <class D, class F>
+    template <class F>
+    DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options, F collate)
+        : LoaderBase(samples::source_of<B>(set, std::move(collate)), options), set_(std::move(set)) {}
+    template <class D, class F>
     requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
   DataLoader(D set, const LoaderOptions& options, F collate)
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options, std::move(collate)) {}
@@ -212,7 +212,7 @@ class DataLoader : public LoaderBase {
 };
 
 // DataLoader d(x, y, 32): tensors in place of a set, which explains() answers.
-DataLoader(Tensor, Tensor, LoaderOptions = {}) -> DataLoader<samples::LooseTensors>;
+DataLoader(Tensor, Tensor, LoaderOptions = {})->DataLoader<samples::LooseTensors>;
 template <std::integral Size>
 DataLoader(Tensor, Size) -> DataLoader<samples::LooseTensors>;
 template <std::integral Size>

@@ -116,8 +116,8 @@ class Tensor {
   TensorView view() const;         // for kernels
 
   // ---- memory
-  // The first element, on device(), to write to: later calls see what is written, also through a pointer that is kept. So of a weight
-  // no 16-bit copy is kept from then on (amp/autocast/autocast.h): to read, const_data_ptr costs nothing.
+  // The first element, on device(), to write to: later calls see what is written, also through a pointer that is kept. So of a
+  // weight no 16-bit copy is kept from then on (amp/autocast/autocast.h): to read, const_data_ptr costs nothing.
   void* data_ptr() const;
   template <class T> T* data_ptr() const;  // throws DTypeError when T is not the dtype
   const void* const_data_ptr() const { return first_element(); }

@@ -107,8 +107,8 @@ void with_workspace(F f) {
 // Which part of a matrix is read.
 enum class Part : uint8_t { all, lower, upper };
 
-// Where matrix i of x, row by row, has a value that is not finite. LAPACK may not return from such a matrix, or take a row outside of
-// it for a pivot, so that it must not see one.
+// Where matrix i of x, row by row, has a value that is not finite. LAPACK may not return from such a matrix, or take a row outside
+// of it for a pivot, so that it must not see one.
 std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i, Part part = Part::all) {
   std::optional<std::pair<int64_t, int64_t>> found;
   with_type(x, [&]<class T>(T) {
@@ -125,8 +125,8 @@ std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i
 void check_finite(std::string_view op, const Tensor& x, Part part = Part::all) {
   for (int64_t i = 0; i < batch_of(x); ++i) {
     const auto at = not_finite(x, i, part);
-    check<ValueError>(!at, op, "needs values that are finite, but matrix ", i, " of the batch has none at [", at ? at->first : 0, ", ",
-                      at ? at->second : 0, "]",
+    check<ValueError>(!at, op, "needs values that are finite, but matrix ", i, " of the batch has none at [", at ? at->first : 0,
+                      ", ", at ? at->second : 0, "]",
                       Help{"look for what made it, for example with isfinite(x), or replace such values by nan_to_num"});
   }
 }

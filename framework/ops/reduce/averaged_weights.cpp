@@ -7,8 +7,9 @@ namespace halfstep {
 
 void AveragedWeights::statistics_used() {
   if (!current_) return;
-  logging::warn_once("averaged weights (SWA) are evaluated by running statistics of the weights before: call update_bn while the "
-                     "averages are in the parameters (layers/running_statistics.h)");
+  logging::warn_once(
+      "averaged weights (SWA) are evaluated by running statistics of the weights before: call update_bn while the "
+      "averages are in the parameters (layers/running_statistics.h)");
 }
 
 }  // namespace halfstep

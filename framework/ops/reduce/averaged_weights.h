@@ -13,7 +13,7 @@ class AveragedWeights {
   ~AveragedWeights() { current_ = saved_; }
   AveragedWeights(const AveragedWeights&) = delete;
   static void put_for_good() { current_ = true; }
-  // What batch_norm tells: statistics were taken of the weights that there are, or are used.
+  // Called by batch_norm: running statistics of the weights that there are were taken, or are used.
   static void statistics_moved() { current_ = false; }
   static void statistics_used();
 

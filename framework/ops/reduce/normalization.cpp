@@ -202,8 +202,8 @@ struct BatchNorm {
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const bool unused = a.args.training && !moves_statistics();  // the running ones
-    const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]), running_var = unused ? Tensor() : dense(in[2]),
-                 w = dense(in[3]), b = dense(in[4]);
+    const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
+                 running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
     const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
     Backend& backend = backend_for(x.device());
