@@ -7,6 +7,8 @@
 
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
+#include "optim/averages.h"
+#include "optim/optimizers.h"
 
 using namespace halfstep;
 
@@ -20,4 +22,35 @@ TEST_CASE("update_bn makes the statistics of batch norms those of the inputs") {
   CHECK(norm.running_var.to_vector<double>() == std::vector<double>{2, 4});
   CHECK(norm.momentum() == 0.1);
   CHECK(!net.training());
+}
+
+TEST_CASE("averaged weights by statistics of others warn, those of update_bn and exponential averages do not") {
+  Sequential net(make<Linear>(2, 2), make<BatchNorm1d>(2));
+  SGD opt(net.parameters(), 0.1);
+  WeightAverage swa(opt, {.equal = true}), ema(opt, {.decay = 0.9});
+  const Tensor x = rand({8, 2});
+  net(x).square().sum().backward();
+  opt.step();
+  net.eval();
+  const auto warned = [&](WeightAverage& average, bool update) {
+    const WeightAverage::Scope averaged(average);
+    if (update) update_bn(net, std::vector<Tensor>{x});
+    const uint64_t before = AveragedWeights::warnings();
+    net(x);
+    return AveragedWeights::warnings() > before;
+  };
+  CHECK(!warned(ema, false));
+  CHECK(!warned(swa, true));
+  CHECK(warned(swa, false));
+  net(x);
+  const uint64_t before = AveragedWeights::warnings();
+  net(x);
+  CHECK(AveragedWeights::warnings() == before);
+  swa.copy_to_parameters();
+  net(x);
+  CHECK(AveragedWeights::warnings() > before);
+  update_bn(net, std::vector<Tensor>{x});
+  const uint64_t updated = AveragedWeights::warnings();
+  net(x);
+  CHECK(AveragedWeights::warnings() == updated);
 }

@@ -108,7 +108,7 @@ inline std::vector<Setting> settings() {
 }
 
 // Every byte of a tensor and of an optimizer's state.
-inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.data_ptr()), t.nbytes()}; }
+inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.const_data_ptr()), t.nbytes()}; }
 inline std::string bytes(const Optimizer& o) {
   std::string out;
   for (const auto& [name, t] : o.state_dict()) out += name + ":" + bytes(t) + ";";

@@ -7,6 +7,7 @@ namespace halfstep {
 
 void AveragedWeights::statistics_used() {
   if (!current_) return;
+  ++warnings_;
   logging::warn_once(
       "averaged weights (SWA) are evaluated by running statistics of the weights before: call update_bn while the "
       "averages are in the parameters (layers/running_statistics.h)");

@@ -3,6 +3,8 @@
 // lose most of their accuracy, and nobody sees why.
 #pragma once
 
+#include <cstdint>
+
 namespace halfstep {
 
 // While it lives, the weights of this thread's models are averages (WeightAverage::Scope). A batch_norm by running statistics then
@@ -16,9 +18,11 @@ class AveragedWeights {
   // Called by batch_norm: running statistics of the weights that there are were taken, or are used.
   static void statistics_moved() { current_ = false; }
   static void statistics_used();
+  static uint64_t warnings() { return warnings_; }  // so far, of this thread; the log has each text once
 
  private:
   static inline thread_local constinit bool current_ = false;
+  static inline thread_local constinit uint64_t warnings_ = 0;
   bool saved_;
 };
 
