@@ -14,6 +14,7 @@ import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 LAST_0_1_0 = "37eb0885^"
+NO_MEMBER = re.compile(r"(static|using|friend|template|struct|class|enum|constexpr|explicit|[A-Z_]{6,}\()")
 FOLDERS = ("framework", "layers", "optim", "amp")
 
 
@@ -52,7 +53,7 @@ def members_of(body):
     for statement in split_outside(body, ";"):
         statement = re.sub(r"\s+", " ", statement).strip()
         head = split_outside(statement.replace("operator=", "operator"), "=")[0]
-        if not statement or re.search(r"\boperator\b", statement) or re.match(r"(static|using|friend|template|struct|class|enum|constexpr|explicit|operator|[A-Z_]{6,}\()", statement):
+        if not statement or re.search(r"\boperator\b", statement) or NO_MEMBER.match(statement):
             continue
         if "(" in re.sub(r"<[^;]*>", "", head):  # a function, whose body may stand before the next member
             rest = statement.rsplit("}", 1)[-1].strip() if "{" in statement else ""
@@ -99,7 +100,8 @@ def main():
         now = new[name]
         if now[:len(before)] != before:
             wrong += 1
-            print(f"{name}: the members of {revision} must come first, in their order\n  then {', '.join(before)}\n  now  {', '.join(now)}")
+            print(f"{name}: the members of {revision} must come first, in their order\n"
+                  f"  then {', '.join(before)}\n  now  {', '.join(now)}")
     print(f"check_option_order: {len(old)} structs of {revision}, {wrong} with members that have moved")
     return wrong > 0
 

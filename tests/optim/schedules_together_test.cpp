@@ -97,7 +97,7 @@ TEST_CASE("OneCycleLR reaches max_lr where the rate was set before it was made")
   CHECK(top == doctest::Approx(0.1).epsilon(0.05));
 }
 
-TEST_CASE("in a SequentialLR a MultiplicativeLR goes on from the rate that was reached, others begin anew") {
+TEST_CASE("in a SequentialLR a MultiplicativeLR continues from the rate that was reached, others begin anew") {
   SGD o({problem::parameter()}, 1.0);
   const auto parts = [&]() {
     return std::vector<SchedulePtr>{std::make_shared<ExponentialLR>(o, 0.5),

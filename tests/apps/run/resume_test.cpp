@@ -2,6 +2,7 @@
 // A run that continues with another config: its place in the data and in the schedule, and its averages.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
