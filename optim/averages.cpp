@@ -24,6 +24,7 @@ WeightAverage::WeightAverage(Optimizer& optimizer, const WeightAverageOptions& o
   check<ValueError>(o.decay >= 0 && o.decay < 1, "WeightAverage", "decay must be in [0, 1), got ", o.decay);
   check<ValueError>(o.start >= 0, "WeightAverage", "start must be >= 0, got ", o.start);
   check<ValueError>(o.every >= 1, "WeightAverage", "every must be >= 1, got ", o.every);
+  begin_states(name_);
 }
 
 void WeightAverage::stepped(const AmpStep& amp) {
@@ -106,6 +107,7 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower
   check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
   check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);
   const NoGrad off;
+  begin_states(name_);
   const std::vector<Tensor> params = optimizer.parameters();
   for (size_t i = 0; i < params.size(); ++i) state(i, name_, params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
 }

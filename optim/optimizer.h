@@ -155,6 +155,8 @@ class Optimizer {
     Optimizer& optimizer() const { return optimizer_; }
     // A name for a state that no other follower of the optimizer has: "average", "average_2".
     std::string free_name(const std::string& name) const;
+    // Drops the states of that name that a follower before has left behind.
+    void begin_states(const std::string& name);
     // As Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
     Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
       return optimizer_.state(param, name, shape, dtype);

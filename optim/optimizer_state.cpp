@@ -273,6 +273,14 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   }
 }
 
+void Optimizer::Follower::begin_states(const std::string& name) {
+  for (auto& states : optimizer_.state_) {
+    optimizer_.states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
+      return entry.first == name || entry.first.starts_with(name + "_step") || entry.first.starts_with(name + "_count");
+    }));
+  }
+}
+
 void Optimizer::shard(ProcessGroup& group, const ShardOptions& options) {
   check<ValueError>(!shards_, "optimizer.shard", "ranks share the states of ", describe(), " already");
   if (group.size() == 1) return;

@@ -51,8 +51,9 @@ class Schedule {
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
   // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
   virtual bool is_absolute() const { return false; }
-  // Does it, within a SequentialLR, begin at the rate that the schedule before has reached? Others begin at the initial rate.
-  virtual bool goes_on() const { return false; }
+  // Of a schedule that begins, within a SequentialLR, at this factor times the rate that the one before has reached. Others begin at
+  // the initial rate.
+  virtual std::optional<double> entry_factor() const { return {}; }
   // Is there a rate after `count` applied steps? False beyond the end of a schedule that must not be stepped further.
   virtual bool covers(int64_t) const { return true; }
   // The initial rate of a group: the optimizer's, or that which follows from a rate that the user set.
@@ -254,7 +255,7 @@ class MultiplicativeLR : public FactorSchedule {
   MultiplicativeLR(Optimizer& optimizer, F function)
       : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
-  bool goes_on() const override { return true; }
+  std::optional<double> entry_factor() const override { return function_(0); }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:

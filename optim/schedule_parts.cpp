@@ -211,14 +211,17 @@ size_t SequentialLR::part_at(int64_t count) const {
 }
 double SequentialLR::rate(double initial, int64_t count) const {
   const size_t part = part_at(count);
-  if (part > 0 && parts()[part]->goes_on()) initial = rate(initial, milestones_[part - 1] - 1);
+  if (const auto factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt)
+    initial = *factor * rate(initial, milestones_[part - 1] - 1);
   return parts()[part]->rate(initial, *count_of(part, count));
 }
 
 std::optional<double> SequentialLR::initial_for(double rate, int64_t count) const {
   const size_t part = part_at(count);
   const std::optional<double> begun = parts()[part]->initial_for(rate, *count_of(part, count));
-  return begun && part > 0 && parts()[part]->goes_on() ? initial_for(*begun, milestones_[part - 1] - 1) : begun;
+  const std::optional<double> factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt;
+  if (!begun || !factor) return begun;
+  return *factor > 0 ? initial_for(*begun / *factor, milestones_[part - 1] - 1) : std::nullopt;
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

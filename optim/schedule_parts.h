@@ -91,7 +91,7 @@ class ChainedScheduler : public ScheduleOfOthers {
 };
 
 // One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, but a
-// MultiplicativeLR with the rate that was reached, as in PyTorch.
+// MultiplicativeLR with function(0) times the rate that was reached, as in PyTorch.
 struct SequentialLRArguments {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;

@@ -165,6 +165,13 @@ TEST_CASE("two averages of one optimizer are two, also when they are saved, and 
     CHECK(problem::bytes(a->averages()[0]) == alone({.decay = 0.9}));
     CHECK(problem::bytes(b->averages()[0]) == alone({.equal = true, .start = 2}));
   }
+  Run after;  // one after the other: the second knows nothing of the first
+  {
+    const WeightAverage before(after.optimizer, {.decay = 0.9});
+    after.go(4);
+  }
+  WeightAverage next(after.optimizer, {.equal = true});
+  CHECK(!next.averages()[0].defined());
   Run ahead;
   Lookahead three(ahead.optimizer, {.k = 3}), seven(ahead.optimizer, {.k = 7});
   ahead.go(2);
