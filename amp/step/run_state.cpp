@@ -166,9 +166,15 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
     if (name.starts_with(kOptimizer)) moments[name.substr(kOptimizer.size())] = tensor;
   }
 
+  const StateDict before = run.optimizer ? run.model.state_dict() : StateDict();
   run.model.load_state_dict(model);
+  try {
+    if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
+  } catch (...) {
+    run.model.load_state_dict(before);
+    throw;
+  }
   set_kept_states(run.model, kept);
-  if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
   if (scaler) run.scaler->load_state_dict(*scaler);
   if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);
   if (drawn) run.generator->set_state(*drawn);

@@ -147,6 +147,10 @@ TEST_CASE("a run that is saved while an average is in the weights is the one tha
   }
   load_run(dir / "run", other.parts());
   CHECK(other.values() == values);
+  Run without;  // an average
+  const auto own = without.values();
+  CHECK_THROWS_WITH_AS(load_run(dir / "run", without.parts()), doctest::Contains("it goes along with EMA (average)"), ValueError);
+  CHECK(without.values() == own);
   CHECK(too.averages()[0].to_vector<float>() == average);
 }
 
