@@ -51,8 +51,8 @@ class Schedule {
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
   // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
   virtual bool is_absolute() const { return false; }
-  // Of a schedule that begins, within a SequentialLR, at this factor times the rate that the one before has reached. Others begin at
-  // the initial rate.
+  // Of a schedule that begins, within a SequentialLR, at this factor times the rate that the one before has reached. Others begin
+  // at the initial rate.
   virtual std::optional<double> entry_factor() const { return {}; }
   // Is there a rate after `count` applied steps? False beyond the end of a schedule that must not be stepped further.
   virtual bool covers(int64_t) const { return true; }

@@ -198,6 +198,7 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
 
   const TrainSection& t = config.train;
   s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
+  s.batches_per_step = t.accumulate_steps;
   s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
   s.by_epochs = t.epochs.has_value();
   s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;

@@ -45,7 +45,7 @@ struct PlaceInRun {
   LoaderState state;                 // with the batches of before
   std::optional<LoaderPlace> place;  // with others
   int64_t then = 0;                  // steps an epoch then
-  double pace = 1;                   // steps an epoch now, divided by that
+  double pace = 1;                   // the steps of a run with as many an epoch as now, divided by those that there were
   int64_t steps(int64_t before) const { return std::llround(double(before) * pace); }
 };
 
@@ -67,7 +67,7 @@ int64_t steps_per_epoch_then(const CheckpointContents& contents, const StoredJso
   return (batches + each - 1) / each;
 }
 
-PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& loader, const Counters& n, const Session& s) {
+PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& loader, const Session& s) {
   PlaceInRun out{{loader.integer("epoch", 0), loader.integer("next_batch", 0), loader.integer("begin", 0, 0)}, {}};
   const LoaderOptions& now = s.train->options();
   const auto path = Json::json_pointer("/data/loader/batch_size");
@@ -85,8 +85,15 @@ PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& lo
                            Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
   }
   out.then = steps_per_epoch_then(contents, loader);
-  if (s.by_epochs && out.then > 0 && n.steps > 0) out.pace = double(s.steps_per_epoch) / double(out.then);
   return out;
+}
+
+// From where the loader is to the end of the last epoch.
+int64_t steps_left(const Session& s) {
+  const LoaderState at = s.train->state();
+  const int64_t batches = std::clamp<int64_t>(s.batches_per_epoch - at.next_batch, 0, s.train->left());
+  const int64_t each = s.batches_per_step, epochs = s.total_steps / s.steps_per_epoch;
+  return (batches + each - 1) / each + (epochs - at.epoch - 1) * s.steps_per_epoch;
 }
 
 // The state for a config that may be another one: options of the optimizer and rates are the config's, and the schedule is where a
@@ -199,14 +206,16 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     const auto value = t.number_or_null("val_" + m.name);
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details(), m.column});
   }
-  const PlaceInRun at = place_in_run(contents, loader, counters, s);
-  counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
-  counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(for_config(contents, at, counters), parts_of(s));
+  PlaceInRun at = place_in_run(contents, loader, s);
   if (at.place)
     s.train->set_place(*at.place);
   else
     s.train->set_state(at.state);
+  if (s.by_epochs && at.then > 0 && at.then != s.steps_per_epoch && counters.steps > 0)
+    at.pace = double(std::max<int64_t>(s.total_steps - steps_left(s), 0)) / double(counters.steps);
+  counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
+  counters.data_sha256 = stored_data_sha256(contents);
+  halfstep::unpack(for_config(contents, at, counters), parts_of(s));
   if (at.pace != 1) take_pace(at, counters, s);
   return counters;
 }

@@ -83,6 +83,7 @@ class LoaderEngine {
   void set_state(LoaderState state);
   LoaderPlace place();
   void set_place(const LoaderPlace& place);
+  int64_t left() const { return batches_from(state_.begin) - state_.next_batch; }
   double wait_seconds() const { return wait_seconds_; }
 
  private:
@@ -116,6 +117,7 @@ class LoaderBase {
   // Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of
   // the batches before.
   void set_state(LoaderState state) { engine_.set_state(state); }
+  int64_t left() const { return engine_.left(); }  // batches of the epoch that are to come; not of a stream
   LoaderPlace place() { return engine_.place(); }
   // Continues behind the same samples, with the loader's own batch size and the place's seed. Warns where the samples that were
   // handed out are others in this loader's order, so that some will come twice or not at all. Throws ValueError for a place beyond

@@ -62,6 +62,8 @@ TEST_CASE("a run that continues with another batch size reads each sample once a
     CAPTURE(r.err);
     REQUIRE(r.code == 0);
     CHECK(lines(dir, "samples").back()["samples"] == 180);
+    const std::vector<json> rates = lines(dir, "lr");  // none is 0 before the end
+    CHECK(std::all_of(rates.begin(), rates.end() - 1, [](const json& line) { return line["lr"] > 0; }));
   }
 }
 
