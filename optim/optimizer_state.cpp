@@ -146,11 +146,23 @@ void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
   Problems problems;
   for (const Follower* f : followers_) mine[f->state_names().front()] = f->kind();
   for (const auto& [key, t] : given) {
-    if (key.starts_with(kFollowers)) theirs[key.substr(kFollowers.size())] = std::get<std::string>(value_of(t));
-    const std::optional<Key> at = key.starts_with(kGroups) ? parse_key(key.substr(kGroups.size())) : std::nullopt;
-    if (!at) continue;
+    if (!key.starts_with(kFollowers) && !key.starts_with(kGroups)) continue;
+    const OptionValues::mapped_type value = value_of(t);
+    if (key.starts_with(kFollowers)) {
+      const auto* const kind = std::get_if<std::string>(&value);
+      if (kind)
+        theirs[key.substr(kFollowers.size())] = *kind;
+      else
+        problems.add(key, ": must be a text");
+      continue;
+    }
+    const std::optional<Key> at = parse_key(key.substr(kGroups.size()));
+    if (!at) {
+      problems.add(key, ": a key must be ", kGroups, "<group>.<name>");
+      continue;
+    }
     old = false;
-    options[at->param][at->name] = value_of(t);
+    options[at->param][at->name] = value;
   }
   for (const auto& [name, kind] : theirs) {
     if (!mine.contains(name))

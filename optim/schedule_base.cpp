@@ -54,9 +54,8 @@ void Schedule::follow() {
     if (!set && (absolute || now == rate(initial_lr(g), count_))) continue;
     const std::optional<double> initial = initial_for(now, count_);
     if (!initial) {
-      if (set && absolute && now != rate(initial_lr(g), count_))
-        logging::warn_once(describe() +
-                           " replaces the learning rate that was set by hand: each of its rates is a function of the step");
+      if (set && now != rate(initial_lr(g), count_))
+        logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
       continue;
     }
     initial_[g] = *initial;
