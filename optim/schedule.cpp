@@ -240,7 +240,6 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : S
                     Help{"set cycle_momentum to false"});
   const double own = optimizer.initial_lr(0);
   check<ValueError>(o.max_lr == 0 || own > 0, "OneCycleLR", "max_lr is in proportion to the optimizer's lr, which must be > 0");
-  scale_ = o.max_lr == 0 ? 1 : o.max_lr / own;
   start();
 }
 // Between the turning points of the cycle: its start, its top, the end of its second phase and its end.
@@ -260,8 +259,13 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   }
   return turns[phases];
 }
+// Of the rates of now, as a state that is loaded may bring others.
+double OneCycleLR::scale() const {
+  const double own = initial_lr(0);
+  return options_.max_lr == 0 || own == 0 ? 1 : options_.max_lr / own;
+}
 double OneCycleLR::rate(double initial, int64_t count) const {
-  const double top = initial * scale_, low = top / options_.div_factor, last = low / options_.final_div_factor;
+  const double top = initial * scale(), low = top / options_.div_factor, last = low / options_.final_div_factor;
   return at(count, {low, top, options_.three_phase ? low : last, last});
 }
 std::optional<double> OneCycleLR::momentum(int64_t count) const {
@@ -270,7 +274,8 @@ std::optional<double> OneCycleLR::momentum(int64_t count) const {
   return at(count, {most, options_.base_momentum, most, most});
 }
 std::string OneCycleLR::describe() const {
-  return text_of("OneCycleLR", is("max_lr", optimizer().initial_lr(0) * scale_), is("total_steps", options_.total_steps));
+  return text_of("OneCycleLR", is("max_lr", options_.max_lr == 0 ? initial_lr(0) : options_.max_lr),
+                 is("total_steps", options_.total_steps));
 }
 
 CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicOptions& options) : Schedule(optimizer), options_(options) {

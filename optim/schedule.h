@@ -78,7 +78,9 @@ class Schedule {
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
   void follow();                               // notes the rates that the user or another schedule set
-  void start();                                // call at the end of a constructor: sets the first learning rate
+  // Call at the end of a constructor: sets the first learning rate, of the rate that schedules made before have begun with.
+  void start();
+  virtual bool is_made_of_others() const { return false; }  // which begin with the optimizer's rate
   void changed();                              // rates changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
@@ -370,8 +372,8 @@ class OneCycleLR : public Schedule {
 
  private:
   double at(int64_t count, const double (&turns)[4]) const;
+  double scale() const;  // of a group's rate, to its largest
   OneCycleOptions options_;
-  double scale_;  // of a group's rate, to its largest
 };
 
 // Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.

@@ -20,6 +20,10 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
 }
 
 void Schedule::start() {
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    const bool beside = optimizer_.stepped_by_ == 0 && optimizer_.lr_[g] != optimizer_.initial_lr_[g];
+    if (beside && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer_.lr_[g];
+  }
   set_count(0);
   optimizer_.stepped_by_ = 0;
 }

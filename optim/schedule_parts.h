@@ -69,6 +69,7 @@ class ScheduleOfOthers : public Schedule {
 
  protected:
   ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
+  bool is_made_of_others() const override { return true; }
   // The count that a part sees, or nothing where it has no say.
   virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
   const std::vector<SchedulePtr>& parts() const { return parts_; }
