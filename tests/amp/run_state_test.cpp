@@ -91,7 +91,7 @@ TEST_CASE("parts that a run has not, or that were not saved, keep their own") {
 TEST_CASE("epochs that were interrupted end with the bits of those that were not, in mid-epoch and with other seeds, too") {
   const Tensor x = arange(64, {.dtype = DType::f32}).reshape({16, 4}) / 10, y = x.slice(1, 0, 2).sin();
   const auto make = [&](uint64_t seed) {
-    return DataLoader(TensorDataset(x, y), {.batch_size = 3, .shuffle = true, .seed = seed});
+    return DataLoader(TensorDataset(x, y), {.batch_size = 6, .shuffle = true, .seed = seed});
   };
   const auto train = [](Run& r, auto& loader, int64_t batches) {
     while (batches > 0) {
@@ -104,7 +104,7 @@ TEST_CASE("epochs that were interrupted end with the bits of those that were not
       --batches;
     }
   };
-  for (const int64_t first : {12, 15, 1}) {
+  for (const int64_t first : {12, 14, 1}) {
     const TempDir dir;
     manual_seed(5);
     Run whole;
@@ -136,7 +136,7 @@ TEST_CASE("a run that is saved while an average is in the weights is the one tha
   const TempDir dir;
   Run r, other;
   WeightAverage ema(r.optimizer, {.decay = 0.5}), too(other.optimizer, {.decay = 0.5});
-  r.steps(6);
+  r.steps(40);  // of which the first overflow
   const auto values = r.values();
   const auto average = ema.averages()[0].to_vector<float>();
   {
