@@ -9,6 +9,7 @@
 #include "amp/step/run_state.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/run/branch_names.h"
 #include "apps/run/progress.h"
 #include "apps/run/session.h"
 #include "framework/backend/backend.h"
@@ -215,7 +216,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
     at.pace = double(std::max<int64_t>(s.total_steps - steps_left(s), 0)) / double(counters.steps);
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(for_config(contents, at, counters), parts_of(s));
+  halfstep::unpack(for_config(with_branch_names(contents, *s.model), at, counters), parts_of(s));
   if (at.pace != 1) take_pace(at, counters, s);
   return counters;
 }
