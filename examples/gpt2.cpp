@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   const DefaultDevice meta(Device::meta);
   Gpt2 small({});
   std::stringstream names, published;
-  for (const NamedTensor& t : small.state_dict()) names << t.name << ' ' << t.tensor.shape() << '\n';
+  for (const NamedTensor& t : small.state_tensors()) names << t.name << ' ' << t.tensor.shape() << '\n';
   published << std::ifstream("examples/gpt2_small.txt").rdbuf();  // run it from the root of the sources
   claim(names.str() == published.str(), "names and shapes are those of the published checkpoint");
   claim(small.parameter_count() == 124439808, "124,439,808 parameters: the embedding and the head are one");

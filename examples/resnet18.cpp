@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
   const DefaultDevice meta(Device::meta);
   ResNet18 published;
   std::stringstream names, listed;
-  for (const NamedTensor& t : published.state_dict()) names << t.name << ' ' << t.tensor.shape() << '\n';
+  for (const NamedTensor& t : published.state_tensors()) names << t.name << ' ' << t.tensor.shape() << '\n';
   listed << std::ifstream("examples/resnet18.txt").rdbuf();  // run it from the root of the sources
   claim(names.str() == listed.str(), "names and shapes are torchvision's");
   claim(published.parameter_count() == 11689512, "11,689,512 parameters");

@@ -56,7 +56,9 @@ bool ConvNorm::is_current(const Folded& folded, DType dtype) const {
   for (size_t i = 0; i < kSources; ++i) {
     const Tensor& then = folded.sources[i];
     if (now[i]->defined() != then.defined()) return false;
-    if (then.defined() && (now[i]->data_ptr() != then.data_ptr() || now[i]->version() != folded.versions[i])) return false;
+    if (then.defined() && then.storage()->is_exposed()) return false;
+    if (then.defined() && (now[i]->const_data_ptr() != then.const_data_ptr() || now[i]->version() != folded.versions[i]))
+      return false;
   }
   return true;
 }

@@ -28,7 +28,7 @@ class EvaluationMode {
 OnnxSummary export_onnx(const std::filesystem::path& path, Module& module, const OnnxFunction& forward, const Tensors& examples,
                         const OnnxOptions& options) {
   std::vector<std::pair<std::string, Tensor>> names;
-  for (const NamedTensor& t : module.state_dict()) {
+  for (const NamedTensor& t : module.state_tensors()) {
     check<ExportError>(!t.tensor.defined() || t.tensor.device().is_cpu(), "export", "the module must be on the CPU, but ", t.name,
                        " is on ", t.tensor.device(), Help{"module.to(Device::cpu)"});
     names.emplace_back(t.name, t.tensor);

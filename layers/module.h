@@ -196,8 +196,11 @@ class Module {
   Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
-  // Detached: tensors share memory with the module.
+  // A copy of parameters and buffers: `const StateDict best = net.state_dict()` keeps what they are now. What is one tensor in the
+  // module is one in the copy.
   StateDict state_dict(const std::string& prefix = "") const;
+  // The same, detached, sharing memory with the module: what is written into them changes it, and training changes them.
+  StateDict state_tensors(const std::string& prefix = "") const;
   // Copies values in. strict: throws ValueError listing every missing, unexpected and misshapen key, with near names.
   LoadReport load_state_dict(const StateDict& state, bool strict = true);
 

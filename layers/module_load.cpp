@@ -22,7 +22,7 @@ const Tensor* find(const StateDict& state, const std::string& name) {
 // Does the state have a tensor of the module that is `n` too, under another of its names?
 bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
   return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
-           return other.tensor.shares_memory_with(n.tensor) && other.tensor.data_ptr() == n.tensor.data_ptr() &&
+           return other.tensor.shares_memory_with(n.tensor) && other.tensor.const_data_ptr() == n.tensor.const_data_ptr() &&
                   other.tensor.shape() == n.tensor.shape() && find(state, other.name);
          });
 }
@@ -58,7 +58,7 @@ std::vector<std::string> with_hints(std::vector<std::string> names, const std::v
 
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   // Writes go through detached handles: they share memory and version with the parameters, so that shadows notice.
-  const StateDict mine = state_dict();
+  const StateDict mine = state_tensors();
   const std::set<std::string> counts = counts_of_batches(*this, state);
   LoadReport report;
   std::vector<std::string> undefined, shapes, dtypes, twice;
@@ -93,7 +93,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   NoGrad off;
   for (const NamedTensor& n : mine) {
     const Tensor* from = find(state, n.name);
-    if (from && from->data_ptr() != n.tensor.data_ptr()) n.tensor.copy_(from->detach());
+    if (from && from->const_data_ptr() != n.tensor.const_data_ptr()) n.tensor.copy_(from->detach());
   }
   return report;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters and buffers of a module and of those below it.
 #include <algorithm>
+#include <map>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -154,6 +155,18 @@ int64_t Module::parameter_count() const {
 }
 
 StateDict Module::state_dict(const std::string& prefix) const {
+  const NoGrad off;
+  StateDict out = state_tensors(prefix);
+  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies, by address
+  for (NamedTensor& n : out) {
+    Tensor& copy = first[{n.tensor.storage().get(), n.tensor.const_data_ptr()}];
+    if (!copy.defined() || n.tensor.numel() == 0 || copy.shape() != n.tensor.shape()) copy = n.tensor.clone();
+    n.tensor = copy;
+  }
+  return out;
+}
+
+StateDict Module::state_tensors(const std::string& prefix) const {
   check_copied();
   check_sizes();
   StateDict out;
@@ -165,7 +178,7 @@ StateDict Module::state_dict(const std::string& prefix) const {
   }
   for (const auto& slot : children_) {
     if (!slot->module) continue;
-    for (NamedTensor& n : slot->module->state_dict(joined_name(prefix, slot->name))) out.push_back(std::move(n));
+    for (NamedTensor& n : slot->module->state_tensors(joined_name(prefix, slot->name))) out.push_back(std::move(n));
   }
   return out;
 }

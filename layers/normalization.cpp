@@ -2,6 +2,7 @@
 #include "layers/normalization.h"
 
 #include "amp/autocast/autocast.h"
+#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/parallel/sum_over_ranks.h"
 
@@ -107,7 +108,7 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
     fail<ValueError>(norm.describe(), "needs more than one value per channel in training, got ", x.shape(), " on each rank");
   const Tensor mean = sums.narrow(0, 0, channels) / n, centered = x - mean.reshape(shape);
   const Tensor variance = sum_over_ranks(sum(centered * centered, others), group) / n;
-  if (norm.running_mean.defined()) {
+  if (norm.running_mean.defined() && !Recomputing::now()) {
     const NoGrad quiet;
     norm.running_mean.mul_(1 - momentum).add_(mean.detach() * momentum);
     norm.running_var.mul_(1 - momentum).add_(variance.detach() * n / (n - 1.0) * momentum);
@@ -129,7 +130,7 @@ Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   const bool counts_here = training() && tracks && (group || !options_.momentum);
   if (counts_here) {
     const NoGrad off;
-    num_batches_tracked.add_(1);
+    if (!Recomputing::now()) num_batches_tracked.add_(1);
     // On meta there is no number to read, and none of the values depends on it.
     if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
   }

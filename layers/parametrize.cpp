@@ -5,6 +5,7 @@
 #include <map>
 
 #include "amp/autocast/autocast.h"
+#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/near_name.h"
 #include "layers/containers.h"
@@ -318,7 +319,7 @@ Tensor SpectralNorm::forward(const Tensor& weight) {
   const autocast::Off full_precision;
   if (weight.dim() < 2) return normalize(weight, 2, {0}, options_.eps);
   const Tensor matrix = as_matrix(weight);
-  if (training()) iterate(matrix.detach(), options_.n_power_iterations);
+  if (training() && !Recomputing::now()) iterate(matrix.detach(), options_.n_power_iterations);
   // Copies: the next forward moves the buffers before this one's backward.
   const Tensor u = u_.detach().clone(), v = v_.detach().clone();
   return weight / sum(u * mv(matrix, v));

@@ -11,8 +11,8 @@ namespace halfstep {
 SavedState saved_state(const Module& module) {
   SavedState out;
   std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
-  for (const NamedTensor& t : module.state_dict()) {
-    const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.data_ptr()}, t);
+  for (const NamedTensor& t : module.state_tensors()) {
+    const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.const_data_ptr()}, t);
     const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
     if (again)
       out.shared[t.name] = seen->second.name;
@@ -37,7 +37,7 @@ StateForModule read_state(const Module& module, const std::filesystem::path& pat
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
   StateForModule read = read_state(module, path, options);
   if (!options.device) return module.load_state_dict(read.state, options.strict);
-  const StateDict mine = module.state_dict();
+  const StateDict mine = module.state_tensors();
   const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
   if (planned && !options.device->is_meta()) {
     const LoadReport fits = module.load_state_dict(read.state, options.strict);  // on meta it compares, and copies nothing

@@ -24,7 +24,7 @@ struct Item {
 class ForModule {
  public:
   ForModule(const Module& module, const WeightFile& file, const LoadOptions& options)
-      : mine_(module.state_dict()), file_(file), options_(options) {
+      : mine_(module.state_tensors()), file_(file), options_(options) {
     for (const NamedTensor& n : mine_) names_.insert(n.name);
     const bool meta = !mine_.empty() && mine_[0].tensor.device().is_meta();
     on_ = meta ? Device::meta : Device::cpu;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/averages.h"
 
+#include <utility>
+
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -22,9 +24,11 @@ WeightAverage::WeightAverage(Optimizer& optimizer, const WeightAverageOptions& o
   check<ValueError>(o.decay >= 0 && o.decay < 1, "WeightAverage", "decay must be in [0, 1), got ", o.decay);
   check<ValueError>(o.start >= 0, "WeightAverage", "start must be >= 0, got ", o.start);
   check<ValueError>(o.every >= 1, "WeightAverage", "every must be >= 1, got ", o.every);
+  begin_states(name_);
 }
 
 void WeightAverage::stepped(const AmpStep& amp) {
+  optimizer().check_own_values("WeightAverage");
   const NoGrad off;
   const math::AverageRule rule{.decay = options_.decay,
                                .equal = options_.equal,
@@ -35,12 +39,12 @@ void WeightAverage::stepped(const AmpStep& amp) {
   for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;
     for (const Tensor& p : group.params) {
-      updates.push_back({.param = state(i, "average", p.shape(), kept_dtype(p)).view(),
+      updates.push_back({.param = state(i, name_, p.shape(), kept_dtype(p)).view(),
                          .grad = p.view(),
                          .state = {},
                          .shadow = {},
-                         .step = state(i, "average_step", {}, DType::f32).data_ptr<float>(),
-                         .number = state(i, "average_count", {}, DType::f32).data_ptr<float>()});
+                         .step = state(i, name_ + "_step", {}, DType::f32).data_ptr<float>(),
+                         .number = state(i, name_ + "_count", {}, DType::f32).data_ptr<float>()});
       ++i;
     }
     backend_for(group.params.front().device()).update(updates, rule, control_of(amp));
@@ -50,28 +54,40 @@ void WeightAverage::stepped(const AmpStep& amp) {
 Tensors WeightAverage::averages() const {
   Tensors out;
   for (size_t i = 0; i < optimizer().parameters().size(); ++i) {
-    const Tensor* const count = find_state(i, "average_count");
+    const Tensor* const count = find_state(i, name_ + "_count");
     const bool made = count && !count->device().is_meta() && count->item<double>() > 0;
-    out.push_back(made ? *find_state(i, "average") : Tensor());
+    out.push_back(made ? *find_state(i, name_) : Tensor());
   }
   return out;
 }
 
-void WeightAverage::exchange() {
+void WeightAverage::put_in() {
+  optimizer().check_own_values("WeightAverage::Scope");
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
   const Tensors all = averages();
   const std::vector<Tensor> params = optimizer().parameters();
+  own_.resize(params.size());
   for (size_t i = 0; i < params.size(); ++i) {
     if (!all[i].defined()) continue;
-    Tensor p = params[i].detach(), average = all[i];
-    const Tensor before = p.clone();
-    p.copy_(average);
-    average.copy_(before);
+    const Tensor p = params[i].detach();
+    own_[i] = p.clone();
+    p.copy_(all[i]);
+  }
+}
+
+void WeightAverage::take_out() {
+  const NoGrad off;
+  const std::vector<Tensor> params = optimizer().parameters();
+  const Tensors own = std::exchange(own_, {});
+  for (size_t i = 0; i < params.size() && i < own.size(); ++i) {
+    if (own[i].defined()) params[i].detach().copy_(own[i]);
   }
 }
 
 void WeightAverage::copy_to_parameters() {
+  optimizer().check_own_values("WeightAverage");
+  if (options_.equal) AveragedWeights::put_for_good();
   const NoGrad off;
   const Tensors all = averages();
   const std::vector<Tensor> params = optimizer().parameters();
@@ -91,8 +107,9 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower
   check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
   check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);
   const NoGrad off;
+  begin_states(name_);
   const std::vector<Tensor> params = optimizer.parameters();
-  for (size_t i = 0; i < params.size(); ++i) state(i, "slow", params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
+  for (size_t i = 0; i < params.size(); ++i) state(i, name_, params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
 }
 
 void Lookahead::stepped(const AmpStep& amp) {
@@ -103,8 +120,8 @@ void Lookahead::stepped(const AmpStep& amp) {
     Tensors shadows;
     for (const Tensor& p : group.params) {
       ParamUpdate u{.param = p.view(), .grad = p.view(), .state = {}, .shadow = {}, .step = nullptr};
-      u.state[0] = state(i, "slow", p.shape(), kept_dtype(p)).view();
-      u.step = state(i, "slow_step", {}, DType::f32).data_ptr<float>();
+      u.state[0] = state(i, name_, p.shape(), kept_dtype(p)).view();
+      u.step = state(i, name_ + "_step", {}, DType::f32).data_ptr<float>();
       shadows.push_back(autocast::shadow_of(p));
       if (shadows.back().defined()) u.shadow = shadows.back().view();
       updates.push_back(u);

@@ -8,13 +8,15 @@
 //     evaluate(net);
 //   }
 //
-// They belong to an optimizer, which must outlive them; its state_dict holds theirs. Buffers, such as running statistics, are not
-// averaged: after SWA recompute those of batch norms (update_bn, layers/running_statistics.h).
+// They belong to an optimizer, which must outlive them; its state_dict holds theirs, in the order in which they were made, and
+// takes only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of batch
+// norms (update_bn, layers/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile warns.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "framework/ops/reduce/averaged_weights.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {
@@ -31,28 +33,37 @@ class WeightAverage : public Optimizer::Follower {
   // Throws ValueError for options out of range.
   [[nodiscard]] explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
   void stepped(const AmpStep& amp) override;
-  std::vector<std::string> state_names() const override { return {"average", "average_step", "average_count"}; }
+  std::vector<std::string> state_names() const override { return {name_, name_ + "_step", name_ + "_count"}; }
   std::string describe() const override;
+  std::string kind() const override { return options_.equal ? "SWA" : "EMA"; }
+  bool holds_parameters() const override { return !own_.empty(); }
+  Tensor own_value(size_t i) const override { return i < own_.size() ? own_[i] : Tensor(); }
 
   // The average of each parameter of the optimizer; undefined where there is none yet. Waits for the device.
   Tensors averages() const;
   // Puts the averages into the parameters for good.
   void copy_to_parameters();
 
-  // While it lives, the parameters hold the averages, where there are any; then they have their own values again.
+  // While it lives, the parameters hold the averages, rounded to their dtypes, where there are any; then they have their own values
+  // again. Neither the average nor what save_run writes of the run changes. Throws ValueError within another scope of the
+  // optimizer; so do a step and load_state_dict within this one.
   class Scope {
    public:
-    [[nodiscard]] explicit Scope(WeightAverage& average) : average_(average) { average.exchange(); }
-    ~Scope() { average_.exchange(); }
+    [[nodiscard]] explicit Scope(WeightAverage& average) : average_(average) { average.put_in(); }
+    ~Scope() { average_.take_out(); }
     Scope(const Scope&) = delete;
 
    private:
     WeightAverage& average_;
+    AveragedWeights averaged_{average_.options_.equal};
   };
 
  private:
-  void exchange();
+  void put_in();
+  void take_out();
   WeightAverageOptions options_;
+  std::string name_ = free_name("average");
+  Tensors own_;  // the parameters' own values, where an average is in their place
 };
 
 // Every k steps the slow weights move by alpha of the difference towards the fast weights, which then continue from them (Zhang et
@@ -66,11 +77,13 @@ class Lookahead : public Optimizer::Follower {
   // The parameters of now are the first slow weights. Throws ValueError for options out of range.
   [[nodiscard]] explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   void stepped(const AmpStep& amp) override;
-  std::vector<std::string> state_names() const override { return {"slow", "slow_step"}; }
+  std::vector<std::string> state_names() const override { return {name_, name_ + "_step"}; }
   std::string describe() const override;
+  std::string kind() const override { return "Lookahead"; }
 
  private:
   LookaheadOptions options_;
+  std::string name_ = free_name("slow");
 };
 
 }  // namespace halfstep

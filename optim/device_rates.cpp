@@ -42,7 +42,8 @@ void DeviceRates::prepare() {
 bool DeviceRates::user_wrote() const {
   const size_t groups = optimizer_.groups_.size();
   for (size_t g = 0; g < groups; ++g) {
-    if (optimizer_.was_written(g) || (moves_momentum_ && *optimizer_.momentum_of(g) != sent_[groups + g])) return true;
+    const bool rate = optimizer_.was_written(g) || optimizer_.last_known_lr(g) != sent_[g];
+    if (rate || (moves_momentum_ && *optimizer_.momentum_of(g) != sent_[groups + g])) return true;
   }
   return false;
 }
@@ -109,6 +110,7 @@ void DeviceRates::settle() {
     if (const double momentum = *optimizer_.momentum_of(g); momentum != sent_[groups + g]) momenta.emplace_back(g, momentum);
   }
   schedule_->place(count, /*keep_set=*/true);
+  optimizer_.stepped_by_ = schedule_->id_;
   for (const auto& [g, momentum] : momenta) optimizer_.set_momentum(momentum, g);
   sent_ = host_rates();
   if (wrote) sent_.clear();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer.h"
 
+#include <algorithm>
 #include <atomic>
 #include <ostream>
 #include <set>
@@ -103,6 +104,7 @@ void Optimizer::check_params() const {
 
 void Optimizer::adopt_changes() {
   check_params();
+  check_own_values("optimizer");
   for (size_t g = 0; g < groups_.size(); ++g) {
     const double rate = last_known_lr(g);
     check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
@@ -144,6 +146,51 @@ void Optimizer::begin_schedule() {
     if (written_[g]) initial_lr_[g] = lr_[g];
     written_[g] = false;
   }
+}
+
+std::string Optimizer::Follower::free_name(const std::string& name) const {
+  const auto taken = [&](const std::string& wanted) {
+    return std::any_of(optimizer_.followers_.begin(), optimizer_.followers_.end(), [&](const Follower* other) {
+      if (other == this) return false;
+      const std::vector<std::string> names = other->state_names();
+      return std::find(names.begin(), names.end(), wanted) != names.end();
+    });
+  };
+  std::string out = name;
+  for (int i = 2; taken(out); ++i) out = name + "_" + std::to_string(i);
+  return out;
+}
+
+Tensor Optimizer::own_value(const Tensor& param) const {
+  for (const Follower* f : followers_) {
+    if (!f->holds_parameters()) continue;
+    for (size_t i = 0; i < params_.size(); ++i) {
+      if (!params_[i].same(param)) continue;
+      if (const Tensor own = f->own_value(i); own.defined()) return own;
+    }
+  }
+  return param;
+}
+
+void Optimizer::check_own_values(const char* where) const {
+  for (const Follower* f : followers_) {
+    check<ValueError>(!f->holds_parameters(), where, "the parameters hold those of ", f->describe(), " now, not their own values",
+                      Help{"end the WeightAverage::Scope first"});
+  }
+}
+
+OptionValues Optimizer::option_values(size_t group) const {
+  const std::optional<double>& decay = groups_[group].weight_decay;
+  return decay ? OptionValues{{"weight_decay", std::vector<double>{*decay}}} : OptionValues{};
+}
+
+void Optimizer::set_option_values(size_t group, const OptionValues& values) {
+  for (const auto& [name, value] : values) {
+    const auto* const number = std::get_if<std::vector<double>>(&value);
+    check<ValueError>(name == "weight_decay" && number && number->size() == 1 && number->front() >= 0, "optimizer", "the option \"",
+                      name, "\" of a state has no place in ", describe());
+  }
+  if (values.contains("weight_decay")) groups_[group].weight_decay = std::get<0>(values.at("weight_decay")).front();
 }
 
 void Optimizer::zero_grad() {

@@ -13,6 +13,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "framework/backend/backend.h"
@@ -36,6 +38,9 @@ struct ParamGroup {
     return *own;
   }
 };
+
+// A group's options by PyTorch's names: numbers (a flag is 0 or 1) or a text.
+using OptionValues = std::map<std::string, std::variant<std::vector<double>, std::string>>;
 
 // What the scaler hands a step: device scalars, undefined when absent.
 struct AmpStep {
@@ -84,10 +89,16 @@ class Optimizer {
   void set_momentum(double momentum, Group) = delete;
   bool has_momentum() const { return momentum_of(0) != nullptr; }
 
-  // State by parameter position: "<index>.<name>", e.g. "0.exp_avg", "0.step", "3.momentum_buffer". Names as in PyTorch.
-  // Throws ValueError for an optimizer that is sharded, which has only a part of it.
+  // A copy of all that a step depends on besides the parameters, with PyTorch's names. States are by parameter position:
+  // "0.exp_avg", "0.step", "3.momentum_buffer". Options are by group: "param_groups.0.lr", ".betas", ".initial_lr" ..., and
+  // ".size", the number of its parameters. "followers.average" names the kind of an average. Throws ValueError for an optimizer
+  // that is sharded, which has only a part of it.
   std::map<std::string, Tensor> state_dict() const;
-  void load_state_dict(const std::map<std::string, Tensor>& state);  // throws ValueError listing what does not fit
+  // The same, sharing the memory of the states, which the next step changes.
+  std::map<std::string, Tensor> state_tensors() const;
+  // Throws ValueError listing what does not fit, and then nothing has changed. A state without options, as of an older halfstep,
+  // leaves those of the groups.
+  void load_state_dict(const std::map<std::string, Tensor>& state);
 
   // ---- ranks that share the states (optim/shards.h; ZeRO, stage 1)
   // From now on this rank keeps the states of its part of the parameters only, and step() updates that part; at its end all ranks
@@ -98,8 +109,8 @@ class Optimizer {
   // for one that is sharded already.
   void shard(ProcessGroup& group, const ShardOptions& options = {});
   bool is_sharded() const { return shards_ != nullptr; }
-  // What state_dict() would give without sharding: on rank `root`, with the shared states on the host; empty on the others. All
-  // ranks call it together. It gathers one state at a time. An optimizer that is not sharded gives state_dict() on every rank.
+  // What state_tensors() would give without sharding: on rank `root`, with the shared states on the host; empty on the others. All
+  // ranks call it together. It gathers one state at a time. An optimizer that is not sharded gives state_tensors() on every rank.
   // load_state_dict takes whole states, on every rank.
   std::map<std::string, Tensor> gathered_state_dict(int root = 0) const;
 
@@ -134,9 +145,18 @@ class Optimizer {
     virtual void stepped(const AmpStep& amp) = 0;
     virtual std::vector<std::string> state_names() const = 0;
     virtual std::string describe() const = 0;
+    // What a state of another kind must not be taken for: "EMA".
+    virtual std::string kind() const { return describe(); }
+    // While it has put something else into the parameters, no step is taken and no state loaded. The value of parameter i then.
+    virtual bool holds_parameters() const { return false; }
+    virtual Tensor own_value(size_t) const { return {}; }
 
    protected:
     Optimizer& optimizer() const { return optimizer_; }
+    // A name for a state that no other follower of the optimizer has: "average", "average_2".
+    std::string free_name(const std::string& name) const;
+    // Drops the states of that name that a follower before has left behind.
+    void begin_states(const std::string& name);
     // As Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
     Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
       return optimizer_.state(param, name, shape, dtype);
@@ -147,6 +167,11 @@ class Optimizer {
    private:
     Optimizer& optimizer_;
   };
+
+  // The value of a parameter: its own where a follower has put another into it for the time being (WeightAverage::Scope).
+  Tensor own_value(const Tensor& param) const;
+  // Throws ValueError naming `where` while a follower has put other values into the parameters.
+  void check_own_values(const char* where) const;
 
   // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64), and the momentum behind them where there
   // is room for it; `settle` brings the host's up to date before they are read or set. Undefined and null end that.
@@ -162,6 +187,10 @@ class Optimizer {
   ParamGroup& group(size_t i) { return groups_[i]; }
   // A group's part of adopt_changes; its rate was taken over before.
   virtual void adopt(size_t) {}
+  // All options of a group but its rates, to be stored, and back. set_option_values throws ValueError, before it changes any, for a
+  // value that a constructor would refuse and for a name that it does not know.
+  virtual OptionValues option_values(size_t group) const;
+  virtual void set_option_values(size_t group, const OptionValues& values);
   // Where else a group has its learning rate.
   virtual double* lr_option(size_t) { return nullptr; }
   bool device_has_momentum() const { return rates_.defined() && rates_.numel() > int64_t(groups_.size()); }
@@ -209,7 +238,10 @@ class Optimizer {
   friend class DeviceRates;
   friend class Schedule;
   std::vector<std::vector<std::string>> all_state_names() const;
-  std::map<std::string, Tensor> own_state_dict() const;  // of this rank: states that are shared have the shape of its part
+  std::map<std::string, Tensor> own_states() const;  // of this rank: states that are shared have the shape of its part
+  void add_options(std::map<std::string, Tensor>& out) const;
+  void load_options(const std::map<std::string, Tensor>& given);
+  void load_states(const std::map<std::string, Tensor>& given);
   bool follows(const std::string& state) const;          // is it a follower's?
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !follows(state); }
   void unscale_all(size_t group) const;
@@ -224,6 +256,7 @@ class Optimizer {
   std::vector<Tensor> params_;           // of all groups
   std::vector<double> lr_, initial_lr_;  // lr_: as last taken over from the group
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
+  uint64_t stepped_by_ = 0;              // the schedule that moved rates last; 0: none since one was made
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;

@@ -2,6 +2,7 @@
 // Optimizer::state_dict and load_state_dict, and the states that ranks share.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -30,6 +31,41 @@ std::optional<Key> parse_key(const std::string& key) {
   return Key{param, key.substr(dot + 1)};
 }
 
+const std::string kGroups = "param_groups.", kFollowers = "followers.";  // before the keys of options and of kinds
+
+Tensor tensor_of(const OptionValues::mapped_type& value) {
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    const Shape shape = numbers->size() == 1 ? Shape{} : Shape{int64_t(numbers->size())};
+    return from_vector(*numbers, shape, Device::cpu);
+  }
+  const std::string& text = std::get<std::string>(value);
+  return from_vector(std::vector<uint8_t>(text.begin(), text.end()), {int64_t(text.size())}, Device::cpu);
+}
+OptionValues::mapped_type value_of(const Tensor& t) {
+  if (t.dtype() != DType::u8) return t.to_vector<double>();
+  const std::vector<int> bytes = t.to_vector<int>();
+  return std::string(bytes.begin(), bytes.end());
+}
+double number_of(const Tensor& t) { return t.numel() == 1 && t.dtype() != DType::u8 ? t.item<double>() : -1; }
+
+// Lines of an error.
+class Problems {
+ public:
+  template <class... Parts>
+  void add(const Parts&... parts) {
+    if (++count_ <= kListed) ((text_ << "\n  ") << ... << parts);
+  }
+  void raise(const std::string& described) const {
+    const std::string more = count_ > kListed ? joined("\n  and ", count_ - kListed, " more") : "";
+    check<ValueError>(count_ == 0, "optimizer.load_state_dict", "the state does not fit ", described, ":", text_.str(), more);
+  }
+
+ private:
+  static constexpr int kListed = 8;
+  std::ostringstream text_;
+  int count_ = 0;
+};
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -43,12 +79,34 @@ Tensor in_order_of(const Tensor& param, const Tensor& state) {
 }  // namespace
 
 std::map<std::string, Tensor> Optimizer::state_dict() const {
-  check<ValueError>(!shards_, "optimizer.state_dict", "ranks share the states of ", describe(), ", this one has only a part",
-                    Help{"call gathered_state_dict() on all ranks, or save_run with RunParts::group"});
-  return own_state_dict();
+  std::map<std::string, Tensor> out = state_tensors();
+  const MemoryScope tag(MemoryTag::workspace);
+  for (auto& [key, t] : out) t = t.detach().clone();
+  return out;
 }
 
-std::map<std::string, Tensor> Optimizer::own_state_dict() const {
+std::map<std::string, Tensor> Optimizer::state_tensors() const {
+  check<ValueError>(!shards_, "optimizer.state_dict", "ranks share the states of ", describe(), ", this one has only a part",
+                    Help{"call gathered_state_dict() on all ranks, or save_run with RunParts::group"});
+  std::map<std::string, Tensor> out = own_states();
+  add_options(out);
+  return out;
+}
+
+void Optimizer::add_options(std::map<std::string, Tensor>& out) const {
+  if (settle_) settle_();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    OptionValues values = option_values(g);
+    const double rate = last_known_lr(g);
+    values["lr"] = std::vector<double>{rate};
+    values["initial_lr"] = std::vector<double>{was_written(g) ? rate : initial_lr_[g]};
+    values["size"] = std::vector<double>{double(groups_[g].params.size())};
+    for (const auto& [name, value] : values) out[joined(kGroups, g, ".", name)] = tensor_of(value);
+  }
+  for (const Follower* f : followers_) out[kFollowers + f->state_names().front()] = tensor_of(f->kind());
+}
+
+std::map<std::string, Tensor> Optimizer::own_states() const {
   std::map<std::string, Tensor> out;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const size_t end = g + 1 < groups_.size() ? first_param_[g + 1] : state_.size();
@@ -80,35 +138,119 @@ std::vector<std::vector<std::string>> Optimizer::all_state_names() const {
   return names;
 }
 
+// Of a state with options: takes them over. Followers must be of the same kinds.
+void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
+  std::map<size_t, OptionValues> options;
+  std::map<std::string, std::string> theirs, mine;  // kinds of followers, by the name of their first state
+  bool old = true;                                  // of a halfstep that stored neither
+  Problems problems;
+  for (const Follower* f : followers_) mine[f->state_names().front()] = f->kind();
+  for (const auto& [key, t] : given) {
+    if (!key.starts_with(kFollowers) && !key.starts_with(kGroups)) continue;
+    const OptionValues::mapped_type value = value_of(t);
+    if (key.starts_with(kFollowers)) {
+      const auto* const kind = std::get_if<std::string>(&value);
+      if (kind)
+        theirs[key.substr(kFollowers.size())] = *kind;
+      else
+        problems.add(key, ": must be a text");
+      continue;
+    }
+    const std::optional<Key> at = parse_key(key.substr(kGroups.size()));
+    if (!at) {
+      problems.add(key, ": a key must be ", kGroups, "<group>.<name>");
+      continue;
+    }
+    old = false;
+    options[at->param][at->name] = value;
+  }
+  for (const auto& [name, kind] : theirs) {
+    if (!mine.contains(name))
+      problems.add("it goes along with ", kind, " (", name, "), which ", describe(), " does not have here");
+    else if (mine[name] != kind)
+      problems.add(name, " is of ", kind, ", here of ", mine[name]);
+  }
+  for (const auto& [name, kind] : mine) {
+    if (!old && !theirs.contains(name)) problems.add("it lacks ", kind, " (", name, "), which goes along with the optimizer here");
+  }
+  problems.raise(describe());
+  if (options.empty()) return;
+  std::string sizes, wanted;
+  bool fits = options.size() == groups_.size();
+  for (const auto& [g, values] : options) {
+    const auto size = values.find("size");
+    const double n = size == values.end() ? -1 : number_of(tensor_of(size->second));
+    sizes += joined(sizes.empty() ? "" : ", ", n);
+    fits = fits && g < groups_.size() && n == double(groups_[g].params.size());
+  }
+  for (const ParamGroup& group : groups_) wanted += joined(wanted.empty() ? "" : ", ", group.params.size());
+  if (!fits) problems.add("it has groups of ", sizes, " parameters, here are groups of ", wanted);
+  problems.raise(describe());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    OptionValues& values = options[g];
+    const auto rate = [&](const char* name, double own) {
+      if (!values.contains(name)) return own;
+      const double value = number_of(tensor_of(values[name]));
+      check<ValueError>(value >= 0 && std::isfinite(value), "optimizer.load_state_dict", kGroups, g, ".", name,
+                        " must be >= 0, got ", value);
+      return value;
+    };
+    const double lr = rate("lr", last_known_lr(g)), initial = rate("initial_lr", initial_lr_[g]);
+    for (const char* name : {"lr", "initial_lr", "size"}) values.erase(name);
+    set_option_values(g, values);
+    put_lr(lr, g);
+    initial_lr_[g] = initial;
+    written_[g] = false;
+  }
+}
+
 void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
+  check_own_values("optimizer.load_state_dict");
+  if (settle_) settle_();
+  // Options first, since they decide which states there are; what was there comes back where something does not fit.
+  std::vector<OptionValues> before;
+  for (size_t g = 0; g < groups_.size(); ++g) before.push_back(option_values(g));
+  std::vector<double> rates;
+  for (size_t g = 0; g < groups_.size(); ++g) rates.push_back(last_known_lr(g));
+  const auto taken = lr_;
+  const auto initial = initial_lr_;
+  const auto written = written_;
+  try {
+    load_options(given);
+    load_states(given);
+  } catch (...) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      set_option_values(g, before[g]);
+      put_lr(rates[g], g);
+    }
+    lr_ = taken, initial_lr_ = initial, written_ = written;
+    throw;
+  }
+}
+
+void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   const std::vector<Tensor> params = parameters();
   const std::vector<std::vector<std::string>> names = all_state_names();
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
-  std::ostringstream problems;
-  int count = 0;
+  Problems problems;
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
   const auto stepped = [&](size_t param) {
     return std::any_of(by_param[param].begin(), by_param[param].end(), [&](const auto& entry) { return !follows(entry.first); });
   };
-  const auto problem = [&](const auto&... parts) {
-    problems << "\n  ";
-    (problems << ... << parts);
-    ++count;
-  };
-
   for (const auto& [key, t] : given) {
+    if (key.starts_with(kGroups) || key.starts_with(kFollowers)) continue;
     const std::optional<Key> at = parse_key(key);
     if (!at) {
-      problem(key, ": a key must be <parameter>.<name>, as in 0.step");
+      problems.add(key, ": a key must be <parameter>.<name>, as in 0.step");
     } else if (at->param >= params.size()) {
-      problem(key, ": the optimizer has ", params.size(), " parameters");
+      problems.add(key, ": the optimizer has ", params.size(), " parameters");
     } else if (!names[at->param].empty() && !contains(names[at->param], at->name)) {
-      problem(key, ": ", describe(), " has no such state");
+      problems.add(key, ": ", describe(), " has no such state");
     } else if (!t.defined()) {
-      problem(key, ": undefined");
+      problems.add(key, ": undefined");
     } else if (const auto want = state_layout(at->name, params[at->param]); want && t.shape() != want->shape) {
-      problem(key, ": must be ", want->shape, ", got ", t.shape());
+      problems.add(key, ": must be ", want->shape, ", got ", t.shape());
     } else {
       by_param[at->param][at->name] = t;
     }
@@ -116,10 +258,10 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!stepped(i)) continue;
     for (const std::string& name : names[i]) {
-      if (!by_param[i].contains(name) && !may_lack(name) && !is_derived(name)) problem(i, ".", name, ": missing");
+      if (!by_param[i].contains(name) && !may_lack(name) && !is_derived(name)) problems.add(i, ".", name, ": missing");
     }
   }
-  check<ValueError>(count == 0, "optimizer.load_state_dict", "the state does not fit ", describe(), ":", problems.str());
+  problems.raise(describe());
 
   NoGrad off;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -143,6 +285,14 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   }
 }
 
+void Optimizer::Follower::begin_states(const std::string& name) {
+  for (auto& states : optimizer_.state_) {
+    optimizer_.states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
+      return entry.first == name || entry.first.starts_with(name + "_step") || entry.first.starts_with(name + "_count");
+    }));
+  }
+}
+
 void Optimizer::shard(ProcessGroup& group, const ShardOptions& options) {
   check<ValueError>(!shards_, "optimizer.shard", "ranks share the states of ", describe(), " already");
   if (group.size() == 1) return;
@@ -162,10 +312,10 @@ void Optimizer::shard(ProcessGroup& group, const ShardOptions& options) {
 }
 
 std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
-  if (!shards_) return state_dict();
+  if (!shards_) return state_tensors();
   const NoGrad off;
   ProcessGroup& group = shards_->group();
-  std::map<std::string, Tensor> out = own_state_dict(), parts;
+  std::map<std::string, Tensor> out = own_states(), parts;
   std::string mine;
   for (const auto& [key, t] : out) {
     if (!is_shared(parse_key(key)->name)) continue;
@@ -196,6 +346,7 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
     group.wait(last);
     if (group.rank() == root) out[text] = whole.to(Device::cpu);
   }
+  add_options(out);
   if (group.rank() != root) out.clear();
   return out;
 }

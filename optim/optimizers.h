@@ -8,6 +8,7 @@
 // Those that need more than a pass have headers of their own: two_pass.h (LAMB, Muon, Adafactor) and lbfgs.h.
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,12 @@
 #include "optim/options.h"
 
 namespace halfstep {
+
+// A module, which has to be asked for its parameters.
+template <class M>
+concept HasParameters = requires(const M& m) {
+  m.named_parameters();
+};
 
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
 //   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains;
@@ -29,6 +36,16 @@ class WithOptions : public Base {
   // The rate alone, as a number with a point: SGD opt(net.parameters(), 0.1).
   template <std::floating_point Rate>
   WithOptions(std::vector<Tensor> params, Rate lr) : WithOptions(std::move(params), with_lr(lr)) {}
+  // One line of the compiler for AdamW opt(net, {.lr = 1e-3}) and SGD opt(net, 0.1).
+  template <HasParameters M>
+  explicit WithOptions(const M&, const O& = {}) : WithOptions(std::vector<Tensor>()) {
+    static_assert(!HasParameters<M>,
+                  "an optimizer takes parameters, not a module: write AdamW opt(net.parameters(), {.lr = 1e-3})");
+  }
+  template <HasParameters M, std::floating_point Rate>
+  WithOptions(const M&, Rate) : WithOptions(std::vector<Tensor>()) {
+    static_assert(!HasParameters<M>, "an optimizer takes parameters, not a module: write SGD opt(net.parameters(), 0.1)");
+  }
   WithOptions(std::vector<ParamGroup> groups, const O& options = {})
       : Base(with_rates(std::move(groups)), options.lr), shared_(options) {
     check_options(options);
@@ -113,6 +130,26 @@ class WithOptions : public Base {
       this->group(g).template as<O>() = kept_[g] = now;
     }
     if constexpr (requires { now.weight_decay; }) decay = now.weight_decay;
+  }
+
+  OptionValues option_values(size_t group) const override {
+    OptionValues out;
+    for (const Option<O>& o : O::list()) {
+      if (o.name != "lr") out[o.name] = stored(o, own(group));
+    }
+    return out;
+  }
+  void set_option_values(size_t group, const OptionValues& values) override {
+    O now = own(group);
+    for (const auto& [name, value] : values) {
+      bool known = false;
+      for (const Option<O>& o : O::list()) known = known || (o.name == name && o.name != "lr" && put_stored(o, now, value));
+      check<ValueError>(known, O::kName, "the option \"", name, "\" of a state has no place in ", describe());
+    }
+    check_options(now);
+    if constexpr (requires { now.check_change(now); }) now.check_change(kept_[group]);
+    this->group(group).template as<O>() = kept_[group] = now;
+    if constexpr (requires { now.weight_decay; }) this->group(group).weight_decay = now.weight_decay;
   }
 
  private:

@@ -2,6 +2,7 @@
 // The options of an optimizer as a list that can be walked: its text, its checks, its JSON and the docs are made from it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -29,8 +30,15 @@ class NumberTuple {
   template <std::convertible_to<double>... T>
   requires(sizeof...(T) == n) constexpr NumberTuple(T... numbers) : numbers_{double(numbers)...} {}
   constexpr NumberTuple(const std::pair<double, double>& numbers) requires(n == 2) : numbers_{numbers.first, numbers.second} {}
-  constexpr double& operator[](size_t i) { return numbers_[i]; }
-  constexpr const double& operator[](size_t i) const { return numbers_[i]; }
+  // -1: the last. Throws IndexError.
+  template <std::integral I>
+  constexpr double& operator[](I i) {
+    return numbers_[place(int64_t(i))];
+  }
+  template <std::integral I>
+  constexpr const double& operator[](I i) const {
+    return numbers_[place(int64_t(i))];
+  }
   constexpr size_t size() const { return n; }
   constexpr double* begin() { return numbers_.data(); }
   constexpr const double* begin() const { return numbers_.data(); }
@@ -39,6 +47,12 @@ class NumberTuple {
   bool operator==(const NumberTuple&) const = default;
 
  private:
+  static constexpr size_t place(int64_t i) {
+    const int64_t at = i < 0 ? i + int64_t(n) : i;
+    if (at < 0 || at >= int64_t(n)) [[unlikely]]
+      fail<IndexError>("optimizer", "an option of ", n, " numbers has none at index ", i);
+    return size_t(at);
+  }
   std::array<double, n> numbers_;
 };
 
@@ -131,6 +145,35 @@ std::vector<double> values_of(const O& options, const std::vector<const double*>
     }
   }
   return out;
+}
+
+// The value of an option to be stored: numbers, a flag as 0 or 1, or a text; and back, false for a value of another form.
+using StoredOption = std::variant<std::vector<double>, std::string>;
+template <class O>
+StoredOption stored(const Option<O>& option, const O& options) {
+  if (const auto numbers = numbers_of(option, options); !numbers.empty())
+    return std::vector<double>(numbers.begin(), numbers.end());
+  if (const auto* count = std::get_if<int64_t O::*>(&option.member)) return std::vector<double>{double(options.*(*count))};
+  if (const auto* flag = std::get_if<bool O::*>(&option.member)) return std::vector<double>{options.*(*flag) ? 1.0 : 0.0};
+  return options.*std::get<std::string O::*>(option.member);
+}
+template <class O>
+bool put_stored(const Option<O>& option, O& options, const StoredOption& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    const auto* const member = std::get_if<std::string O::*>(&option.member);
+    if (member) options.*(*member) = *text;
+    return member != nullptr;
+  }
+  const auto& from = std::get<std::vector<double>>(value);
+  if (const auto numbers = numbers_of(option, options); !numbers.empty()) {
+    if (numbers.size() != from.size()) return false;
+    std::copy(from.begin(), from.end(), numbers.begin());
+    return true;
+  }
+  if (from.size() != 1 || !(std::abs(from[0]) < 0x1p53)) return false;
+  if (const auto* count = std::get_if<int64_t O::*>(&option.member)) return options.*(*count) = int64_t(from[0]), true;
+  if (const auto* flag = std::get_if<bool O::*>(&option.member)) return options.*(*flag) = from[0] != 0, true;
+  return false;
 }
 
 // Are the values of all options of the list the same? Each step asks this, so it allocates nothing.

@@ -41,91 +41,10 @@ void check_word(const char* name, const char* key, const std::string& value, con
   check<ValueError>(std::find(all.begin(), all.end(), value) != all.end(), name, key, " must be one of ", words, ", got ", value);
 }
 
-const std::string kInitial = "initial_lr.";  // in a state, before the number of a group whose rate the user set
-
 // Half a cosine from `from` to `to` as x goes from 0 to 1.
 double cosine(double from, double to, double x) { return to + (from - to) * (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 }  // namespace
-
-Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {}
-
-void Schedule::start() {
-  optimizer_.begin_schedule();
-  set_count(0);
-}
-
-void Schedule::step_if(bool applied) {
-  if (!applied) return;
-  const int64_t next = count() + 1;
-  follow();
-  set_count(next);
-}
-
-std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
-
-double Schedule::initial_lr(size_t group) const {
-  const auto at = initial_.find(group);
-  return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
-}
-
-void Schedule::follow() {
-  optimizer_.adopt_changes();
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!optimizer_.written_[g]) continue;
-    optimizer_.written_[g] = false;
-    const std::optional<double> initial = initial_for(optimizer_.lr_[g], count_);
-    if (!initial) continue;
-    initial_[g] = *initial;
-    ++revision_;
-  }
-}
-
-int64_t Schedule::count() const {
-  if (settle_) settle_();
-  return count_;
-}
-
-void Schedule::set_count(int64_t count) {
-  check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
-  if (settle_) settle_();
-  place(count, /*keep_set=*/false);
-}
-
-void Schedule::place(int64_t count, bool keep_set) {
-  if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
-  count_ = count;
-  const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
-    if (momentum) optimizer_.set_momentum(*momentum, g);
-  }
-}
-
-void Schedule::changed() {
-  ++revision_;
-  set_count(count());
-}
-
-double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
-
-std::map<std::string, double> Schedule::state_dict() const {
-  std::map<std::string, double> out{{"count", double(count())}};
-  for (const auto& [group, initial] : initial_) out[kInitial + std::to_string(group)] = initial;
-  return out;
-}
-
-void Schedule::load_state_dict(const std::map<std::string, double>& state) {
-  const auto at = state.find("count");
-  check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
-                    "a state must hold the count of applied steps");
-  initial_.clear();
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (const auto initial = state.find(kInitial + std::to_string(g)); initial != state.end()) initial_[g] = initial->second;
-  }
-  ++revision_;
-  set_count(int64_t(at->second));
-}
 
 std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
   const double initial = rate / factor(count);
@@ -321,7 +240,6 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : S
                     Help{"set cycle_momentum to false"});
   const double own = optimizer.initial_lr(0);
   check<ValueError>(o.max_lr == 0 || own > 0, "OneCycleLR", "max_lr is in proportion to the optimizer's lr, which must be > 0");
-  scale_ = o.max_lr == 0 ? 1 : o.max_lr / own;
   start();
 }
 // Between the turning points of the cycle: its start, its top, the end of its second phase and its end.
@@ -341,8 +259,13 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   }
   return turns[phases];
 }
+// Of the rates of now, as a state that is loaded may bring others.
+double OneCycleLR::scale() const {
+  const double own = initial_lr(0);
+  return options_.max_lr == 0 || own == 0 ? 1 : options_.max_lr / own;
+}
 double OneCycleLR::rate(double initial, int64_t count) const {
-  const double top = initial * scale_, low = top / options_.div_factor, last = low / options_.final_div_factor;
+  const double top = initial * scale(), low = top / options_.div_factor, last = low / options_.final_div_factor;
   return at(count, {low, top, options_.three_phase ? low : last, last});
 }
 std::optional<double> OneCycleLR::momentum(int64_t count) const {
@@ -351,7 +274,8 @@ std::optional<double> OneCycleLR::momentum(int64_t count) const {
   return at(count, {most, options_.base_momentum, most, most});
 }
 std::string OneCycleLR::describe() const {
-  return text_of("OneCycleLR", is("max_lr", optimizer().initial_lr(0) * scale_), is("total_steps", options_.total_steps));
+  return text_of("OneCycleLR", is("max_lr", options_.max_lr == 0 ? initial_lr(0) : options_.max_lr),
+                 is("total_steps", options_.total_steps));
 }
 
 CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicOptions& options) : Schedule(optimizer), options_(options) {

@@ -7,7 +7,10 @@
 //
 // A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
 // do: at half the rate, all later rates are halved. Those of LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which
-// are closed forms in PyTorch too, do not.
+// are closed forms in PyTorch too, do not, and warn.
+//
+// Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
+// have left. Those four cannot, and throw ValueError.
 //
 // A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
 #pragma once
@@ -48,6 +51,9 @@ class Schedule {
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
   // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
   virtual bool is_absolute() const { return false; }
+  // Of a schedule that begins, within a SequentialLR, at this factor times the rate that the one before has reached. Others begin
+  // at the initial rate.
+  virtual std::optional<double> entry_factor() const { return {}; }
   // Is there a rate after `count` applied steps? False beyond the end of a schedule that must not be stepped further.
   virtual bool covers(int64_t) const { return true; }
   // The initial rate of a group: the optimizer's, or that which follows from a rate that the user set.
@@ -61,7 +67,7 @@ class Schedule {
   virtual void observe(double) {}
   template <std::same_as<bool> Metric>
   void observe(Metric) = delete;
-  // What must be kept of it, the count among it.
+  // What must be kept of it: the count, the rates of now and those that the user has set since its last step.
   virtual std::map<std::string, double> state_dict() const;
   virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
   int64_t revision() const { return revision_; }  // grows when rates change that the count has nothing to do with
@@ -71,8 +77,10 @@ class Schedule {
 
  protected:
   explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
-  void follow();                               // notes the rates that the user set
-  void start();                                // call at the end of a constructor: sets the first learning rate
+  void follow();                               // notes the rates that the user or another schedule set
+  // Call at the end of a constructor: sets the first learning rate, of the rate that schedules made before have begun with.
+  void start();
+  virtual bool is_made_of_others() const { return false; }  // which begin with the optimizer's rate
   void changed();                              // rates changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
@@ -86,6 +94,7 @@ class Schedule {
   int64_t count_ = 0, revision_ = 0;
   std::map<size_t, double> initial_;  // by group, after the user set its rate
   std::function<void()> settle_;
+  uint64_t id_;  // no other schedule has it
 };
 using SchedulePtr = std::shared_ptr<Schedule>;
 
@@ -248,6 +257,7 @@ class MultiplicativeLR : public FactorSchedule {
   MultiplicativeLR(Optimizer& optimizer, F function)
       : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
+  std::optional<double> entry_factor() const override { return function_(0); }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:
@@ -342,13 +352,14 @@ class CosineAnnealingWarmRestarts : public Schedule {
 // Either total_steps is given, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
-  int64_t total_steps = 0, epochs = 0, steps_per_epoch = 0;
+  int64_t total_steps = 0;
   double pct_start = 0.3;
   std::string anneal_strategy = "cos";  // "cos", "linear"
   bool cycle_momentum = true;
   double base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25, final_div_factor = 1e4;
   bool three_phase = false;
+  int64_t epochs = 0, steps_per_epoch = 0;
 };
 class OneCycleLR : public Schedule {
  public:
@@ -361,8 +372,8 @@ class OneCycleLR : public Schedule {
 
  private:
   double at(int64_t count, const double (&turns)[4]) const;
+  double scale() const;  // of a group's rate, to its largest
   OneCycleOptions options_;
-  double scale_;  // of a group's rate, to its largest
 };
 
 // Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.

@@ -144,7 +144,8 @@ std::map<std::string, double> ScheduleOfOthers::state_dict() const {
   std::map<std::string, double> out = Schedule::state_dict();
   for (size_t i = 0; i < parts_.size(); ++i) {
     for (const auto& [key, value] : parts_[i]->state_dict()) {
-      if (key != "count") out[std::to_string(i) + "." + key] = value;
+      const bool own = key != "count" && key.find("lr.") == std::string::npos;  // counts and rates are those of the whole
+      if (own) out[std::to_string(i) + "." + key] = value;
     }
   }
   return out;
@@ -203,16 +204,24 @@ std::optional<int64_t> SequentialLR::count_of(size_t part, int64_t count) const 
   if (count < begin || (part < milestones_.size() && count >= milestones_[part])) return {};
   return count - begin;
 }
-double SequentialLR::rate(double initial, int64_t count) const {
+size_t SequentialLR::part_at(int64_t count) const {
   size_t part = 0;
   while (!count_of(part, count)) ++part;
+  return part;
+}
+double SequentialLR::rate(double initial, int64_t count) const {
+  const size_t part = part_at(count);
+  if (const auto factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt)
+    initial = *factor * rate(initial, milestones_[part - 1] - 1);
   return parts()[part]->rate(initial, *count_of(part, count));
 }
 
 std::optional<double> SequentialLR::initial_for(double rate, int64_t count) const {
-  size_t part = 0;
-  while (!count_of(part, count)) ++part;
-  return parts()[part]->initial_for(rate, *count_of(part, count));
+  const size_t part = part_at(count);
+  const std::optional<double> begun = parts()[part]->initial_for(rate, *count_of(part, count));
+  const std::optional<double> factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt;
+  if (!begun || !factor) return begun;
+  return *factor > 0 ? initial_for(*begun / *factor, milestones_[part - 1] - 1) : std::nullopt;
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

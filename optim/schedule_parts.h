@@ -69,6 +69,7 @@ class ScheduleOfOthers : public Schedule {
 
  protected:
   ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
+  bool is_made_of_others() const override { return true; }
   // The count that a part sees, or nothing where it has no say.
   virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
   const std::vector<SchedulePtr>& parts() const { return parts_; }
@@ -90,7 +91,8 @@ class ChainedScheduler : public ScheduleOfOthers {
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
 };
 
-// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0.
+// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, but a
+// MultiplicativeLR with function(0) times the rate that was reached, as in PyTorch.
 struct SequentialLRArguments {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
@@ -105,6 +107,7 @@ class SequentialLR : public ScheduleOfOthers {
 
  private:
   std::optional<int64_t> count_of(size_t part, int64_t count) const override;
+  size_t part_at(int64_t count) const;
   std::vector<int64_t> milestones_;
 };
 

@@ -15,7 +15,7 @@ constexpr int64_t kAlign = 16;  // elements: kernels like parts that begin with 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 TensorView run_of(const Tensor& t, int64_t from, int64_t n) {
-  return {static_cast<char*>(t.data_ptr()) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
+  return {static_cast<char*>(t.view().data) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
 }
 
 // Copies that one kernel does.

@@ -80,6 +80,8 @@ struct MuonOptions {
 class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
  public:
   Muon(std::vector<Tensor> params, const MuonOptions& options = {});
+  template <HasParameters M>
+  explicit Muon(const M& module, const MuonOptions& options = {}) : WithOptions(module, options) {}
   Muon(std::vector<ParamGroup> groups, const MuonOptions& options = {});
   void add_param_group(ParamGroup group) override;
 

@@ -67,7 +67,7 @@ Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
 bool keeps_shadow(const Tensor& x, DType low) {
   const TensorImpl& impl = *x.impl();
   return state.cache_enabled && low == region_of(x.device().type).dtype && impl.dtype == DType::f32 && impl.autograd &&
-         impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view;
+         impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view && !impl.storage->is_exposed();
 }
 
 // Threads may run one model at once. A few locks serve all parameters, so that those of different models rarely wait.
@@ -191,7 +191,8 @@ void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
 
 Tensor shadow_of(const Tensor& parameter) {
   const auto& meta = parameter.impl()->autograd;
-  if (!meta || !meta->shadow.low.defined() || meta->shadow.version != parameter.version()) return {};
+  if (!meta || !meta->shadow.low.defined() || meta->shadow.version != parameter.version() || parameter.storage()->is_exposed())
+    return {};
   return meta->shadow.low;
 }
 

@@ -10,7 +10,8 @@
 //
 // Weights are not cast at every use: the 16-bit copy ("shadow") of a float32 leaf that requires grad is kept beside it, keyed by
 // the parameter's version, and the optimizer rewrites it in the pass that updates the parameter. It is never stale, and holds
-// no graph. `cache_enabled = false` casts at each use instead.
+// no graph. `cache_enabled = false` casts at each use instead, and so does a weight to which somebody has a pointer
+// (Tensor::data_ptr, as_eigen) or whose memory is the caller's (from_blob), as it may change unnoticed.
 #pragma once
 
 #include <optional>

@@ -14,8 +14,7 @@ Tensors TrialUpdates::update_by(const Tensors& gradients) {
   const NoGrad off;
   const std::vector<Tensor> parameters = module_.parameters();
   Tensors before, out;
-  std::map<std::string, Tensor> states = optimizer_.state_dict();
-  for (auto& [name, t] : states) t = t.clone();
+  const std::map<std::string, Tensor> states = optimizer_.state_dict();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& p = parameters[i];
     before.push_back(p.detach().clone());

@@ -58,7 +58,7 @@ void average_buffers(Module& module, ProcessGroup& group) {
 
 void broadcast_state(Module& module, ProcessGroup& group, int root) {
   const NoGrad off;
-  for (const NamedTensor& t : module.state_dict()) {
+  for (const NamedTensor& t : module.state_tensors()) {
     const Tensor whole = t.tensor.detach().contiguous();
     group.wait(group.broadcast({whole}, root));
     if (!whole.shares_memory_with(t.tensor)) t.tensor.copy_(whole);

@@ -50,9 +50,9 @@ struct GradScalerOptions {
   double growth_factor = 2.0;     // > 1
   double backoff_factor = 0.5;    // in (0, 1)
   int64_t growth_interval = 2000; // clean updates before the scale grows
+  bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
   double min_scale = 0;           // the scale does not fall below this
   double max_scale = std::numeric_limits<float>::max();  // nor grow above this; a larger init_scale is taken as it is
-  bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
   bool fixed = false;             // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
                                   // not finite
 };

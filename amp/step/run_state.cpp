@@ -3,13 +3,16 @@
 
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "amp/step/grad_scaler.h"
 #include "framework/comm/process_group.h"
+#include "framework/data/loader.h"
 #include "layers/module.h"
 #include "layers/recurrent.h"
 #include "layers/save.h"
@@ -51,7 +54,7 @@ std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Mod
   std::map<std::string, std::string> name_of;  // by position, as text
   for (const auto& [name, position] : positions_of(optimizer, model)) name_of[std::to_string(position)] = name;
   std::map<std::string, Tensor> out;
-  for (const auto& [key, tensor] : together ? optimizer.gathered_state_dict() : optimizer.state_dict()) {
+  for (const auto& [key, tensor] : together ? optimizer.gathered_state_dict() : optimizer.state_tensors()) {
     const size_t dot = key.find('.');
     const auto at = name_of.find(key.substr(0, dot));
     out[at == name_of.end() ? key : at->second + key.substr(dot)] = tensor;
@@ -82,7 +85,26 @@ std::map<std::string, double> schedule_state(const StoredJson& meta) {
   return out;
 }
 
+std::optional<LoaderPlace> loader_place(const StoredJson& meta) {
+  if (!meta.has("loader")) return {};
+  const StoredJson stored = meta.part("loader");
+  if (!stored.has("sample")) return {};  // of `halfstep train`, whose loader the program makes itself
+  return LoaderPlace{stored.integer("epoch", 0), stored.integer("sample", 0), stored.integer("batch_size", 1),
+                     uint64_t(stored.integer("seed", std::numeric_limits<int64_t>::min())), uint64_t(stored.integer("order", 0))};
+}
+
 }  // namespace
+
+OwnValues::Value::Value(std::string text) : json_(nlohmann::json(std::move(text))) {}
+void OwnValues::Value::is(bool flag) { json_ = nlohmann::json(flag); }
+void OwnValues::Value::is(int64_t number) { json_ = nlohmann::json(number); }
+void OwnValues::Value::is(double number) { json_ = nlohmann::json(number); }
+OwnValues::OwnValues(std::initializer_list<std::pair<std::string, Value>> values) {
+  for (const auto& [key, value] : values) {
+    check<ValueError>(!values_.has(key), "save_run", "the name \"", key, "\" is there twice");
+    values_[key] = *value.json();
+  }
+}
 
 StoredJson stored_meta(const CheckpointContents& contents) {
   StoredJson meta(*contents.meta);
@@ -96,6 +118,11 @@ CheckpointContents pack(const RunParts& run) {
   CheckpointContents out;
   out.model = saved_state(run.model).tensors;
   if (run.optimizer) {
+    for (const NamedTensor& p : run.model.named_parameters()) {
+      const auto at = out.model.find(p.name);
+      const Tensor own = run.optimizer->own_value(p.tensor);
+      if (at != out.model.end() && !own.same(p.tensor)) at->second = own;
+    }
     for (const auto& [name, tensor] : named_states(*run.optimizer, run.model, run.group != nullptr))
       out.state[kOptimizer + name] = tensor;
   }
@@ -107,6 +134,11 @@ CheckpointContents pack(const RunParts& run) {
   }
   if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
   if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
+  if (run.loader) {
+    const LoaderPlace at = run.loader->place();
+    out.meta["loader"] = {
+        {"epoch", at.epoch}, {"sample", at.sample}, {"batch_size", at.batch_size}, {"seed", int64_t(at.seed)}, {"order", at.order}};
+  }
   return out;
 }
 
@@ -123,6 +155,8 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
     scaler = scaler_state(meta.part("scaler"));
   std::optional<std::map<std::string, double>> schedule;
   if (meta.has("schedule")) schedule = schedule_state(meta);
+  const std::optional<LoaderPlace> place = run.loader ? loader_place(meta) : std::nullopt;
+  if (run.optimizer) run.optimizer->check_own_values("resume");
   StateDict model;
   for (const auto& [name, tensor] : contents.model) model.push_back({name, tensor});
   std::map<std::string, Tensor> moments;
@@ -132,23 +166,26 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
     if (name.starts_with(kOptimizer)) moments[name.substr(kOptimizer.size())] = tensor;
   }
 
+  const StateDict before = run.optimizer ? run.model.state_dict() : StateDict();
   run.model.load_state_dict(model);
+  try {
+    if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
+  } catch (...) {
+    run.model.load_state_dict(before);
+    throw;
+  }
   set_kept_states(run.model, kept);
-  if (run.optimizer) run.optimizer->load_state_dict(positioned_states(moments, *run.optimizer, run.model));
   if (scaler) run.scaler->load_state_dict(*scaler);
   if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);
   if (drawn) run.generator->set_state(*drawn);
+  if (place) run.loader->set_place(*place);
 }
 
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run) {
-  return save_run(dir, step, run, nlohmann::json::object());
-}
-
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const OwnValues& own,
                                int keep_last) {
   CheckpointContents contents = pack(run);
   contents.meta["step"] = step;
-  contents.meta["own"] = own;
+  contents.meta["own"] = *own.json();
   if (!run.group) return save_checkpoint(dir, step, contents, keep_last);
   // No rank continues before the checkpoint is whole, and all know if it could not be written.
   std::string fault;

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to continue as if it had never stopped: the model, the optimizer's moments, the scale, the place in the schedule
-// and in the random numbers. One call writes them, one reads them back:
+// What a run needs to continue as if it had never stopped: the model, the optimizer's moments and options, the scale, the place in
+// the schedule, in the data and in the random numbers. One call writes them, one reads them back:
 //
-//   save_run("runs/mine", step, {model, &optimizer, &scaler});
-//   const SavedRun last = load_run("runs/mine", {model, &optimizer, &scaler});   // last.step, last.own
+//   save_run("runs/mine", step, {.model = model, .optimizer = &optimizer, .loader = &loader}, {{"best", 0.91}});
+//   const SavedRun last = load_run("runs/mine", {.model = model, .optimizer = &optimizer, .loader = &loader});
+//   last.step; last.own.number("best");
 //
-// The files are those of `halfstep train` (framework/io/checkpoint.h): written whole or not at all, and checked when they are read.
+// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint.h): written whole or
+// not at all, and checked when they are read.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "framework/base/generator.h"
 #include "framework/io/checkpoint.h"
@@ -18,6 +25,7 @@
 namespace halfstep {
 
 class GradScaler;
+class LoaderBase;
 class Module;
 class Optimizer;
 class ProcessGroup;
@@ -34,20 +42,55 @@ struct RunParts {
   // writes the whole states; what pack gives the others lacks those of the optimizer. Without it, one rank may call them alone, and
   // an optimizer whose states are shared throws ValueError.
   ProcessGroup* group = nullptr;
+  LoaderBase* loader = nullptr;  // any DataLoader of the training data
+};
+
+// Numbers and names of the program's own: {{"best", 0.91}, {"fold", 3}, {"note", "with dropout"}}, or an nlohmann::json object.
+class OwnValues {
+ public:
+  class Value {
+   public:
+    template <class T>
+    requires std::is_arithmetic_v<T> Value(T number) {
+      if constexpr (std::is_same_v<T, bool>)
+        is(bool(number));
+      else if constexpr (std::is_integral_v<T>)
+        is(int64_t(number));
+      else
+        is(double(number));
+    }
+    Value(const char* text) : Value(std::string(text)) {}
+    Value(std::string text);
+    const JsonValue& json() const { return json_; }
+
+   private:
+    void is(bool flag);
+    void is(int64_t number);
+    void is(double number);
+    JsonValue json_;
+  };
+  OwnValues() = default;
+  OwnValues(std::initializer_list<std::pair<std::string, Value>> values);
+  template <std::same_as<nlohmann::json> Json>
+  OwnValues(const Json& values) : values_(values) {}
+  const JsonValue& json() const { return values_; }
+
+ private:
+  JsonValue values_;
 };
 
 // As a checkpoint's contents, and back. unpack throws CheckpointError for a state that pack did not write, and ValueError for one
-// that does not fit the model or the optimizer. A part that was not there when the state was written keeps its own.
+// that does not fit the model or the optimizer, such as an average of another kind. A part that was not there when the state was
+// written keeps its own. A loader of another batch size continues behind the same samples.
 CheckpointContents pack(const RunParts& run);
 void unpack(const CheckpointContents& contents, const RunParts& run);
 
 // The contents of state.json. Throws CheckpointError if a newer halfstep wrote it.
 StoredJson stored_meta(const CheckpointContents& contents);
 
-// Writes <dir>/step-<step>, which becomes the latest. own: numbers and names of the program's own. keep_last > 0 removes older
-// checkpoints. Throws IoError, with a group on all ranks.
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run);
-std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const nlohmann::json& own,
+// Writes <dir>/step-<step>, which becomes the latest. keep_last > 0 removes older checkpoints. Within a WeightAverage::Scope the
+// weights that are trained are written, and the average as it is. Throws IoError, with a group on all ranks.
+std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const OwnValues& own = {},
                                int keep_last = 0);
 
 struct SavedRun {

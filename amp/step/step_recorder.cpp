@@ -22,7 +22,7 @@ bool alike(const Tensor& a, const Tensor& b) { return a.defined() && a.shape() =
 
 void* shadow_data(const Tensor& p) {
   const Tensor shadow = autocast::shadow_of(p);
-  return shadow.defined() ? shadow.data_ptr() : nullptr;
+  return shadow.defined() ? shadow.view().data : nullptr;
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -159,9 +159,9 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
     return false;
   }
   for (const auto& [name, buffer] : module_.named_buffers())
-    watched_.push_back({buffer, {}, buffer.data_ptr(), nullptr, 0, false, false});
+    watched_.push_back({buffer, {}, buffer.view().data, nullptr, 0, false, false});
   for (const Tensor& p : module_.parameters()) {
-    watched_.push_back({p, p.raw_grad(), p.data_ptr(), shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
+    watched_.push_back({p, p.raw_grad(), p.view().data, shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
   }
   settings_ = settings();
   return true;
@@ -179,7 +179,7 @@ std::vector<double> StepRecorder::settings() const {
 bool StepRecorder::still_true() const {
   if (group_ && default_generator().state().seed != seed_) return false;  // one process finds it when it replays
   for (const Watched& w : watched_) {
-    if (w.tensor.data_ptr() != w.data) return false;
+    if (w.tensor.const_data_ptr() != w.data) return false;
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
     if (w.tensor.requires_grad() != w.requires_grad || (w.stepped && w.tensor.version() != w.version)) return false;
   }

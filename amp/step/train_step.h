@@ -35,7 +35,6 @@ namespace halfstep {
 struct TrainStepOptions {
   Device device = Device::cpu;   // of the autocast region
   std::optional<DType> amp = {};  // autocast with this dtype, f16 or bf16; nothing: no autocast
-  OpPolicies policies = {};       // of the region, in place of those that ops have
   double clip_grad_norm = 0;     // 0: off; for true (unscaled) gradients, as the next
   double clip_grad_value = 0;    // 0: off
   double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which comes first
@@ -49,6 +48,7 @@ struct TrainStepOptions {
   std::function<void(const StepUnderTest&)> on_bad_loss = nullptr;
   // Keep what on_bad_loss needs: copies of what a forward changes (state_rollback.h), also without a scaler.
   bool keeps_states = false;
+  OpPolicies policies = {};  // of the region, in place of those that ops have
 };
 
 namespace train_step {

@@ -148,7 +148,7 @@ LoadOptions load_options_of(const Json& weights) {
 
 // Tensors that are one in the model must be one in the file, too: else the value of the last would silently win.
 void check_tied(const Module& module, const StateDict& state) {
-  const StateDict mine = module.state_dict();
+  const StateDict mine = module.state_tensors();
   const auto find = [&](const std::string& name) {
     return std::find_if(state.begin(), state.end(), [&](const NamedTensor& n) { return n.name == name; });
   };
@@ -159,7 +159,7 @@ void check_tied(const Module& module, const StateDict& state) {
       if (!mine[k].tensor.shares_memory_with(mine[i].tensor)) continue;
       const auto second = find(mine[k].name);
       if (second == state.end() || first->tensor.shape() != second->tensor.shape()) continue;
-      if (second->tensor.device().is_meta() || second->tensor.data_ptr() == first->tensor.data_ptr()) continue;
+      if (second->tensor.device().is_meta() || second->tensor.const_data_ptr() == first->tensor.const_data_ptr()) continue;
       check<ValueError>(equal(first->tensor, second->tensor), "load", mine[i].name, " and ", mine[k].name,
                         " are one tensor in the model, but differ in the file",
                         Help{"without \"tie\" the model has a tensor for each"});

@@ -214,7 +214,7 @@ bool is_shard(const std::filesystem::path& path) {
 
 std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state) {
   if (state.empty()) return "";  // the error is about the rules, not about names
-  const StateDict mine = module.state_dict(), raw = names_in(file);
+  const StateDict mine = module.state_tensors(), raw = names_in(file);
   const Misfit m = misfit_of(mine, state);
   const bool strict = weights["strict"] == true, lacks = strict && !m.missing.empty(), has_more = strict && !m.unexpected.empty();
   if (lacks && file.files.size() == 1 && is_shard(file.files[0]))

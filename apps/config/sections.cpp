@@ -147,9 +147,9 @@ MixedPrecision mixed_precision(const Json& config) {
                 .growth_factor = amp.scaler.growth_factor,
                 .backoff_factor = amp.scaler.backoff_factor,
                 .growth_interval = amp.scaler.growth_interval,
+                .enabled = out.low && amp.scaler.enabled.value_or(any_f16),
                 .min_scale = amp.scaler.min_scale,
-                .max_scale = amp.scaler.max_scale,
-                .enabled = out.low && amp.scaler.enabled.value_or(any_f16)};
+                .max_scale = amp.scaler.max_scale};
   out.calibrates_scale = out.scaler.enabled && !amp.scaler.init_scale;
   const Json train = config.value("train", Json());
   const bool guard = train.is_object() && train.contains("guard") && train["guard"] == true;

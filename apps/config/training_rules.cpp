@@ -12,8 +12,8 @@
 #include "apps/config/sections.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/device.h"
-#include "layers/linear.h"
 #include "framework/ops/ops.h"
+#include "layers/linear.h"
 
 namespace halfstep::app {
 namespace {

@@ -93,6 +93,7 @@ AveragedStatistics::AveragedStatistics(Session& s) : session_(s) {
   const StateDict now = moving_statistics(*s.model);
   before_ = copies_of(now);
   assign(s.averaged_statistics, now);
+  AveragedWeights::statistics_moved();
 }
 AveragedStatistics::~AveragedStatistics() {
   if (!before_.empty()) assign(before_, moving_statistics(*session_.model));

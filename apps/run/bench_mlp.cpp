@@ -45,7 +45,7 @@ Sequential make_net(const BenchOptions& o) {
 
 void export_start(const BenchOptions& o, const ResidentData& data) {
   TensorMap tensors;
-  for (const NamedTensor& p : make_net(o).state_dict()) tensors[p.name] = p.tensor.to(Device::cpu);
+  for (const NamedTensor& p : make_net(o).state_tensors()) tensors[p.name] = p.tensor.to(Device::cpu);
   for (size_t i = 0; i < data.inputs.size(); ++i) {
     tensors["input." + std::to_string(i)] = data.inputs[i].to(Device::cpu);
     tensors["target." + std::to_string(i)] = data.targets[i].to(Device::cpu);

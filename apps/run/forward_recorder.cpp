@@ -21,7 +21,7 @@ std::vector<Tensor> tensors_of(const Module& model) {
   return out;
 }
 
-uintptr_t address_of(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); }
+uintptr_t address_of(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.const_data_ptr()); }
 
 // Whatever a recording of the model depends on beside its input. Equal numbers: nothing has changed.
 std::vector<uintptr_t> state_of(const Module& model, const std::vector<Tensor>& tensors) {
@@ -126,7 +126,7 @@ bool ForwardRecorder::record(Kept& kept) {
 
 Tensor ForwardRecorder::replay(const Kept& kept, const Tensor& input) const {
   if (input.device().is_cpu() && input.is_contiguous())
-    backend_for(device_).copy_from_host(input.data_ptr(), kept.input.data_ptr(), input.nbytes());
+    backend_for(device_).copy_from_host(input.const_data_ptr(), kept.input.data_ptr(), input.nbytes());
   else
     kept.input.copy_(input);
   kept.recording->replay();

@@ -25,7 +25,7 @@ constexpr int64_t kMostRows = 32;  // of a sheet
 
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
-  return {static_cast<const char*>(t.data_ptr()) + size_t(sample) * size, size};
+  return {static_cast<const char*>(t.const_data_ptr()) + size_t(sample) * size, size};
 }
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }

@@ -70,7 +70,7 @@ std::set<std::string> ops_of(const Json& computed) {
 }
 
 Json tensor_json(const Tensor& t) {
-  const std::string_view bytes(static_cast<const char*>(t.data_ptr()), size_t(t.nbytes()));
+  const std::string_view bytes(static_cast<const char*>(t.const_data_ptr()), size_t(t.nbytes()));
   return {{"dtype", joined(t.dtype())},
           {"shape", std::vector<int64_t>(t.shape().begin(), t.shape().end())},
           {"base64", to_base64(bytes)}};
@@ -87,7 +87,7 @@ Tensor tensor_of(const Json& json, const std::string& what) {
   check<CheckpointError>(int64_t(bytes.size()) == numel(shape) * int64_t(size_of(dtype)), "model", what, " has ", bytes.size(),
                          " bytes, which are not ", shape);
   const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = Device::cpu});
-  std::copy(bytes.begin(), bytes.end(), static_cast<char*>(out.data_ptr()));
+  std::copy(bytes.begin(), bytes.end(), static_cast<char*>(out.view().data));
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "amp/step/run_state.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
@@ -21,26 +20,9 @@
 #include "framework/data/keep.h"
 #include "framework/data/permutation.h"
 #include "framework/data/statistics.h"
-#include "framework/io/stored_json.h"
-#include "generated/halfstep_release.h"
 
 namespace halfstep::app {
 namespace {
-
-const std::string kOfAverage = "average.";  // in a state: statistics under the averaged weights
-
-Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
-
-// What the loss of a sample is a mean over, as far as its shape says.
-double usual_denominator(const Session& s) {
-  const DataFacts facts = facts_of(s.train->dataset());
-  const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
-  return s.loss->denominator(one).value();
-}
-
-RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
-  return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), &default_generator(), group};
-}
 
 // A config whose data was not there to infer from when it was checked.
 void infer_from(Config& config, const Dataset& data) {
@@ -158,7 +140,6 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
   const std::optional<bool>& graph = config.performance.cuda_graph;
   return {.device = config.device,
           .amp = config.low,
-          .policies = config.policies,
           .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
           .clip_grad_value = t.clip_grad_value.value_or(0.0),
           .clip_grad_agc = t.clip_grad_agc.value_or(0.0),
@@ -170,7 +151,8 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
           .group = group,
           .reducer = {.bucket_mb = config.distributed.bucket_mb,
                       .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is},
-          .keeps_states = config.diagnostics.explain && config.device.is_cpu() && !group};
+          .keeps_states = config.diagnostics.explain && config.device.is_cpu() && !group,
+          .policies = config.policies};
 }
 
 namespace {
@@ -216,7 +198,9 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
 
   const TrainSection& t = config.train;
   s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
+  s.batches_per_step = t.accumulate_steps;
   s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
+  s.by_epochs = t.epochs.has_value();
   s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
   s.followers = make_followers(t, *s.optimizer, s.steps_per_epoch, s.total_steps);
   for (const auto& f : s.followers) {
@@ -244,168 +228,6 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
                                         .every = train.swa.every.value_or(std::max<int64_t>(steps_per_epoch, 1))}));
   }
   return out;
-}
-
-int use_averages(const CheckpointContents& contents, StateDict& state) {
-  int used = 0;
-  for (NamedTensor& weight : state) {
-    const auto count = contents.state.find("optimizer." + weight.name + ".average_count");
-    const auto average = contents.state.find("optimizer." + weight.name + ".average");
-    if (count == contents.state.end() || average == contents.state.end() || count->second.item<double>() == 0) continue;
-    weight.tensor = average->second;
-    ++used;
-  }
-  if (used == 0) return 0;
-  for (NamedTensor& t : state)
-    if (const auto own = contents.state.find(kOfAverage + t.name); own != contents.state.end()) t.tensor = own->second;
-  return used;
-}
-
-CheckpointContents pack(Session& s, const Json& config, const Counters& n, ProcessGroup* group) {
-  CheckpointContents out = halfstep::pack(parts_of(s, group));
-  for (const auto& [name, tensor] : s.averaged_statistics) out.state[kOfAverage + name] = tensor;
-  const LoaderState at = s.train->state();
-  Json trainer = {{"steps", n.steps},
-                  {"skipped", n.skipped},
-                  {"samples", n.samples},
-                  {"epoch_loss", n.epoch_loss},
-                  {"epoch_over", n.epoch_over},
-                  {"window_loss", n.window_loss},
-                  {"window_over", n.window_over},
-                  {"last_log_step", n.last_log_step},
-                  {"last_eval_step", n.last_eval_step},
-                  {"stop_best", optional(n.stop_best)},
-                  {"stop_waited", n.stop_waited},
-                  {"stopped", n.stopped},
-                  {"train_loss", optional(n.train_loss)},
-                  {"val_loss", optional(n.val_loss)},
-                  {"seconds", n.seconds},
-                  {"first_loss", optional(n.first_loss)},
-                  {"usual_loss", n.usual_loss}};
-  if (n.evaluation_due != 0) trainer["evaluation_due"] = n.evaluation_due;
-  if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
-  store(trainer, n.bests);
-  for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
-  out.meta["trainer"] = trainer;
-  Json loader = {{"epoch", at.epoch}, {"next_batch", at.next_batch}, {"data_size", s.train->dataset().size()}};
-  if (!s.data_sha256.empty()) loader["data_sha256"] = s.data_sha256;
-  out.meta["loader"] = loader;
-  out.meta["config"] = config;
-  // For people who ask why two runs differ.
-  out.meta["written_by"] = {
-      {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(s.device).describe()}};
-  out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
-  return out;
-}
-
-Counters unpack(const CheckpointContents& contents, Session& s) {
-  const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");
-  meta.part("generator");
-  const int64_t steps = t.integer("steps", 0);
-  Counters counters{.steps = steps,
-                    .skipped = t.integer("skipped", 0),
-                    .samples = t.integer("samples", 0),
-                    .last_log_step = t.integer("last_log_step", -1, steps),
-                    .last_eval_step = t.integer("last_eval_step", -1),
-                    .bests = stored_bests(t),
-                    .stop_best = t.number_or_null("stop_best"),
-                    .stop_waited = t.integer("stop_waited", 0, 0),
-                    .stopped = t.get("stopped") == true,
-                    .train_loss = t.number_or_null("train_loss"),
-                    .val_loss = t.number_or_null("val_loss"),
-                    .val_metrics = {},
-                    .seconds = t.number("seconds"),
-                    .first_loss = t.number_or_null("first_loss")};
-  if (t.has("epoch_over")) {
-    counters.epoch_loss = t.number("epoch_loss"), counters.epoch_over = t.number("epoch_over");
-    counters.window_loss = t.number("window_loss"), counters.window_over = t.number("window_over");
-  } else {  // an older halfstep weighed each loss by its samples
-    const double each = usual_denominator(s);
-    counters.epoch_loss = t.number("epoch_loss") * each, counters.epoch_over = double(t.integer("epoch_samples", 0)) * each;
-    counters.window_loss = t.number("window_loss") * each, counters.window_over = double(t.integer("window_samples", 0)) * each;
-  }
-  counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(t.integer("evaluation_due", 0, 0));
-  if (t.has("last_skip")) {
-    const StoredJson skip = t.part("last_skip");
-    skip.expect(skip.get("cause").is_string(), "cause", "a text");
-    counters.last_skip = {skip.integer("step", 0), skip.get("cause").get<std::string>()};
-  }
-  for (const NamedMetric& m : s.metrics) {
-    const auto value = t.number_or_null("val_" + m.name);
-    if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details(), m.column});
-  }
-  const LoaderState at{loader.integer("epoch", 0), loader.integer("next_batch", 0)};
-  check<CheckpointError>(at.next_batch <= s.train->size(), "resume", "the checkpoint was saved after batch ", at.next_batch,
-                         " of an epoch, which has only ", s.train->size(), " now: data.train or data.loader has changed",
-                         Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
-  counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
-  counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(with_branch_names(contents, *s.model), parts_of(s));
-  s.train->set_state(at);
-  return counters;
-}
-
-Counters restore(const char* command, const std::filesystem::path& checkpoint, const CheckpointContents& contents,
-                 Session& session) {
-  const auto refuse = [&](const Error& why) {
-    fail<ConfigError>(command, "the config must fit the state of ", checkpoint.string(), ": ", one_line(why),
-                      Help{"take the config that the checkpoint was trained with; training may start over in another output_dir"});
-  };
-  try {
-    return unpack(contents, session);
-  } catch (const ValueError& e) { refuse(e); } catch (const ShapeError& e) {
-    refuse(e);
-  } catch (const DTypeError& e) { refuse(e); }
-  return {};
-}
-
-int64_t stored_step(const CheckpointContents& contents) {
-  const StoredJson t = stored_meta(contents).part("trainer");
-  return std::max<int64_t>(t.integer("steps", 0) - t.integer("skipped", 0, 0), 0);
-}
-
-int64_t stored_attempts(const CheckpointContents& contents) { return stored_meta(contents).part("trainer").integer("steps", 0); }
-
-double stored_usual_loss(const CheckpointContents& contents) {
-  return stored_meta(contents).part("trainer").number_or_null("usual_loss").value_or(0);
-}
-
-std::string stored_data_sha256(const CheckpointContents& contents) {
-  const StoredJson meta = stored_meta(contents), loader = meta.part("loader");
-  if (!loader.has("data_sha256")) return {};
-  loader.expect(loader.get("data_sha256").is_string(), "data_sha256", "a text");
-  return loader.get("data_sha256").get<std::string>();
-}
-
-Json stored_config(const CheckpointContents& contents) {
-  const StoredJson meta = stored_meta(contents);
-  meta.part("config");
-  return Json(meta.get("config"));
-}
-
-std::optional<StoredData> stored_data(const CheckpointContents& contents) {
-  if (!contents.data) return {};
-  const StoredJson data(**contents.data, "data.json");
-  data.part("form");
-  const auto& transforms = data.get("transforms");
-  data.expect(transforms.is_array(), "transforms", "a list");
-  return StoredData{read_form(data.get("form")), Json(transforms)};
-}
-
-std::string changed_keys(const Json& now, const Json& then, const Session& session) {
-  Json old = then;  // with defaults for keys newer than the halfstep that wrote it
-  try {
-    old = with_statistics(resolve_config(then, "the checkpoint's config").json);
-  } catch (const Error&) {}  // then it differs in more than its age
-  std::string changed;
-  for (const auto& op : nlohmann::json::diff(nlohmann::json(old), nlohmann::json(now))) {
-    const std::string path = op["path"];
-    if (path == "/output_dir" || path == "/checkpoint/resume") continue;
-    const bool layout = path == "/performance/channels_last";  // "auto" may be the same
-    if (layout && old["performance"]["channels_last"] == session.channels_last) continue;
-    changed += (changed.empty() ? "" : ", ") + path.substr(std::min<size_t>(1, path.size()));
-  }
-  return changed;
 }
 
 }  // namespace halfstep::app

@@ -52,7 +52,9 @@ struct Session : ModelParts {
   DataForm form;                             // of the training data
   std::string data_sha256;                   // fingerprint (framework/data/fingerprint.h) of it; empty: it was not taken
   std::vector<NamedMetric> metrics;
-  int64_t batches_per_epoch = 0, steps_per_epoch = 0, total_steps = 0;
+  int64_t batches_per_epoch = 0, batches_per_step = 1, steps_per_epoch = 0, total_steps = 0;
+  bool by_epochs = false;                 // the config counts epochs, not steps
+  std::string other_pace;                 // of a run that was resumed with other steps an epoch: which learning rates follow
   std::vector<std::string> weights_read;  // what load_weights says
   std::optional<Recomputation> recomputation;  // where the config leaves the choice to the plan
 };

@@ -36,7 +36,7 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
       const auto at = stored.model.find(p.name);
       const Tensor now = p.tensor.detach().to(Device::cpu);
       const bool same = at != stored.model.end() && at->second.nbytes() == now.nbytes() &&
-                        std::memcmp(at->second.data_ptr(), now.contiguous().data_ptr(), now.nbytes()) == 0;
+                        std::memcmp(at->second.const_data_ptr(), now.contiguous().const_data_ptr(), now.nbytes()) == 0;
       if (same) continue;
       const int64_t threads = threads_of(stored);
       result.differences.push_back(joined(p.name, " at step ", step, " is not what the run's checkpoint has",

@@ -49,6 +49,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
                             " when the checkpoint was written: the run will not repeat bit for bit"));
     else if (!n_.data_sha256.empty() && !s_.data_sha256.empty() && n_.data_sha256 != s_.data_sha256)
       progress_.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
+    if (!s_.other_pace.empty()) progress_.warn(s_.other_pace);
     earlier_seconds_ = n_.seconds;
     if (dir_.continues()) saved_ = {n_.steps, s_.train->state().next_batch}, saved_step_ = n_.applied();
     skip_noted_ = n_.skipped > 0;

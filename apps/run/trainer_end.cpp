@@ -2,8 +2,8 @@
 // What a run checks, says and gives back when it ends.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <cstdlib>
+#include <fstream>
 #include <utility>
 #include <variant>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/checkpoint.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "amp/autocast/autocast.h"
@@ -42,8 +43,10 @@ class Restored {
 
 class CheckpointNode final : public Node {
  public:
-  CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x, Tensors parameters)
-      : f_(std::move(f)), x_(x, -1), parameters_(std::move(parameters)), around_(Surroundings::now()) {}
+  CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x)
+      : f_(std::move(f)), x_(x, -1), around_(Surroundings::now()) {}
+  // What f uses besides x, known after the forward.
+  void set_parameters(Tensors parameters) { parameters_ = std::move(parameters); }
   std::string_view name() const override { return "checkpoint"; }
   void release_saved() override { x_.release(); }
 
@@ -66,6 +69,7 @@ class CheckpointNode final : public Node {
     Tensor y;
     {
       const Restored as_in_forward(around_);
+      const Recomputing again;
       const MemoryScope tag(MemoryTag::activations);
       y = f_(x);
     }
@@ -86,15 +90,27 @@ class CheckpointNode final : public Node {
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters) {
   Tensors inputs{x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  // Where neither x nor a parameter that is known requires grad, there is nothing to hold on to: an ordinary forward finds the
+  // rest.
   if (!should_record(inputs)) return f(x);
-  const auto node = make_node<CheckpointNode>(f, x, parameters);
+  const auto node = make_node<CheckpointNode>(f, x);
   Tensor y;
+  UsedTensors used;
   {
     const NoGrad quiet;
+    const UsedTensors::Scope noting(used);
     y = f(x);
+  }
+  for (const Tensor& t : used.list()) {
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& known) { return known.same(t); })) continue;
+    check<AutogradError>(t.is_leaf(), "checkpoint", "the function uses a tensor of shape ", t.shape(),
+                         " that was computed outside of it and requires grad",
+                         Help{"add it to the list of parameters, or detach() it"});
+    inputs.push_back(t);
   }
   if (y.same(x)) y = x.detach();
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
+  node->set_parameters({inputs.begin() + 1, inputs.end()});
   attach(node, y);
   return y;
 }

@@ -13,6 +13,7 @@ namespace halfstep {
 namespace {
 
 std::atomic<uint64_t> next_sequence{1};
+thread_local constinit UsedTensors* used_tensors = nullptr;
 
 // The end of the graph at a leaf: adds gradients that arrive to its .grad. It is made before the first op that uses the leaf gets
 // its number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of
@@ -171,8 +172,20 @@ void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs) 
   }
 }
 
+UsedTensors::Scope::Scope(UsedTensors& into) : outer_(used_tensors) { used_tensors = &into; }
+UsedTensors::Scope::~Scope() { used_tensors = outer_; }
+
+void UsedTensors::add(std::span<const Tensor> inputs) {
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad() && seen_.insert(t.impl()).second) list_.push_back(t);
+}
+
 bool should_record(std::span<const Tensor> inputs) {
-  if (!grad_enabled()) return false;
+  if (!grad_enabled()) {
+    if (used_tensors) [[unlikely]]
+      used_tensors->add(inputs);
+    return false;
+  }
   for (const Tensor& t : inputs) {
     if (!t.defined()) continue;
     if (t.requires_grad()) return true;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -103,6 +104,27 @@ void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs);
 inline void attach(const std::shared_ptr<Node>& node, const Tensor& output) { attach(node, std::span(&output, 1)); }
 // True when recording is on and some input requires grad.
 bool should_record(std::span<const Tensor> inputs);
+
+// The tensors that require grad among the inputs of ops that are not recorded: what a forward uses that is recorded later.
+class UsedTensors {
+ public:
+  // Lists those of this thread while it lives.
+  class Scope {
+   public:
+    [[nodiscard]] explicit Scope(UsedTensors& into);
+    ~Scope();
+    Scope(const Scope&) = delete;
+
+   private:
+    UsedTensors* outer_;
+  };
+  const Tensors& list() const { return list_; }
+  void add(std::span<const Tensor> inputs);
+
+ private:
+  Tensors list_;
+  std::unordered_set<const TensorImpl*> seen_;
+};
 
 // A cast inserted by autocast; edge_of steps over one to 16 bits.
 Tensor record_autocast(const Tensor& source, const Tensor& low);

@@ -25,13 +25,20 @@ void Dims::push_back(int64_t x) {
   v_[size_t(size_++)] = x;
 }
 
+size_t Dims::from_end(int i) const {
+  check<IndexError>(i < 0 && i >= -size_, "shape", "an index must lie in [", -size_, ", ", size_, "), got ", i, " of ", *this);
+  return size_t(i + size_);
+}
+
 void Dims::insert(int at, int64_t x) {
+  check<IndexError>(at >= 0 && at <= size_, "shape", "insert takes a place in [0, ", size_, "], got ", at, " of ", *this);
   push_back(x);
   std::rotate(begin() + at, end() - 1, end());
 }
 
 void Dims::erase(int at) {
-  std::copy(begin() + at + 1, end(), begin() + at);
+  const size_t from = place(at);
+  std::copy(v_.begin() + from + 1, v_.begin() + size_t(size_), v_.begin() + from);
   --size_;
 }
 

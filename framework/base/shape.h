@@ -31,21 +31,24 @@ class Dims {
 
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  int64_t& operator[](int i) { return v_[size_t(i)]; }
-  int64_t operator[](int i) const { return v_[size_t(i)]; }
+  // -1: the last. Throws IndexError beyond size().
+  int64_t& operator[](int i) { return v_[place(i)]; }
+  int64_t operator[](int i) const { return v_[place(i)]; }
   int64_t* begin() { return v_.data(); }
   int64_t* end() { return v_.data() + size_; }
   const int64_t* begin() const { return v_.data(); }
   const int64_t* end() const { return v_.data() + size_; }
-  int64_t back() const { return v_[size_t(size_ - 1)]; }
+  int64_t back() const { return (*this)[-1]; }
   std::span<const int64_t> span() const { return {v_.data(), size_t(size_)}; }
 
   void push_back(int64_t x);             // throws ShapeError above kMaxDims
-  void insert(int at, int64_t x);
+  void insert(int at, int64_t x);        // before place `at`, which may be size(); these two throw IndexError
   void erase(int at);
   bool operator==(const Dims& o) const;
 
  private:
+  size_t place(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
+  size_t from_end(int i) const;
   std::array<int64_t, kMaxDims> v_{};
   int size_ = 0;
 };

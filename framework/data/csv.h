@@ -51,22 +51,22 @@ struct CsvOptions {
   CsvDateOrder date_order = CsvDateOrder::ymd;
   bool date_parts = false;          // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
   bool standardize = false;         // (x - mean) / std
-  bool standardize_target = false;  // of regression: (y - mean) / std
-  std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
   CsvMissing missing = CsvMissing::refuse;
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
   double fill = 0;                           // of CsvMissing::constant
-  // Texts of categorical columns that the training data does not have: "refuse" them, read them as "missing", or as this category.
-  std::string unknown = "refuse";
-  // The features are texts, which become one row of tokens. With CsvMissing::constant a missing one has none; `unknown`, `dates`,
-  // `standardize`, and the mean and median of missing values are for other tables.
-  std::optional<TokenRowOptions> tokens{};
   bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
   std::optional<CsvEncoding> encoding{};  // the training data's
   double begin = 0, end = 1;              // the part of a seeded split that is kept, see split_part
   uint64_t seed = 0;
   // In place of these three: the rows that are kept, of so many with these classes (none: regression), ascending.
   std::function<std::vector<int64_t>(int64_t rows, std::span<const int64_t> classes)> part{};
+  bool standardize_target = false;            // of regression: (y - mean) / std
+  std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
+  // Texts of categorical columns that the training data does not have: "refuse" them, read them as "missing", or as this category.
+  std::string unknown = "refuse";
+  // The features are texts, which become one row of tokens. With CsvMissing::constant a missing one has none; `unknown`, `dates`,
+  // `standardize`, and the mean and median of missing values are for other tables.
+  std::optional<TokenRowOptions> tokens{};
 };
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells

@@ -16,6 +16,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
+#include "framework/base/log.h"
 #include "framework/data/permutation.h"
 #include "framework/tensor/storage.h"
 
@@ -33,13 +34,13 @@ struct Plan {
   std::shared_ptr<const std::vector<int64_t>> order;
   std::shared_ptr<BatchStream> stream;  // in place of the order
   LoaderOptions options;
-  int64_t epoch;
+  int64_t epoch, begin;
   Device made_on;  // the default device of the loop's thread
   std::shared_ptr<UploadLane> lane;
 
   BatchRows part(int64_t batch) const {
     const int64_t size = options.batch_size;
-    return part_of(std::min(size, int64_t(order->size()) - batch * size), options.rank, options.ranks);
+    return part_of(std::min(size, int64_t(order->size()) - begin - batch * size), options.rank, options.ranks);
   }
   // The same on any thread: what the thread's scopes would change is set here.
   Made make(int64_t batch) const {
@@ -53,7 +54,7 @@ struct Plan {
     }
     const BatchRows rows = part(batch);
     if (rows.rows == 0) return {source->empty(), rows};
-    const int64_t* first = order->data() + batch * options.batch_size + rows.first;
+    const int64_t* first = order->data() + begin + batch * options.batch_size + rows.first;
     return {source->make(std::span<const int64_t>(first, size_t(rows.rows)), *options.seed, epoch), rows};
   }
 };
@@ -214,19 +215,71 @@ LoaderEngine& LoaderEngine::operator=(LoaderEngine&&) noexcept = default;
 int64_t LoaderEngine::size() const {
   check<ValueError>(!source_->is_stream(), "DataLoader", "a stream does not know how many batches it has",
                     Help{"count them while reading, or give the set size() and get(i)"});
-  const int64_t n = samples(), b = options_.batch_size;
+  return batches_from(0);
+}
+
+int64_t LoaderEngine::batches_from(int64_t begin) const {
+  const int64_t n = samples() - begin, b = options_.batch_size;
   return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
 }
 
 void LoaderEngine::set_state(LoaderState state) {
-  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && (source_->is_stream() || state.next_batch <= size());
+  const int64_t b = options_.batch_size;
+  const bool in_batch = state.begin >= 0 && state.begin < b && (source_->is_stream() || state.begin <= samples());
+  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && in_batch &&
+                    (source_->is_stream() || state.next_batch <= batches_from(state.begin));
   if (!fits) {
-    fail<ValueError>("DataLoader", "a state must have epoch >= 0 and next_batch in [0, ",
-                     source_->is_stream() ? "..." : std::to_string(size()), "], got ", state.epoch, " and ", state.next_batch);
+    fail<ValueError>("DataLoader", "a state must have epoch >= 0, next_batch in [0, ",
+                     source_->is_stream() ? "..." : std::to_string(size()), "] and begin in [0, ", b, "), got ", state.epoch, ", ",
+                     state.next_batch, " and ", state.begin);
   }
   forget();
   state_ = state;
   resumed_ = true;
+}
+
+LoaderPlace LoaderEngine::place() {
+  int64_t sample = state_.begin + state_.next_batch * options_.batch_size;
+  if (!source_->is_stream()) sample = std::min(sample, samples());
+  return {state_.epoch, sample, options_.batch_size, *options_.seed, hash_of_order(sample)};
+}
+
+void LoaderEngine::set_place(const LoaderPlace& place) {
+  const bool stream = source_->is_stream(), other = place.batch_size != options_.batch_size;
+  if (!(place.epoch >= 0 && place.sample >= 0 && place.batch_size >= 1 && (stream || place.sample <= samples())))
+    fail<ValueError>("DataLoader", "the place to continue from must lie in the data set, which has ", samples(),
+                     " samples an epoch, got sample ", place.sample, " of epoch ", place.epoch,
+                     Help{"continue with the same data, or from the end of an epoch"});
+  check<ValueError>(!other || place.sample == 0 || source_->parallel_streams() == 0, "DataLoader",
+                    "batch_size must stay within an epoch of a data set of parallel streams, got ", options_.batch_size,
+                    " where the epoch began with ", place.batch_size, Help{"continue from the end of an epoch"});
+  forget();
+  options_.seed = place.seed;
+  order_.reset();
+  order_epoch_ = -1;
+  // Of an epoch that is through, the last batch may have been cut short.
+  const bool through = !stream && place.sample == samples();
+  const int64_t begin = through ? 0 : place.sample % options_.batch_size;
+  state_ = {place.epoch, through ? size() : place.sample / options_.batch_size, begin};
+  resumed_ = true;
+  if (place.order != 0 && hash_of_order(place.sample) != place.order)
+    logging::warn(joined("[DataLoader] the first ", place.sample, " samples of epoch ", place.epoch,
+                         " come in another order than when the run was saved: the rest of this epoch has some of them again, and "
+                         "lacks others"));
+}
+
+// Of a set, not of an order: batches may have been made of the same samples in another one.
+uint64_t LoaderEngine::hash_of_order(int64_t samples) {
+  if (source_->is_stream() || samples == 0) return 0;
+  prepare_order();
+  uint64_t hash = 1;
+  for (int64_t i = 0; i < samples; ++i) {
+    uint64_t x = uint64_t((*order_)[size_t(i)]) + 0x9e3779b97f4a7c15;  // splitmix64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    hash += x ^ (x >> 31);
+  }
+  return hash & 0x1fffffffffffff;  // a number of JSON keeps so many bits
 }
 
 void LoaderEngine::forget() {
@@ -236,13 +289,13 @@ void LoaderEngine::forget() {
 
 void LoaderEngine::end_epoch() {
   forget();
-  state_ = {state_.epoch + 1, 0};
+  state_ = {state_.epoch + 1, 0, 0};
   resumed_ = true;
 }
 
 std::shared_ptr<void> LoaderEngine::next() {
   const bool stream = source_->is_stream();
-  if (!stream && state_.next_batch == size()) {
+  if (!stream && state_.next_batch >= batches_from(state_.begin)) {
     end_epoch();
     return {};
   }
@@ -253,14 +306,14 @@ std::shared_ptr<void> LoaderEngine::next() {
   try {
     if (stream && !stream_) {
       stream_ = source_->open(*options_.seed, state_.epoch);
-      stream_->skip(state_.next_batch * options_.batch_size);
+      stream_->skip(state_.begin + state_.next_batch * options_.batch_size);
     }
-    const Plan plan{source_, order_, stream_, options_, state_.epoch, default_device(), lane_};
+    const Plan plan{source_, order_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
     if (options_.num_workers == 0) {
       made = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).made;
     } else {
       if (!prefetcher_) {
-        const int64_t end = stream ? std::numeric_limits<int64_t>::max() : size();
+        const int64_t end = stream ? std::numeric_limits<int64_t>::max() : batches_from(state_.begin);
         const int threads = stream ? 1 : options_.num_workers;  // a stream is read by one thread
         prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, end, threads, options_.prefetch);
       }
@@ -284,13 +337,13 @@ std::shared_ptr<void> LoaderEngine::next() {
 void LoaderEngine::begin() {
   if (!resumed_ && state_.next_batch > 0) {
     forget();
-    state_ = {state_.epoch + 1, 0};
+    state_ = {state_.epoch + 1, 0, 0};
   }
 }
 
 std::vector<int64_t> LoaderEngine::samples_of_part() const {
   if (!order_ || order_epoch_ != state_.epoch || state_.next_batch == 0) return {};
-  const auto first = order_->begin() + (state_.next_batch - 1) * options_.batch_size + part_.first;
+  const auto first = order_->begin() + state_.begin + (state_.next_batch - 1) * options_.batch_size + part_.first;
   return {first, first + part_.rows};
 }
 

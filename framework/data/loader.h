@@ -2,6 +2,7 @@
 // Batches of a data set, epoch after epoch, in a seeded order that can be saved and taken up again at any batch.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -46,11 +47,22 @@ struct LoaderOptions {
   Generator* generator = nullptr;  // read by the constructor only
 };
 
-// The position: batches [0, next_batch) of `epoch` were handed out.
+// The position: batches [0, next_batch) of `epoch` were handed out, which began with sample `begin` of its order: 0 unless the
+// batch size has changed on the way.
 struct LoaderState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
+  int64_t begin = 0;
   bool operator==(const LoaderState&) const = default;
+};
+
+// The position in samples, for a run that continues with another batch size: what a run keeps of its loader.
+struct LoaderPlace {
+  int64_t epoch = 0, sample = 0;  // samples of the epoch's order that were handed out
+  int64_t batch_size = 1;
+  uint64_t seed = 0;
+  uint64_t order = 0;  // a hash of those samples; 0: not known, as of a stream
+  bool operator==(const LoaderPlace&) const = default;
 };
 
 // DataLoader without the types of its data set and batches: order, position, threads.
@@ -69,10 +81,15 @@ class LoaderEngine {
   std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
   void set_state(LoaderState state);
+  LoaderPlace place();
+  void set_place(const LoaderPlace& place);
+  int64_t left() const { return batches_from(state_.begin) - state_.next_batch; }
   double wait_seconds() const { return wait_seconds_; }
 
  private:
   class Prefetcher;
+  int64_t batches_from(int64_t begin) const;
+  uint64_t hash_of_order(int64_t samples);
   int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // an epoch
   void prepare_order();
   void end_epoch();
@@ -89,6 +106,26 @@ class LoaderEngine {
   std::unique_ptr<Prefetcher> prefetcher_;
   BatchRows part_;
   double wait_seconds_ = 0;
+};
+
+// What all DataLoaders are: RunParts::loader (amp/step/run_state.h).
+class LoaderBase {
+ public:
+  LoaderBase(std::shared_ptr<const BatchSource> source, const LoaderOptions& options) : engine_(std::move(source), options) {}
+  // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
+  LoaderState state() const { return engine_.state(); }
+  // Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of
+  // the batches before.
+  void set_state(LoaderState state) { engine_.set_state(state); }
+  int64_t left() const { return engine_.left(); }  // batches of the epoch that are to come; not of a stream
+  LoaderPlace place() { return engine_.place(); }
+  // Continues behind the same samples, with the loader's own batch size and the place's seed. Warns where the samples that were
+  // handed out are others in this loader's order, so that some will come twice or not at all. Throws ValueError for a place beyond
+  // the end, and for another batch size in mid-epoch of a set of parallel streams.
+  void set_place(const LoaderPlace& place) { engine_.set_place(place); }
+
+ protected:
+  LoaderEngine engine_;
 };
 
 // One pass of a range-for is one epoch:
@@ -108,20 +145,20 @@ class LoaderEngine {
 // together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole
 // batches, so that a saved one fits any number of ranks.
 template <class Set = Dataset, class B = samples::BatchOf<Set>>
-class DataLoader {
+class DataLoader : public LoaderBase {
   static_assert(samples::explains<Set, B>());
 
  public:
   // Throws ValueError for options out of range, for a data set without a batch, and for a stream with shuffle, a sampler or ranks.
   explicit DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options = {})
-      : set_(std::move(set)), engine_(samples::source_of<B>(set_), options) {}
+      : LoaderBase(samples::source_of<B>(set), options), set_(std::move(set)) {}
   template <class D>
     requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
   explicit DataLoader(D set, const LoaderOptions& options = {})
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options) {}
   template <class F>
   DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options, F collate)
-      : set_(std::move(set)), engine_(samples::source_of<B>(set_, std::move(collate)), options) {}
+      : LoaderBase(samples::source_of<B>(set, std::move(collate)), options), set_(std::move(set)) {}
   template <class D, class F>
     requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
   DataLoader(D set, const LoaderOptions& options, F collate)
@@ -143,11 +180,6 @@ class DataLoader {
   const BatchRows& part() const { return engine_.part(); }
   // The numbers in the data set of its samples, a row each; empty for a stream.
   std::vector<int64_t> samples_of_part() const { return engine_.samples_of_part(); }
-
-  // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
-  LoaderState state() const { return engine_.state(); }
-  // Throws ValueError unless 0 <= next_batch <= size(). A stream reads and drops the samples of the batches before.
-  void set_state(LoaderState state) { engine_.set_state(state); }
 
   double wait_seconds() const { return engine_.wait_seconds(); }  // time spent waiting for batches so far
 
@@ -179,9 +211,14 @@ class DataLoader {
 
  private:
   std::shared_ptr<const Set> set_;
-  LoaderEngine engine_;
 };
 
+// DataLoader d(x, y, 32): tensors in place of a set, which explains() answers.
+DataLoader(Tensor, Tensor, LoaderOptions = {})->DataLoader<samples::LooseTensors>;
+template <std::integral Size>
+DataLoader(Tensor, Size) -> DataLoader<samples::LooseTensors>;
+template <std::integral Size>
+DataLoader(Tensor, Tensor, Size) -> DataLoader<samples::LooseTensors>;
 template <class D>
 DataLoader(std::shared_ptr<D>, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
 template <class D, class F>

@@ -58,12 +58,17 @@ auto made_type() {
 template <class Set, class F>
 using Made = typename decltype(made_type<Set, F>())::type;
 
+struct LooseTensors {};  // what DataLoader(x, y, ...) is given
+
 // One line of the compiler for a set that cannot be read.
 template <class Set, class B>
 constexpr bool explains() {
+  static_assert(!std::is_same_v<Set, LooseTensors>,
+                "DataLoader: tensors are not a data set, and the batch size is an option: write DataLoader(TensorDataset(x, y), "
+                "{.batch_size = 32, .shuffle = true})");
   constexpr bool kReadable = kIsMap<Set> || kIsStream<Set>;
   constexpr bool kBatches = !std::is_same_v<B, None>;
-  if constexpr (!kReadable) {
+  if constexpr (!kReadable && !std::is_same_v<Set, LooseTensors>) {
     static_assert(Sized<Set> || requires(Set& s) { s.next(); }, "DataLoader: a data set needs `int64_t size() const`");
     static_assert(!Sized<Set> || requires(Set& s) { s.get(int64_t{}); },
                   "DataLoader: a data set needs `Sample get(int64_t i) const`");

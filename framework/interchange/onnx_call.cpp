@@ -20,7 +20,7 @@ constexpr const char* kNoOp =
 
 OnnxValue value_of(const TraceTensor& t) {
   const Tensor& x = t.tensor;
-  return {x.storage().get(), x.data_ptr(), list(x.shape()), list(x.strides()), x.dtype(), t.version};
+  return {x.storage().get(), x.const_data_ptr(), list(x.shape()), list(x.strides()), x.dtype(), t.version};
 }
 
 bool same_values(const Tensor& a, const Tensor& b) {

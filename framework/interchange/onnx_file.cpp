@@ -62,7 +62,7 @@ ProtoWriter value_info_of(const std::string& name, DType dtype, const Shape& sha
 
 ProtoWriter entry(const std::string& key, const std::string& value) { return ProtoWriter().bytes(1, key).bytes(2, value); }
 
-std::string_view bytes_of(const Tensor& t) { return {static_cast<const char*>(t.data_ptr()), size_t(t.nbytes())}; }
+std::string_view bytes_of(const Tensor& t) { return {static_cast<const char*>(t.const_data_ptr()), size_t(t.nbytes())}; }
 
 }  // namespace
 

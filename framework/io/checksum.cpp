@@ -17,7 +17,7 @@ void add(Sha256& hash, const Tensor& t) {
   for (int64_t n : t.shape()) head += ' ' + std::to_string(n);
   hash.update(head + '\n');
   const Tensor host = host_contiguous(t);
-  if (host.nbytes() > 0) hash.update(host.data_ptr(), host.nbytes());
+  if (host.nbytes() > 0) hash.update(host.const_data_ptr(), host.nbytes());
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/base/check.h"
+
 namespace halfstep {
 
 using nlohmann::json;
@@ -19,5 +21,31 @@ JsonValue::~JsonValue() = default;
 
 json& JsonValue::operator[](const std::string& key) { return (*value_)[key]; }
 const json& JsonValue::operator[](const std::string& key) const { return value_->at(key); }
+
+bool JsonValue::has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
+const json& JsonValue::at(const std::string& key) const {
+  check<ValueError>(has(key), "JsonValue", "has no value \"", key, '"');
+  return (*value_)[key];
+}
+double JsonValue::number(const std::string& key) const {
+  const json& value = at(key);
+  check<ValueError>(value.is_number(), "JsonValue", '"', key, "\" must be a number, got ", value.dump());
+  return value;
+}
+int64_t JsonValue::integer(const std::string& key) const {
+  const json& value = at(key);
+  check<ValueError>(value.is_number_integer(), "JsonValue", '"', key, "\" must be an integer, got ", value.dump());
+  return value;
+}
+bool JsonValue::flag(const std::string& key) const {
+  const json& value = at(key);
+  check<ValueError>(value.is_boolean(), "JsonValue", '"', key, "\" must be true or false, got ", value.dump());
+  return value;
+}
+std::string JsonValue::text(const std::string& key) const {
+  const json& value = at(key);
+  check<ValueError>(value.is_string(), "JsonValue", '"', key, "\" must be a text, got ", value.dump());
+  return value;
+}
 
 }  // namespace halfstep

@@ -5,6 +5,7 @@
 //   contents.meta["epoch"] = 3;    contents.meta->dump()
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -27,8 +28,15 @@ class JsonValue {
   // The member of that name. Of a value that may change it is added where there is none; else there must be one.
   nlohmann::json& operator[](const std::string& key);
   const nlohmann::json& operator[](const std::string& key) const;
+  // Members without <nlohmann/json.hpp>. Throw ValueError where there is none, or one of another kind.
+  bool has(const std::string& key) const;
+  double number(const std::string& key) const;
+  int64_t integer(const std::string& key) const;
+  bool flag(const std::string& key) const;
+  std::string text(const std::string& key) const;
 
  private:
+  const nlohmann::json& at(const std::string& key) const;
   std::unique_ptr<nlohmann::json> value_;  // never null, but in a value that was moved from
 };
 

@@ -65,7 +65,7 @@ OpenFile open(const fs::path& path) {
 // Types that the framework does not have, and bool, where bytes other than 0 and 1 must not reach memory as they are.
 template <class From, class To>
 void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& path) {
-  To* to = out.data_ptr<To>();
+  To* to = static_cast<To*>(out.view().data);
   for (int64_t i = 0; i < out.numel(); ++i) {
     From value;
     std::memcpy(&value, raw.data() + size_t(i) * sizeof(From), sizeof(From));
@@ -107,7 +107,7 @@ Tensor read_tensor(OpenFile& file, const TensorEntry& entry, const fs::path& pat
   const uint64_t bytes = entry.end - entry.begin;
   if (bytes == 0) return out;
   if (safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean) {
-    file.read(out.data_ptr(), bytes, path);
+    file.read(out.view().data, bytes, path);
     return out;
   }
   std::vector<char> raw(bytes);
@@ -151,7 +151,7 @@ TensorFile load_safetensors(const fs::path& path, Device device) {
     if (!device.is_cpu()) {
       const Tensor host = t;
       t = Tensor::empty(host.shape(), {.dtype = host.dtype(), .device = device});
-      if (host.nbytes() > 0) backend_for(device).copy_from_host(host.data_ptr(), t.data_ptr(), host.nbytes());
+      if (host.nbytes() > 0) backend_for(device).copy_from_host(host.const_data_ptr(), t.view().data, host.nbytes());
     }
     out.tensors.emplace(entry.name, std::move(t));
   }
@@ -215,7 +215,7 @@ void save_safetensors(const fs::path& path, const TensorMap& tensors, const std:
   file.write(header.data(), header.size());
   for (const auto* item : order) {
     const Tensor host = host_contiguous(item->second);
-    if (host.nbytes() > 0) file.write(host.data_ptr(), host.nbytes());
+    if (host.nbytes() > 0) file.write(host.const_data_ptr(), host.nbytes());
   }
   file.commit();
 }

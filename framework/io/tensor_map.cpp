@@ -13,7 +13,7 @@ Tensor host_contiguous(const Tensor& t) {
   }
   if (packed.device().is_cpu()) return packed;
   const Tensor host = Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = Device::cpu});
-  if (host.nbytes() > 0) backend_for(t.device()).copy_to_host(packed.data_ptr(), host.data_ptr(), host.nbytes());
+  if (host.nbytes() > 0) backend_for(t.device()).copy_to_host(packed.const_data_ptr(), host.view().data, host.nbytes());
   return host;
 }
 

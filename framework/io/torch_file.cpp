@@ -221,7 +221,7 @@ class TensorMaker {
                      " bytes is too much: tensors may need twice the bytes of the file and 64 MiB, ", left_, " of which are left");
     left_ -= t.bytes;
     const Tensor host = Tensor::empty(Shape(t.sizes), {.dtype = t.dtype, .device = Device::cpu});
-    char* to = static_cast<char*>(host.data_ptr());
+    char* to = static_cast<char*>(host.view().data);
     if (dense)
       std::memcpy(to, from, t.bytes);
     else if (size == 1)
@@ -236,7 +236,7 @@ class TensorMaker {
       for (uint64_t i = 0; i < t.bytes; ++i) to[i] = to[i] != 0;
     if (device_.is_cpu()) return host;
     const Tensor out = Tensor::empty(host.shape(), {.dtype = t.dtype, .device = device_});
-    backend_for(device_).copy_from_host(host.data_ptr(), out.data_ptr(), host.nbytes());
+    backend_for(device_).copy_from_host(host.const_data_ptr(), out.view().data, host.nbytes());
     return out;
   }
 

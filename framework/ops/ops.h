@@ -309,9 +309,9 @@ Tensor from_vector(const std::vector<T>& values, const Shape& shape, Device devi
   Tensor t = Tensor::empty(shape, {.dtype = dtype_of<T>, .device = device});
   if constexpr (std::is_same_v<T, bool>) {
     std::vector<uint8_t> bytes(values.begin(), values.end());
-    backend_for(device).copy_from_host(bytes.data(), t.data_ptr(), bytes.size());
+    backend_for(device).copy_from_host(bytes.data(), t.view().data, bytes.size());
   } else {
-    backend_for(device).copy_from_host(values.data(), t.data_ptr(), values.size() * sizeof(T));
+    backend_for(device).copy_from_host(values.data(), t.view().data, values.size() * sizeof(T));
   }
   return t;
 }

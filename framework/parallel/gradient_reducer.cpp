@@ -80,7 +80,7 @@ void GradientReducer::accumulated(const Tensor& leaf, const Tensor& gradient) {
 
 void GradientReducer::copy(const Slot& s, const Tensor& gradient) {
   const Tensor to = part(s);
-  if (gradient.data_ptr() == to.data_ptr()) return;
+  if (gradient.const_data_ptr() == to.const_data_ptr()) return;
   backend_for(to.device()).copy(in_memory_order(gradient.view(), to.format()), in_memory_order(to.view(), to.format()));
   to.bump_version();
 }

@@ -14,7 +14,8 @@ template <class T>
 using MatrixView = Eigen::Map<RowMatrix<T>, Eigen::Unaligned, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
 
 // The memory of a matrix [N, M], or of a vector [N] as N x 1, on the CPU; T is its dtype. Without a copy, whatever the strides, so
-// x must outlive it; autograd does not notice writes. Throws ShapeError, DTypeError and DeviceError.
+// x must outlive it; autograd does not notice writes, autocast does (Tensor::data_ptr). Throws ShapeError, DTypeError and
+// DeviceError.
 template <class T>
 MatrixView<T> as_eigen(const Tensor& x) {
   check<ShapeError>(x.dim() == 1 || x.dim() == 2, "as_eigen", "needs a vector or a matrix, got ", x.shape());
@@ -31,7 +32,7 @@ Tensor from_eigen(const Eigen::MatrixBase<Derived>& m) {
   const bool vector = Derived::IsVectorAtCompileTime;
   const Tensor out =
       Tensor::empty(vector ? Shape{m.size()} : Shape{m.rows(), m.cols()}, {.dtype = dtype_of<T>, .device = Device::cpu});
-  if (m.size() > 0) Eigen::Map<RowMatrix<T>>(out.data_ptr<T>(), m.rows(), m.cols()) = m;
+  if (m.size() > 0) Eigen::Map<RowMatrix<T>>(static_cast<T*>(out.view().data), m.rows(), m.cols()) = m;
   return out;
 }
 

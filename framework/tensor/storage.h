@@ -47,6 +47,15 @@ class Storage {
     if (derived) [[unlikely]]
       derived.reset();
   }
+  // Somebody has a pointer to these bytes, or they are memory of the caller's: they may change without a new version, so nothing
+  // that was made of them, such as the 16-bit copy of a weight, is kept for later. Never taken back, as the pointer may be kept.
+  bool is_exposed() const { return exposed_; }
+  void expose() {
+    exposed_ = true;
+    if (derived) [[unlikely]]
+      derived.reset();
+  }
+
   // Grows only with in-place writes that autograd recorded; a view made before such a write must not be used after it.
   uint64_t recorded_writes = 0;
   // What was made of these bytes, such as a matrix in the layout of a product (framework/ops/linalg/packed_weights.h). The next
@@ -59,6 +68,7 @@ class Storage {
   Device device_;
   std::shared_ptr<void> owner_;
   uint64_t version_ = 0;
+  bool exposed_ = false;
 };
 
 }  // namespace halfstep

@@ -24,6 +24,7 @@ Tensor Tensor::from_blob(void* data, const Shape& shape, DType dtype, std::share
   auto impl = std::make_shared<TensorImpl>();
   if (!owner) owner = std::shared_ptr<void>(data, [](void*) {});
   impl->storage = std::make_shared<Storage>(data, size_t(halfstep::numel(shape)) * size_of(dtype), device, std::move(owner));
+  impl->storage->expose();
   impl->shape = shape;
   impl->strides = contiguous_strides(shape);
   impl->dtype = dtype;
@@ -54,9 +55,14 @@ bool Tensor::is_contiguous() const { return halfstep::is_contiguous(get().shape,
 bool Tensor::is_contiguous(MemoryFormat format) const { return halfstep::is_contiguous(get().shape, get().strides, format); }
 MemoryFormat Tensor::format() const { return format_of(get().shape, get().strides); }
 
-TensorView Tensor::view() const { return {data_ptr(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
+TensorView Tensor::view() const { return {first_element(), get().dtype, get().shape, get().strides, get().wrapped_number}; }
 
 void* Tensor::data_ptr() const {
+  get().storage->expose();
+  return first_element();
+}
+
+void* Tensor::first_element() const {
   const TensorImpl& self = get();
   void* base = self.storage->data();
   return base ? static_cast<char*>(base) + self.offset * int64_t(size_of(self.dtype)) : nullptr;

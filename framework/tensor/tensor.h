@@ -116,8 +116,16 @@ class Tensor {
   TensorView view() const;         // for kernels
 
   // ---- memory
-  void* data_ptr() const;                  // first element, on device()
+  // The first element, on device(), to write to: later calls see what is written, also through a pointer that is kept. So of a
+  // weight no 16-bit copy is kept from then on (amp/autocast/autocast.h): to read, const_data_ptr costs nothing.
+  void* data_ptr() const;
   template <class T> T* data_ptr() const;  // throws DTypeError when T is not the dtype
+  const void* const_data_ptr() const { return first_element(); }
+  template <class T>
+  const T* const_data_ptr() const {
+    check<DTypeError>(dtype() == dtype_of<T>, "data_ptr", "asked for ", dtype_of<T>, " but the tensor is ", dtype());
+    return static_cast<const T*>(first_element());
+  }
   uint64_t version() const;                // in-place writes so far, over all views of the memory
   void bump_version() const;
   const std::shared_ptr<Storage>& storage() const;
@@ -436,6 +444,7 @@ class Tensor {
     return *impl_;
   }
   [[noreturn]] static void fail_undefined();
+  void* first_element() const;
   const Tensor& write(const Tensor& values) const;
   const Tensor& write(double value) const;
   template <size_t count>

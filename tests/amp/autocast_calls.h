@@ -63,7 +63,7 @@ inline Tensors draw(const OpCall& call, DType dtype) { return cast(call.inputs, 
 inline bool bitwise(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
   const Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
-  return x.numel() == 0 || std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+  return x.numel() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
 inline std::vector<OpInfo> with_policy(CastPolicy policy) {

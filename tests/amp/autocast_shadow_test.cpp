@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <cmath>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,48 @@ TEST_CASE("an update inside the region is seen too, through every kind of in-pla
   manual_seed(1);
   uniform_(w, 5, 5);
   CHECK(value() == 20);
+}
+
+TEST_CASE("a weight that is written through its memory is seen by every later region, also through a pointer that is kept") {
+  const Tensor x = ones({1, 4}, {.dtype = DType::bf16});
+  const auto value = [&](const Tensor& w) { return low_linear(x, w).item<float>(); };
+  const Tensor w = ones({1, 4}, {.requires_grad = true}), v = ones({1, 4}, {.requires_grad = true});
+  std::vector<float> memory(4, 1);
+  const Tensor blob = from_blob(memory.data(), {1, 4}).set_requires_grad();
+  CHECK(value(w) + value(v) + value(blob) == 12);
+  float* const kept = w.data_ptr<float>();
+  const auto matrix = static_cast<float*>(v.detach().data_ptr());  // of a view
+  for (int i = 2; i < 5; ++i) {
+    kept[0] = float(i);
+    matrix[1] = float(10 * i);
+    memory[2] = float(100 * i);
+    CHECK(value(w) == float(3 + i));
+    CHECK(value(v) == float(3 + 10 * i));
+    CHECK(value(blob) == doctest::Approx(3 + 100 * i).epsilon(0.01));
+  }
+  CHECK(!autocast::shadow_of(w).defined());
+  const Tensor read = leaf({3, 4});
+  CHECK(casts_of([&] { low_linear(x, read); }) == 1);
+  CHECK(read.const_data_ptr<float>() != nullptr);
+  CHECK(casts_of([&] { low_linear(x, read); }) == 0);  // reading costs nothing
+}
+
+TEST_CASE("what InferenceMode keeps of weights that are written through their memory is not stale") {
+  Linear wide(64, 64, {.bias = false});
+  Sequential convolved(make<Conv2d>(3, 4, 3), make<BatchNorm2d>(4));
+  convolved.eval();
+  const Tensor x = rand({32, 64}), image = rand({1, 3, 8, 8});
+  const InferenceMode on;
+  for (int i = 0; i < 4; ++i) wide(x), convolved(image);
+  wide.weight.data_ptr<float>()[5] += 1;
+  convolved.at<Conv2d>(0).weight.data_ptr<float>()[5] += 1;
+  for (int i = 0; i < 3; ++i) {
+    CHECK(allclose(wide(x), matmul(x, wide.weight.clone().t()), 1e-4, 1e-4));
+    const Conv2d& conv = convolved.at<Conv2d>(0);
+    CHECK(allclose(convolved(image), conv2d(image, conv.weight.clone(), conv.bias.clone()) / std::sqrt(1 + 1e-5), 1e-3, 1e-4));
+    wide.weight.data_ptr<float>()[7] += 1;
+    convolved.at<Conv2d>(0).weight.data_ptr<float>()[7] += 1;
+  }
 }
 
 TEST_CASE("a weight used again is not cast again, in one region or the next") {

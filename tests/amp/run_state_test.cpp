@@ -88,6 +88,72 @@ TEST_CASE("parts that a run has not, or that were not saved, keep their own") {
   CHECK(default_generator().state() == before);
 }
 
+TEST_CASE("epochs that were interrupted end with the bits of those that were not, in mid-epoch and with other seeds, too") {
+  const Tensor x = arange(64, {.dtype = DType::f32}).reshape({16, 4}) / 10, y = x.slice(1, 0, 2).sin();
+  const auto make = [&](uint64_t seed) {
+    return DataLoader(TensorDataset(x, y), {.batch_size = 6, .shuffle = true, .seed = seed});
+  };
+  const auto train = [](Run& r, auto& loader, int64_t batches) {
+    while (batches > 0) {
+      const auto batch = loader.next();
+      if (!batch) continue;
+      r.optimizer.zero_grad();
+      r.loss(r.model(batch->input), batch->target).backward();
+      r.optimizer.step();
+      r.schedule.step();
+      --batches;
+    }
+  };
+  for (const int64_t first : {12, 14, 1}) {
+    const TempDir dir;
+    manual_seed(5);
+    Run whole;
+    auto order = make(1);
+    train(whole, order, 30);
+    manual_seed(5);
+    Run half, rest;
+    auto before = make(1), after = make(2);
+    manual_seed(5);
+    Run again;  // the values of `whole`
+    train(again, before, first);
+    const auto parts = [](Run& r, LoaderBase& loader) {
+      return RunParts{.model = r.model, .optimizer = &r.optimizer, .schedule = &r.schedule, .loader = &loader};
+    };
+    save_run(dir / "run", first, parts(again, before), {{"epochs", 2}, {"best", 0.5}, {"note", "half"}, {"done", false}});
+    const SavedRun last = load_run(dir / "run", parts(rest, after));
+    CHECK(last.own.integer("epochs") == 2);
+    CHECK(last.own.number("best") == 0.5);
+    CHECK(last.own.text("note") == "half");
+    CHECK(!last.own.flag("done"));
+    CHECK(!last.own.has("more"));
+    CHECK_THROWS_WITH_AS(last.own.number("note"), "[JsonValue] \"note\" must be a number, got \"half\"", ValueError);
+    train(rest, after, 30 - first);
+    CHECK(rest.values() == whole.values());
+  }
+}
+
+TEST_CASE("a run that is saved while an average is in the weights is the one that trains") {
+  const TempDir dir;
+  Run r, other;
+  WeightAverage ema(r.optimizer, {.decay = 0.5}), too(other.optimizer, {.decay = 0.5});
+  r.steps(40);  // of which the first overflow
+  const auto values = r.values();
+  const auto average = ema.averages()[0].to_vector<float>();
+  {
+    const WeightAverage::Scope evaluating(ema);
+    CHECK(r.values() != values);
+    save_run(dir / "run", 6, r.parts());
+    CHECK_THROWS_WITH_AS(load_run(dir / "run", r.parts()), doctest::Contains("end the WeightAverage::Scope first"), ValueError);
+  }
+  load_run(dir / "run", other.parts());
+  CHECK(other.values() == values);
+  Run without;  // an average
+  const auto own = without.values();
+  CHECK_THROWS_WITH_AS(load_run(dir / "run", without.parts()), doctest::Contains("it goes along with EMA (average)"), ValueError);
+  CHECK(without.values() == own);
+  CHECK(too.averages()[0].to_vector<float>() == average);
+}
+
 TEST_CASE("keep_last removes older checkpoints") {
   const TempDir dir;
   Run r;

@@ -27,7 +27,7 @@ struct Plain : O {
   bool handles_amp() const override { return false; }
 };
 
-inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.data_ptr()), t.nbytes()}; }
+inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.const_data_ptr()), t.nbytes()}; }
 inline std::string bytes(const Optimizer& o) {
   std::string out;
   for (const auto& [name, t] : o.state_dict()) out += name + ":" + bytes(t) + ";";

@@ -79,3 +79,65 @@ TEST_CASE("a checkpoint differentiates twice, and inputs that need no gradient a
   y.sum().backward();
   CHECK(table.grad().to_vector<float>() == std::vector<float>(6, 1));
 }
+
+TEST_CASE("a checkpoint finds the parameters that it was not given, through casts and other checkpoints") {
+  for (const bool low : {false, true}) {
+    Tensors got[2];
+    for (const bool checkpointed : {false, true}) {
+      manual_seed(4);
+      Linear a(4, 4), b(4, 4);
+      LSTM c(4, 4);
+      const Tensor gain = rand({4}).set_requires_grad(), x = randn({3, 2, 4}).set_requires_grad();
+      const auto inner = [&](const Tensor& t) { return b(t) * gain; };
+      const auto f = [&](const Tensor& t) {
+        auto [out, state] = c(checkpointed ? checkpoint(inner, a(t)) : inner(a(t)));
+        return out;
+      };
+      Tensor y;
+      {
+        const Autocast region(Device::cpu, DType::bf16, low);
+        y = checkpointed ? checkpoint(f, x, {a.weight}) : f(x);
+      }
+      y.square().sum().backward();
+      got[checkpointed] = {x.grad(), gain.grad()};
+      for (const Module* m : std::initializer_list<const Module*>{&a, &b, &c})
+        for (const Tensor& p : m->parameters()) got[checkpointed].push_back(p.grad());
+    }
+    REQUIRE(got[0].size() == got[1].size());
+    for (size_t i = 0; i < got[0].size(); ++i) {
+      REQUIRE(got[1][i].defined());
+      CHECK(bitwise(got[0][i], got[1][i]));
+    }
+  }
+}
+
+TEST_CASE("a checkpoint refuses a tensor that was computed outside of it, unless it is given") {
+  const Tensor w = rand({4}).set_requires_grad(), x = rand({4}).set_requires_grad(), scaled = w * 2;
+  const auto f = [&](const Tensor& t) { return t * scaled; };
+  CHECK_THROWS_WITH_AS(checkpoint(f, x),
+                       doctest::Contains("[checkpoint] the function uses a tensor of shape [4] that was computed"), AutogradError);
+  checkpoint(f, x, {scaled}).sum().backward();
+  CHECK(bitwise(w.grad(), x * 2));
+}
+
+TEST_CASE("running statistics and power iterations of a checkpoint move once, and gradients are the same") {
+  const auto run = [](bool checkpointed) {
+    manual_seed(6);
+    BatchNorm1d counted(3, {.momentum = {}});
+    InstanceNorm1d tracked(3, {.affine = true, .track_running_stats = true});
+    Linear normed = spectral_norm(Linear(5, 5));
+    const Tensor x = randn({4, 3, 5}).set_requires_grad();
+    const auto f = [&](const Tensor& t) { return normed(tracked(counted(t))); };
+    for (int i = 0; i < 3; ++i) (checkpointed ? checkpoint(f, x) : f(x)).square().sum().backward();
+    Tensors out{x.grad()};
+    for (const Module* m : std::initializer_list<const Module*>{&counted, &tracked, &normed}) {
+      for (const Tensor& b : m->buffers()) out.push_back(b);
+      for (const Tensor& p : m->parameters()) out.push_back(p.grad());
+    }
+    CHECK(counted.num_batches_tracked.item<int64_t>() == 3);
+    return out;
+  };
+  const Tensors plain = run(false), again = run(true);
+  REQUIRE(plain.size() == again.size());
+  for (size_t i = 0; i < plain.size(); ++i) CHECK(bitwise(plain[i], again[i]));
+}

@@ -25,6 +25,22 @@ TEST_CASE("Dims is a short list") {
   CHECK(out.str() == "[7, 3, 5][]");
 }
 
+TEST_CASE("negative indices of Dims count from the end, and others beyond it are refused") {
+  Dims d{2, 3, 5};
+  CHECK(d[-1] == 5);
+  CHECK(d[-3] == 2);
+  d[-2] = 7;
+  CHECK(d == Dims{2, 7, 5});
+  CHECK_THROWS_WITH_AS(d[3], "[shape] an index must lie in [-3, 3), got 3 of [2, 7, 5]", IndexError);
+  CHECK_THROWS_AS(d[-4], IndexError);
+  CHECK_THROWS_AS(Dims{}[0], IndexError);
+  CHECK_THROWS_AS(Dims{}.back(), IndexError);
+  CHECK_THROWS_AS(d.erase(3), IndexError);
+  CHECK_THROWS_AS(d.insert(4, 1), IndexError);
+  d.erase(-1);
+  CHECK(d == Dims{2, 7});
+}
+
 TEST_CASE("a batch has its samples' shape after its size") {
   CHECK(with_batch(5, {2, 3}) == Shape{5, 2, 3});
   CHECK(with_batch(0, {}) == Shape{0});

@@ -16,7 +16,7 @@ inline constexpr Device kBoth[] = {Device::cpu, Device::cuda};
 
 inline std::string bytes(const Tensor& t) {
   const Tensor here = t.detach().contiguous().to(Device::cpu);
-  return {static_cast<const char*>(here.data_ptr()), here.nbytes()};
+  return {static_cast<const char*>(here.const_data_ptr()), here.nbytes()};
 }
 inline std::string bytes(const Module& m) {
   std::string out;

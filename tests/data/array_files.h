@@ -32,7 +32,7 @@ inline std::string npy(const std::string& dtype, const std::string& shape, const
 inline std::string npy(const Tensor& t) {
   const Tensor dense = t.contiguous();
   return npy("<f4", "(" + std::to_string(t.size(0)) + ", " + std::to_string(t.size(1)) + ")",
-             {static_cast<const char*>(dense.data_ptr()), dense.nbytes()});
+             {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()});
 }
 
 // What gzip makes of these bytes.

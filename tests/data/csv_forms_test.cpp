@@ -104,7 +104,7 @@ TEST_CASE("csv: values that the training data does not have") {
   const Table table("soil,n,y\nclay,1,5\nsand,2,6\nother,3,7\n");
   const Table fresh("soil,n,y\nclay,1,5\npeat,2,6\nchalk,3,7\n");
   const auto options = [](std::string unknown, CsvMissing missing = CsvMissing::refuse, bool one_hot = true) {
-    return CsvOptions{.classification = false, .missing = missing, .unknown = std::move(unknown), .one_hot = one_hot};
+    return CsvOptions{.classification = false, .missing = missing, .one_hot = one_hot, .unknown = std::move(unknown)};
   };
   const auto held = [&](CsvOptions o) {
     o.encoding = table.read(o).encoding();

@@ -109,7 +109,7 @@ TEST_CASE("csv: targets of a regression are scaled by their own or by given numb
   CHECK(data.target().to_vector<float>()[0] == doctest::Approx(-1.341641));
   CHECK(data.form().scale == data.target_scale());
   const CsvDataset held_out(
-      file.path, {.classification = false, .standardize_target = true, .target_scale = TargetScale{500000, 10000}, .begin = 0.5});
+      file.path, {.classification = false, .begin = 0.5, .standardize_target = true, .target_scale = TargetScale{500000, 10000}});
   CHECK(held_out.target_scale() == TargetScale{500000, 10000});
   for (float y : held_out.target().to_vector<float>()) CHECK(y == std::round(y));
   const CsvDataset plain(file.path, {.classification = false});

@@ -115,6 +115,41 @@ TEST_CASE("DataLoader: a saved state continues with the very next batch") {
   }
 }
 
+TEST_CASE("DataLoader: a place in samples is taken up with any batch size, by shuffled, sampled and dropping loaders") {
+  const auto samples = [](DataLoader<>& loader) {
+    std::vector<int64_t> out;
+    for (const int64_t i : pass(loader))
+      if (i >= 0) out.push_back(i);
+    return out;
+  };
+  for (const bool shuffle : {false, true}) {
+    for (const int workers : {0, 2}) {
+      for (const int64_t size : {1, 3, 4, 7, 50}) {
+        DataLoader<> first(counting(23), {.batch_size = 5, .shuffle = shuffle, .seed = 9});
+        DataLoader<> whole(counting(23), {.batch_size = 23, .shuffle = shuffle, .seed = 9});
+        const std::vector<int64_t> order = samples(whole), then = samples(whole);
+        for (int i = 0; i < 3; ++i) first.next();
+        CHECK(first.place() == LoaderPlace{0, 15, 5, 9, first.place().order});
+        DataLoader<> other(counting(23), {.batch_size = size, .shuffle = shuffle, .seed = 1, .num_workers = workers});
+        other.set_place(first.place());
+        CHECK(other.place().order == first.place().order);
+        CHECK(samples(other) == std::vector<int64_t>(order.begin() + 15, order.end()));
+        CHECK(other.state() == LoaderState{1, 0});
+        CHECK(samples(other) == then);
+        CHECK(other.place() == LoaderPlace{2, 0, size, 9, 0});
+      }
+    }
+  }
+  DataLoader<> dropping(counting(23), {.batch_size = 4, .drop_last = true});
+  dropping.set_place({0, 15, 5, 0, 0});
+  CHECK(pass(dropping) == std::vector<int64_t>{15, 16, 17, 18, -1, 19, 20, 21, 22, -1});
+  dropping.set_place({3, 23, 5, 0, 0});
+  CHECK(pass(dropping).empty());
+  CHECK(dropping.state().epoch == 4);
+  CHECK_THROWS_WITH_AS(dropping.set_place({0, 24, 5, 0, 0}), doctest::Contains("must lie in the data set, which has 23 samples"),
+                       ValueError);
+}
+
 TEST_CASE("DataLoader: at the end of an epoch the state says so until the end is seen") {
   DataLoader loader(counting(4), {.batch_size = 2});
   CHECK(loader.next());
@@ -182,7 +217,7 @@ TEST_CASE("DataLoader: options out of range") {
                  "gives no batch: it has 3 samples, batch_size is 4 and drop_last"));
   CHECK(contains(fails(nullptr, {}), "needs a data set"));
   DataLoader loader(counting(3));
-  CHECK(contains(message_of<ValueError>([&] { loader.set_state({0, 4}); }), "next_batch in [0, 3], got 0 and 4"));
+  CHECK(contains(message_of<ValueError>([&] { loader.set_state({0, 4}); }), "next_batch in [0, 3] and begin in [0, "));
 }
 
 TEST_CASE("loader: parts of ranks are the batches of one process, also those that are smaller than the ranks are many") {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests of the tables of docs/from_pytorch.md: a function for each line of their right column.
+"""Makes tests of docs/from_pytorch.md: a function for each line of the right column of its tables, and for each whole program.
 
     tests/docs/snippets.py DOC OUT.cpp    writes the functions, which tests/docs/from_pytorch_test.h gives their variables
     tests/docs/snippets.py DOC --torch    runs the left column with PyTorch, to see that it is PyTorch; needs torch and torchvision
@@ -20,8 +20,18 @@ def rows(path):
     return out
 
 
+def programs(path):
+    """(line, text) of each block of C++ with a main function."""
+    with open(path, encoding="utf-8") as f:
+        page = f.read()
+    blocks = re.finditer(r"^```cpp\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [(page.count("\n", 0, b.start(1)) + 1, b[1]) for b in blocks if "int main()" in b[1]]
+
+
 def write(doc, target):
-    found = rows(doc)
+    found, whole = rows(doc), programs(doc)
+    if not whole:
+        raise SystemExit(f"{doc}: no whole program was found")
     if len(found) < 50:
         raise SystemExit(f"{doc}: only {len(found)} rows of code were found")
     with open(target, "w", encoding="utf-8") as f:
@@ -29,6 +39,11 @@ def write(doc, target):
         for number, _, right in found:
             f.write(f'\nTEST_CASE("docs/from_pytorch.md, line {number}") {{\n  HS_VARIABLES\n'
                     f'#line {number} "{doc}"\n  {right};\n}}\n')
+        for number, text in whole:  # started twice: the second time it continues
+            text = re.sub(r"^(#include .*|using namespace halfstep;)$", "", text, flags=re.MULTILINE)
+            f.write(f'\nnamespace program_{number} {{\n#line {number} "{doc}"\n' + text.replace("int main()", "void run()") + "}\n"
+                    f'TEST_CASE("docs/from_pytorch.md, the program of line {number}") {{\n  const InTempDir there;\n'
+                    f'  program_{number}::run();\n  program_{number}::run();\n}}\n')
 
 
 def check_torch(doc):

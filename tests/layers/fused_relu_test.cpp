@@ -30,7 +30,7 @@ Ops ops_of(Module& net, const Tensor& x) {
 
 std::string bits(const Tensor& t) {
   const Tensor dense = t.detach().contiguous();
-  return {static_cast<const char*>(dense.data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
+  return {static_cast<const char*>(dense.const_data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
 }
 
 // The result, the gradients of input and parameters, and the buffers after a step in training.

@@ -6,6 +6,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/base/near_name.h"
 #include "layers/layers.h"
+#include "optim/optimizers.h"
 #include "tests/layers/support.h"
 
 using namespace halfstep;
@@ -312,3 +313,32 @@ TEST_CASE("a forward by value of a class without parts names the cure where it i
   CHECK_THROWS_WITH_AS(plain(ones({1})), doctest::Contains("give it Tensor forward(const Tensor& x) override"), ValueError);
 }
 #pragma GCC diagnostic pop
+
+TEST_CASE("a state_dict is a snapshot, with what is tied tied; state_tensors are the module's own memory") {
+  struct Net : Module {
+    Part<Embedding> table{this, "table", 5, 3};
+    Part<BatchNorm1d> norm{this, "norm", 3};
+    Part<Linear> head{this, "head", 3, 5, LinearOptions{.bias = false}};
+    Net() { head->weight = table->weight; }
+    Tensor forward(const Tensor& x) override { return head(norm(table(x))); }
+  };
+  Net net;
+  const StateDict best = net.state_dict();
+  const auto values = [&] {
+    std::vector<std::vector<double>> out;
+    for (const NamedTensor& n : net.state_tensors()) out.push_back(n.tensor.to_vector<double>());
+    return out;
+  };
+  const auto then = values();
+  const Tensor x = arange(5);
+  SGD optimizer(net.parameters(), 0.1);
+  net(x).square().sum().backward();
+  optimizer.step();
+  CHECK(values() != then);
+  CHECK(best[0].tensor.shares_memory_with(best.back().tensor));
+  CHECK(!best[0].tensor.shares_memory_with(net.table->weight));
+  net.load_state_dict(best);
+  CHECK(values() == then);
+  net.state_tensors()[0].tensor.fill_(1);
+  CHECK(net.head->weight.sum().item() == 15);
+}

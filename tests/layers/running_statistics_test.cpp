@@ -7,6 +7,8 @@
 
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
+#include "optim/averages.h"
+#include "optim/optimizers.h"
 
 using namespace halfstep;
 
@@ -77,4 +79,35 @@ TEST_CASE("a state without counts of batches loads, and the counts stay; one wit
   norm.set_momentum({});
   CHECK_THROWS_WITH_AS(to.load_state_dict(without("num_batches_tracked")), doctest::Contains("missing: 1.num_batches_tracked"),
                        ValueError);
+}
+
+TEST_CASE("averaged weights by statistics of others warn, those of update_bn and exponential averages do not") {
+  Sequential net(make<Linear>(2, 2), make<BatchNorm1d>(2));
+  SGD opt(net.parameters(), 0.1);
+  WeightAverage swa(opt, {.equal = true}), ema(opt, {.decay = 0.9});
+  const Tensor x = rand({8, 2});
+  net(x).square().sum().backward();
+  opt.step();
+  net.eval();
+  const auto warned = [&](WeightAverage& average, bool update) {
+    const WeightAverage::Scope averaged(average);
+    if (update) update_bn(net, std::vector<Tensor>{x});
+    const uint64_t before = AveragedWeights::warnings();
+    net(x);
+    return AveragedWeights::warnings() > before;
+  };
+  CHECK(!warned(ema, false));
+  CHECK(!warned(swa, true));
+  CHECK(warned(swa, false));
+  net(x);
+  const uint64_t before = AveragedWeights::warnings();
+  net(x);
+  CHECK(AveragedWeights::warnings() == before);
+  swa.copy_to_parameters();
+  net(x);
+  CHECK(AveragedWeights::warnings() > before);
+  update_bn(net, std::vector<Tensor>{x});
+  const uint64_t updated = AveragedWeights::warnings();
+  net(x);
+  CHECK(AveragedWeights::warnings() == updated);
 }

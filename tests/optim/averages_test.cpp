@@ -119,6 +119,85 @@ TEST_CASE("averages are states of their optimizer: a saved run resumes bit for b
   CHECK_THROWS_AS(without.optimizer.load_state_dict(saved), ValueError);
 }
 
+TEST_CASE("an average of 16-bit weights is the same however often it is looked at") {
+  for (const DType low : {DType::bf16, DType::f16}) {
+    const auto run = [&](bool look) {
+      const Tensor p = problem::parameter(low);
+      SGD o({p}, 0.01);
+      WeightAverage swa(o, {.equal = true});
+      for (int t = 0; t < 40; ++t) {
+        problem::set_gradient(p, t);
+        o.step();
+        if (!look) continue;
+        const std::string own = problem::bytes(p);
+        {
+          const WeightAverage::Scope evaluating(swa);
+          CHECK(problem::bytes(p) == problem::bytes(swa.averages()[0].to(low)));
+        }
+        CHECK(problem::bytes(p) == own);
+      }
+      return problem::bytes(swa.averages()[0]);
+    };
+    CHECK(run(true) == run(false));
+  }
+}
+
+TEST_CASE("two averages of one optimizer are two, also when they are saved, and so are two Lookaheads") {
+  const auto alone = [](const WeightAverageOptions& o) {
+    Run run;
+    WeightAverage average(run.optimizer, o);
+    run.go(9);
+    return problem::bytes(average.averages()[0]);
+  };
+  Run both, again;
+  WeightAverage slow(both.optimizer, {.decay = 0.9}), mean(both.optimizer, {.equal = true, .start = 2});
+  both.go(5);
+  WeightAverage slow2(again.optimizer, {.decay = 0.9}), mean2(again.optimizer, {.equal = true, .start = 2});
+  again.p.detach().copy_(both.p.detach());
+  again.optimizer.load_state_dict(both.optimizer.state_dict());
+  for (int t = 5; t < 9; ++t) {
+    for (Run* r : {&both, &again}) {
+      problem::set_gradient(r->p, t);
+      r->optimizer.step();
+    }
+  }
+  for (auto [a, b] : {std::pair(&slow, &mean), std::pair(&slow2, &mean2)}) {
+    CHECK(problem::bytes(a->averages()[0]) == alone({.decay = 0.9}));
+    CHECK(problem::bytes(b->averages()[0]) == alone({.equal = true, .start = 2}));
+  }
+  Run after;  // one after the other: the second knows nothing of the first
+  {
+    const WeightAverage before(after.optimizer, {.decay = 0.9});
+    after.go(4);
+  }
+  WeightAverage next(after.optimizer, {.equal = true});
+  CHECK(!next.averages()[0].defined());
+  Run ahead;
+  Lookahead three(ahead.optimizer, {.k = 3}), seven(ahead.optimizer, {.k = 7});
+  ahead.go(2);
+  CHECK(ahead.optimizer.state_dict().contains("0.slow_2"));
+}
+
+TEST_CASE("within a scope there is no other scope, no step and no loading, and each works again behind it") {
+  Run run;
+  WeightAverage one(run.optimizer, {.decay = 0.5}), two(run.optimizer, {.equal = true});
+  run.go(3);
+  const auto state = run.optimizer.state_dict();
+  const std::string own = problem::bytes(run.p);
+  {
+    const WeightAverage::Scope outer(one);
+    const char* const says = "the parameters hold those of EMA(decay=0.5) now, not their own values";
+    CHECK_THROWS_WITH_AS(WeightAverage::Scope{one}, doctest::Contains(says), ValueError);
+    CHECK_THROWS_WITH_AS(WeightAverage::Scope{two}, doctest::Contains("end the WeightAverage::Scope first"), ValueError);
+    CHECK_THROWS_WITH_AS(run.optimizer.step(), doctest::Contains(says), ValueError);
+    CHECK_THROWS_WITH_AS(run.optimizer.load_state_dict(state), doctest::Contains(says), ValueError);
+    CHECK_THROWS_WITH_AS(two.copy_to_parameters(), doctest::Contains(says), ValueError);
+  }
+  CHECK(problem::bytes(run.p) == own);
+  run.optimizer.load_state_dict(state);
+  run.go(1);
+}
+
 TEST_CASE("averages refuse options out of range") {
   Run run;
   CHECK_THROWS_WITH_AS(static_cast<void>(WeightAverage(run.optimizer, {.decay = 1})),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -108,7 +109,13 @@ inline std::vector<Setting> settings() {
 }
 
 // Every byte of a tensor and of an optimizer's state.
-inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.data_ptr()), t.nbytes()}; }
+inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.const_data_ptr()), t.nbytes()}; }
+// The states of parameters, without options.
+inline std::map<std::string, Tensor> states(const Optimizer& o) {
+  std::map<std::string, Tensor> out = o.state_dict();
+  std::erase_if(out, [](const auto& entry) { return entry.first.starts_with("param_groups."); });
+  return out;
+}
 inline std::string bytes(const Optimizer& o) {
   std::string out;
   for (const auto& [name, t] : o.state_dict()) out += name + ":" + bytes(t) + ";";

@@ -100,13 +100,16 @@ TEST_CASE("factories take what is at hand") {
 
 TEST_CASE("Eigen reads and writes a tensor's memory, and its results become tensors") {
   Tensor x = tensor({1, 2, 3, 4, 5, 6}, {2, 3});
+  CHECK(!x.storage()->is_exposed());
   CHECK(as_eigen<float>(x)(1, 0) == 4);
+  CHECK(x.storage()->is_exposed());  // later calls must see what is written
   as_eigen<float>(x.t())(2, 0) = 9;  // any strides
   CHECK(floats(x[0]) == Floats{1, 2, 9});
   CHECK(as_eigen<float>(x.select(1, 1)).sum() == 7);
   Eigen::MatrixXf m(2, 2);
   m << 1, 2, 3, 4;
   CHECK(floats(from_eigen(m)) == Floats{1, 2, 3, 4});
+  CHECK(!from_eigen(m).storage()->is_exposed());
   CHECK(floats(from_eigen(m * m.transpose())) == Floats{5, 11, 11, 25});
   CHECK(from_eigen(Eigen::Vector3d(1, 2, 3)).shape() == Shape{3});
   CHECK(from_eigen(Eigen::Vector3d(1, 2, 3)).dtype() == DType::f64);

@@ -49,7 +49,7 @@ Device device_of(const Tensors& in) {
 }
 
 TensorView broadcast_view(const Tensor& t, const Shape& shape) {
-  return {t.data_ptr(), t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
+  return {t.view().data, t.dtype(), shape, broadcast_strides(t.shape(), t.strides(), shape), t.impl()->wrapped_number};
 }
 
 MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {

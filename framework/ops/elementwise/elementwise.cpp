@@ -168,9 +168,9 @@ Tensor as_compared(const Tensor& t, const Tensor& other) {
                                  [&](auto tag) {
                                    using T = decltype(tag);
                                    if constexpr (std::is_class_v<T>)
-                                     return double(T(float(*t.data_ptr<double>())));
+                                     return double(T(float(*t.const_data_ptr<double>())));
                                    else
-                                     return double(T(*t.data_ptr<double>()));
+                                     return double(T(*t.const_data_ptr<double>()));
                                  }),
                         other);
 }
@@ -252,8 +252,8 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   check_kind(row, {x, o});
   const Shape shape = broadcast(x.shape(), o.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
-  const bool overlap =
-      x.shares_memory_with(o) && !(o.data_ptr() == x.data_ptr() && o.shape() == x.shape() && o.strides() == x.strides());
+  const bool overlap = x.shares_memory_with(o) &&
+                       !(o.const_data_ptr() == x.const_data_ptr() && o.shape() == x.shape() && o.strides() == x.strides());
   const DType dtype = row_result(row, result_type({x, o}));
   const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
   if (recorded) {

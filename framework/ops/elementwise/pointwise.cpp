@@ -130,8 +130,8 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
     if (t.same(x)) continue;
     others_recorded = others_recorded || t.requires_grad();
     // An operand that overlaps x at other positions must be read before x is written.
-    overlap = overlap ||
-              (x.shares_memory_with(t) && !(t.data_ptr() == x.data_ptr() && t.shape() == x.shape() && t.strides() == x.strides()));
+    overlap = overlap || (x.shares_memory_with(t) &&
+                          !(t.const_data_ptr() == x.const_data_ptr() && t.shape() == x.shape() && t.strides() == x.strides()));
   }
   check_same_device(op, in);
   check<DTypeError>(is_floating(result_type(in)), op, "needs floating tensors, got ", x.dtype());

@@ -7,6 +7,8 @@
 #include <climits>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "framework/base/log.h"
@@ -102,6 +104,37 @@ void with_workspace(F f) {
   f(work.data(), int(work.size()));
 }
 
+// Which part of a matrix is read.
+enum class Part : uint8_t { all, lower, upper };
+
+// Where matrix i of x, row by row, has a value that is not finite. LAPACK may not return from such a matrix, or take a row outside
+// of it for a pivot, so that it must not see one.
+std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i, Part part = Part::all) {
+  std::optional<std::pair<int64_t, int64_t>> found;
+  with_type(x, [&]<class T>(T) {
+    const int64_t m = x.size(-2), n = x.size(-1);
+    const T* at = x.const_data_ptr<T>() + i * m * n;
+    for (int64_t row = 0; row < m && !found; ++row, at += n) {
+      const int64_t first = part == Part::upper ? std::min(row, n) : 0, end = part == Part::lower ? std::min(row + 1, n) : n;
+      for (int64_t column = first; column < end && !found; ++column)
+        if (!std::isfinite(at[column])) found = {row, column};
+    }
+  });
+  return found;
+}
+void check_finite(std::string_view op, const Tensor& x, Part part = Part::all) {
+  for (int64_t i = 0; i < batch_of(x); ++i) {
+    const auto at = not_finite(x, i, part);
+    check<ValueError>(!at, op, "needs values that are finite, but matrix ", i, " of the batch has none at [", at ? at->first : 0,
+                      ", ", at ? at->second : 0, "]",
+                      Help{"look for what made it, for example with isfinite(x), or replace such values by nan_to_num"});
+  }
+}
+// Fills matrix i of x, whose matrices have `size` elements, with NaN.
+void fill_nan(const Tensor& x, int64_t i, int64_t size) {
+  with_type(x, [&]<class T>(T) { std::fill_n(x.data_ptr<T>() + i * size, size, std::numeric_limits<T>::quiet_NaN()); });
+}
+
 // What geqrf makes of each matrix, on the host: R and, below it, the reflectors' vectors.
 struct Reflectors {
   explicit Reflectors(const Tensor& x)
@@ -111,6 +144,11 @@ struct Reflectors {
     with_type(x, [&]<class T>(T) {
       for (int64_t i = 0; i < batch_of(x); ++i) {
         T *const matrix = columns.data_ptr<T>() + i * m * n, *const factors = tau.data_ptr<T>() + i * std::min(m, n);
+        if (not_finite(columns, i)) {
+          fill_nan(columns, i, int64_t(m) * n);
+          fill_nan(tau, i, std::min(m, n));
+          continue;
+        }
         int info = 0;
         with_workspace<T>([&](T* work, int size) { Routines<T>::geqrf(&m, &n, matrix, &m, factors, work, &size, &info); });
       }
@@ -133,6 +171,7 @@ Tensors svd(std::string_view op, const Tensor& x, bool full) {
     }
     return {u.to(x.device()), s.to(x.device()), vh.to(x.device())};
   }
+  check_finite(op, a);
   with_type(x, [&]<class T>(T) {
     const int u_columns = full ? m : k, vh_rows = full ? n : k;
     const char job = full ? 'A' : 'S';
@@ -157,6 +196,7 @@ Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
   if (x.device().is_meta()) return {like(x, with_matrix(x, {n})), like(x, x.shape())};
   const Tensor a = rows_copy(x), w = host_like(x, with_matrix(x, {n}));
   if (n == 0) return {w.to(x.device()), a.to(x.device())};
+  check_finite(op, a, lower ? Part::lower : Part::upper);
   with_type(x, [&]<class T>(T) {
     const char job = 'V', part = lower ? 'U' : 'L';  // of the transposed matrix
     std::vector<int> integers(size_t(3) + 5 * size_t(n));
@@ -194,6 +234,10 @@ Tensors qr(const Tensor& x, bool complete) {
       T *const to = q.data_ptr<T>() + i * m * k, *const upper = r.data_ptr<T>() + i * k * n;
       for (int row = 0; row < std::min(k, n); ++row)
         for (int column = row; column < n; ++column) upper[int64_t(row) * n + column] = from[int64_t(column) * m + row];
+      if (not_finite(made.columns, i)) {
+        fill_nan(q, i, int64_t(m) * k);
+        continue;
+      }
       std::fill_n(to, int64_t(m) * k, T(0));
       std::copy_n(from, int64_t(m) * std::min(k, n), to);
       int info = 0;
@@ -208,6 +252,7 @@ Tensor cholesky(std::string_view op, const Tensor& x, bool upper) {
   const int n = size_of_matrix(x.size(-1));
   if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
   const Tensor a = rows_copy(x);
+  check_finite(op, a, upper ? Part::upper : Part::lower);
   with_type(x, [&]<class T>(T) {
     const char part = upper ? 'L' : 'U';  // of the transposed matrix
     for (int64_t i = 0; i < batch_of(x); ++i) {
@@ -228,6 +273,10 @@ Tensor solve(std::string_view op, const Tensor& a, const Tensor& b) {
     std::vector<int> pivots(size_t(n), 0);
     for (int64_t i = 0; i < batch_of(a); ++i) {
       int info = 0;
+      if (not_finite(factors, i)) {
+        fill_nan(x, i, int64_t(n) * count);
+        continue;
+      }
       Routines<T>::gesv(&n, &count, factors.data_ptr<T>() + i * n * n, &n, pivots.data(), x.data_ptr<T>() + i * n * count, &n,
                         &info);
       check<ValueError>(info == 0, op, "matrix ", i, " of the batch is singular");
@@ -262,6 +311,10 @@ Tensor inverse(std::string_view op, const Tensor& x) {
       for (int64_t i = 0; i < (size < 0 ? 1 : batch_of(x)); ++i) {
         int info = 0;
         T* const matrix = a.data_ptr<T>() + i * n * n;
+        if (size >= 0 && not_finite(a, i)) {
+          fill_nan(a, i, int64_t(n) * n);
+          continue;
+        }
         if (size >= 0) Routines<T>::getrf(&n, &n, matrix, &n, pivots.data(), &info);
         if (info == 0) Routines<T>::getri(&n, matrix, &n, pivots.data(), work, &size, &info);
         check<ValueError>(info == 0, op, "matrix ", i, " of the batch is singular");
@@ -281,6 +334,10 @@ Tensors determinant(const Tensor& x) {
     for (int64_t i = 0; i < batch_of(x); ++i) {
       int info = 0;
       T* const matrix = a.data_ptr<T>() + i * n * n;
+      if (not_finite(a, i)) {
+        for (const Tensor& t : {det, sign, log_abs}) fill_nan(t, i, 1);
+        continue;
+      }
       if (n > 0) Routines<T>::getrf(&n, &n, matrix, &n, pivots.data(), &info);
       T product = 1, direction = 1, sum = 0;
       for (int k = 0; k < n; ++k) {

@@ -28,7 +28,7 @@ constexpr size_t kMostForms = 8;  // a storage with more is no weight, but many 
 }  // namespace
 
 Tensor packed_weight(const Tensor& b, int64_t rows) {
-  if (!inference_enabled() || b.dim() != 2) return {};
+  if (!inference_enabled() || b.dim() != 2 || b.storage()->is_exposed()) return {};
   Backend& backend = backend_for(b.device());
   if (!backend.gains_by_packing(rows, b.size(0), b.size(1), b.dtype())) return {};
   static std::mutex mutex;

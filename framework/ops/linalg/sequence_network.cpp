@@ -50,7 +50,7 @@ RecurrentLibrary* library_on(Device device) { return dynamic_cast<RecurrentLibra
 // Dense, and beginning where packs of 16 bytes do: memory that is part of other memory may not.
 Tensor readable(const Tensor& t) {
   const Tensor out = dense(t);
-  return out.defined() && reinterpret_cast<uintptr_t>(out.data_ptr()) % 16 != 0 ? out.clone() : out;
+  return out.defined() && reinterpret_cast<uintptr_t>(out.const_data_ptr()) % 16 != 0 ? out.clone() : out;
 }
 
 // The library declined when it was to compute, though it had said that it would.

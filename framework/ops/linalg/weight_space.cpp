@@ -18,7 +18,7 @@ bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> paramet
   const Tensor& first = parameters[0];
   const int64_t begin = beginning(first, spaces, 0), size = int64_t(size_of(first.dtype()));
   if (begin < 0 || (begin + spaces.weights) * size > int64_t(first.storage()->bytes())) return false;
-  if ((reinterpret_cast<uintptr_t>(first.data_ptr()) - uintptr_t(spaces.offsets[0] * size)) % 16 != 0) return false;
+  if ((reinterpret_cast<uintptr_t>(first.const_data_ptr()) - uintptr_t(spaces.offsets[0] * size)) % 16 != 0) return false;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Tensor& t = parameters[i];
     if (!t.shares_memory_with(first) || !t.is_contiguous() || beginning(t, spaces, i) != begin) return false;
@@ -40,7 +40,7 @@ std::vector<Shadow*> movable_shadows(const RecurrentSpaces& spaces, std::span<co
     if (!meta || !meta->shadow.low.defined() || meta->shadow.version != leaf.version() || !seen.insert(leaf.impl()).second)
       return {};
     const Tensor& low = meta->shadow.low;
-    if (!low.shares_memory_with(t) || low.data_ptr() != t.data_ptr() || !low.is_contiguous()) return {};
+    if (!low.shares_memory_with(t) || low.const_data_ptr() != t.const_data_ptr() || !low.is_contiguous()) return {};
     if (low.storage()->bytes() != low.nbytes()) {
       const bool is_first = !common;
       if (is_first) common = low.storage().get(), begin = beginning(low, spaces, i);
@@ -62,6 +62,7 @@ Tensor PackedWeights::find(const RecurrentSpaces& spaces, std::span<const Tensor
   if (!space_.defined() || space_.dtype() != dtype || offsets_ != spaces.offsets) return {};
   for (size_t i = 0; i < from.size(); ++i) {
     const Source& s = sources_[i];
+    if (from[i].storage()->is_exposed()) return {};
     if (s.storage.lock() != from[i].storage() || s.offset != from[i].impl()->offset || s.version != from[i].version()) return {};
   }
   return space_;

@@ -5,9 +5,11 @@
 #include <memory>
 #include <utility>
 
+#include "framework/autograd/checkpoint.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/reduce/averaged_weights.h"
 
 namespace halfstep {
 namespace {
@@ -162,6 +164,9 @@ struct Channels {
 
 // ---- statistics of the batch, or given
 
+// In the second forward of checkpoint() running statistics are where the first has left them.
+bool moves_statistics() { return !Recomputing::now(); }
+
 struct BatchNorm {
   static constexpr OpInfo kInfo{
       .name = "batch_norm",
@@ -196,14 +201,20 @@ struct BatchNorm {
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
-    const Tensor x = in[0].to(format), running_mean = dense(in[1]), running_var = dense(in[2]), w = dense(in[3]), b = dense(in[4]);
+    const bool unused = a.args.training && !moves_statistics();  // the running ones
+    const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
+                 running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
     const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
     Backend& backend = backend_for(x.device());
     backend.batch_norm(a.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean), view_of(running_var),
-                       view_of(a.batches), ordered(y, format), mean.view(), rstd.view());
-    if (a.args.training && a.batches.defined()) a.batches.bump_version();
-    if (a.args.training && in[1].defined()) {
+                       view_of(unused ? Tensor() : a.batches), ordered(y, format), mean.view(), rstd.view());
+    if (!a.args.training)
+      AveragedWeights::statistics_used();
+    else if (running_mean.defined())
+      AveragedWeights::statistics_moved();
+    if (a.args.training && a.batches.defined() && !unused) a.batches.bump_version();
+    if (a.args.training && running_mean.defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
         given.bump_version();
@@ -338,7 +349,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   } else {
     y = call<Normalize>({x, weight, bias}, attr);
   }
-  if (running_mean.defined() && x.numel() > 0) update_running(x, n, running_mean, running_var, momentum);
+  if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, n, running_mean, running_var, momentum);
   return y;
 }
 

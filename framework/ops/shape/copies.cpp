@@ -42,11 +42,11 @@ struct Move {
     const Tensor x = in[0].to(format);
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to, .format = format});
     if (a.from.is_cpu()) {
-      backend_for(a.to).copy_from_host(x.data_ptr(), out.data_ptr(), x.nbytes());
+      backend_for(a.to).copy_from_host(x.const_data_ptr(), out.view().data, x.nbytes());
     } else {
       const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
-      backend_for(a.from).copy_to_host(x.data_ptr(), host.data_ptr(), x.nbytes());
-      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.data_ptr(), out.data_ptr(), x.nbytes());
+      backend_for(a.from).copy_to_host(x.const_data_ptr(), host.view().data, x.nbytes());
+      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.const_data_ptr(), out.view().data, x.nbytes());
     }
     return out;
   }
@@ -109,7 +109,7 @@ void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* intege
   }
   const NoGrad off;
   const Tensor t = detach().to(dtype).contiguous();
-  backend_for(t.device()).copy_to_host(t.data_ptr(), to, t.nbytes());
+  backend_for(t.device()).copy_to_host(t.const_data_ptr(), to, t.nbytes());
 }
 
 void add_copies(OpList& list) {

@@ -15,6 +15,7 @@ bool LaidWeights::Source::is(const Source& o) const {
 }
 
 Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
+  if (weight.storage()->is_exposed()) return {};
   const Source source{weight.storage(), weight.impl()->offset, weight.version()};
   Kept call{.sizes = {.x = args.x.shape,
                       .dtype = args.x.dtype,

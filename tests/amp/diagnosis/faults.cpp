@@ -119,7 +119,7 @@ class Training {
 std::string bytes_of(Module& m) {
   std::string out = joined(default_generator().state().offset);
   const auto add = [&](const Tensor& t) {
-    if (t.defined()) out.append(static_cast<const char*>(t.contiguous().data_ptr()), t.nbytes());
+    if (t.defined()) out.append(static_cast<const char*>(t.contiguous().const_data_ptr()), t.nbytes());
   };
   for (const NamedTensor& t : m.state_dict()) add(t.tensor);
   for (const NamedTensor& t : kept_states(m)) add(t.tensor);

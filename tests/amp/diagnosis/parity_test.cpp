@@ -125,7 +125,7 @@ TEST_CASE("parity: the update's error is the gradient's for SGD, larger for Adam
   const Parity first = compare_with_float32(t.step(DType::bf16), {}, &adam);
   REQUIRE(first.update_error);
   CHECK(*first.update_error > 1.5 * first.error);  // of its first update only the signs of gradients are left
-  CHECK(adam.state_dict().empty());
+  CHECK(!adam.state_dict().contains("0.step"));
   CHECK(weights() == before);
   SGD still(t.model->parameters(), {.lr = 0});
   CHECK_FALSE(compare_with_float32(t.step(DType::bf16), {}, &still).update_error);

@@ -39,7 +39,7 @@ std::vector<double> numbers_of(const std::string& text) {
 
 void write_inputs(const fs::path& file, const Tensor& x) {
   std::ofstream out(file, std::ios::binary);
-  out.write(static_cast<const char*>(x.data_ptr()), x.numel() * int64_t(size_of(x.dtype())));
+  out.write(static_cast<const char*>(x.const_data_ptr()), x.numel() * int64_t(size_of(x.dtype())));
 }
 
 void train(const TempDir& dir, const std::string& config) {

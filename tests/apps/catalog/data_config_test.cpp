@@ -38,7 +38,7 @@ std::set<std::string> inputs_of(const Dataset& data) {
   for_each_batch(data, [&](const Batch& batch, int64_t) {
     const Tensor x = batch.input.contiguous();
     const size_t bytes = x.nbytes() / size_t(x.size(0));
-    for (int64_t i = 0; i < x.size(0); ++i) out.emplace(static_cast<const char*>(x.data_ptr()) + size_t(i) * bytes, bytes);
+    for (int64_t i = 0; i < x.size(0); ++i) out.emplace(static_cast<const char*>(x.const_data_ptr()) + size_t(i) * bytes, bytes);
   });
   return out;
 }

@@ -88,8 +88,10 @@ TEST_CASE("data sets in files train, and their dry runs agree with them") {
   write(dir / "series.csv", "t,v\n1,10\n2,20\n3,30\n4,40\n5,50\n6,70\n");
   const auto x = randn({6, 3}), y = from_vector<int64_t>({0, 1, 2, 0, 1, 2}, {6});
   save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", y}, {"tokens", y.reshape({3, 2})}});
-  write(dir / "x.npy", halfstep::testing::npy("<f4", "(6, 3)", std::string(static_cast<const char*>(x.data_ptr()), x.nbytes())));
-  write(dir / "y.npy", halfstep::testing::npy("<i8", "(6,)", std::string(static_cast<const char*>(y.data_ptr()), y.nbytes())));
+  write(dir / "x.npy",
+        halfstep::testing::npy("<f4", "(6, 3)", std::string(static_cast<const char*>(x.const_data_ptr()), x.nbytes())));
+  write(dir / "y.npy",
+        halfstep::testing::npy("<i8", "(6,)", std::string(static_cast<const char*>(y.const_data_ptr()), y.nbytes())));
   write(dir / "d.npz", halfstep::testing::zip({{"x.npy", halfstep::app::testing::read(dir / "x.npy")},
                                                {"y.npy", halfstep::app::testing::read(dir / "y.npy")}},
                                               true));

@@ -68,7 +68,7 @@ uint64_t hash_of(Session& s) {
   uint64_t h = 1469598103934665603u;
   const auto mix = [&](const Tensor& t) {
     const Tensor dense = t.contiguous();
-    const auto* p = static_cast<const uint8_t*>(dense.data_ptr());
+    const auto* p = static_cast<const uint8_t*>(dense.const_data_ptr());
     for (size_t i = 0; i < dense.nbytes(); ++i) h = (h ^ p[i]) * 1099511628211u;
   };
   for (const NamedTensor& t : s.model->state_dict()) mix(t.tensor);

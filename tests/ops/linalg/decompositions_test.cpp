@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "framework/autograd/gradcheck.h"
 #include "framework/base/check.h"
@@ -106,13 +107,37 @@ TEST_CASE("linear algebra in 16 bits is computed in float32 and rounded once") {
   CHECK(equal(linalg::solve(x, x), linalg::solve(x.to(DType::f32), x.to(DType::f32)).to(DType::bf16)));
 }
 
+TEST_CASE("linear algebra of values that are not finite ends, with an error or with NaN for that matrix alone") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double bad : {inf, -inf, std::nan("")}) {
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      Tensor x = eye(3, {.dtype = dtype}).expand({2, 3, 3}).clone() * 2;
+      x[1][2][0] = bad;
+      const auto says = [&](const auto& f) {
+        return contains(message_of<ValueError>([&] { f(x); }), "matrix 1 of the batch has none at [2, 0]");
+      };
+      CHECK(says([](const Tensor& t) { linalg::svd(t); }));
+      CHECK(says([](const Tensor& t) { linalg::svdvals(t); }));
+      CHECK(says([](const Tensor& t) { linalg::eigh(t); }));
+      CHECK(says([](const Tensor& t) { linalg::cholesky(t); }));
+      CHECK(says([](const Tensor& t) { linalg::pinv(t); }));
+      linalg::eigh(x, "U"), linalg::cholesky(x, true);  // which do not read that part
+      for (const Tensor& t :
+           {linalg::inv(x), linalg::det(x), linalg::solve(x, ones({2, 3, 1}, {.dtype = dtype})), linalg::qr(x).q}) {
+        CHECK(t[0].isfinite().all().item<bool>());
+        CHECK(t[1].isnan().all().item<bool>());
+      }
+    }
+  }
+}
+
 TEST_CASE("linear algebra: errors name the matrix and the cure") {
   const Tensor singular = tensor({{{2.0, 0.0}, {0.0, 1.0}}, {{1.0, 2.0}, {2.0, 4.0}}});
   CHECK(contains(message_of<ValueError>([&] { inverse(singular); }), "[inverse] matrix 1 of the batch is singular"));
   CHECK(contains(message_of<ValueError>([&] { linalg::solve(singular, ones({2, 2, 1})); }), "matrix 1 of the batch is singular"));
   CHECK(contains(message_of<ValueError>([&] { cholesky(neg(singular)); }), "matrix 0 of the batch is not positive definite"));
   const Tensor nan = full({2, 2}, std::nan(""));
-  CHECK(contains(message_of<ValueError>([&] { linalg::svd(nan); }), "look for NaN"));
+  CHECK(contains(message_of<ValueError>([&] { linalg::svd(nan); }), "matrix 0 of the batch has none at [0, 0]"));
   CHECK(matrix_exp(nan).isnan().all().item<bool>());
   CHECK(contains(message_of<ShapeError>([&] { det(ones({2, 3})); }), "[det] needs square matrices [..., N, N], got [2, 3]"));
   CHECK(contains(message_of<ShapeError>([&] { linalg::solve(ones({2, 2}), ones({3, 1})); }), "as many rows"));

@@ -19,7 +19,7 @@ constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
 std::string bits(const Tensor& t) {
   const Tensor dense = t.detach().contiguous();
-  return {static_cast<const char*>(dense.data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
+  return {static_cast<const char*>(dense.const_data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
 }
 void check_same(const Tensors& fused, const Tensors& plain) {
   REQUIRE(fused.size() == plain.size());

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Do batch normalisations evaluate averaged weights by running statistics of other weights? Such statistics do not fit: networks
+// lose most of their accuracy, and nobody sees why.
+#pragma once
+
+#include <cstdint>
+
+namespace halfstep {
+
+// While it lives, the weights of this thread's models are averages (WeightAverage::Scope). A batch_norm by running statistics then
+// warns, once, unless some have moved since: update_bn computes them anew.
+class AveragedWeights {
+ public:
+  [[nodiscard]] explicit AveragedWeights(bool on) : saved_(current_) { current_ = current_ || on; }
+  ~AveragedWeights() { current_ = saved_; }
+  AveragedWeights(const AveragedWeights&) = delete;
+  static void put_for_good() { current_ = true; }
+  // Called by batch_norm: running statistics of the weights that there are were taken, or are used.
+  static void statistics_moved() { current_ = false; }
+  static void statistics_used();
+  static uint64_t warnings() { return warnings_; }  // so far, of this thread; the log has each text once
+
+ private:
+  static inline thread_local constinit bool current_ = false;
+  static inline thread_local constinit uint64_t warnings_ = 0;
+  bool saved_;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all schedules share: counting, following rates that others set, and what is kept.
+#include <atomic>
+
+#include "framework/base/log.h"
+#include "optim/schedule.h"
+
+namespace halfstep {
+namespace {
+
+// In a state, before the number of a group: the initial rate, the rate of now, and one that the user has set since the last step.
+const std::string kInitial = "initial_lr.", kRate = "lr.", kSet = "set_lr.";
+
+}  // namespace
+
+Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
+  static std::atomic<uint64_t> next{1};
+  id_ = next++;
+  optimizer_.begin_schedule();  // before a constructor asks for initial rates
+}
+
+void Schedule::start() {
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    const bool beside = optimizer_.stepped_by_ == 0 && optimizer_.lr_[g] != optimizer_.initial_lr_[g];
+    if (beside && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer_.lr_[g];
+  }
+  set_count(0);
+  optimizer_.stepped_by_ = 0;
+}
+
+void Schedule::step_if(bool applied) {
+  if (!applied) return;
+  const int64_t next = count() + 1;
+  follow();
+  set_count(next);
+  optimizer_.stepped_by_ = id_;
+}
+
+std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
+
+double Schedule::initial_lr(size_t group) const {
+  const auto at = initial_.find(group);
+  return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
+}
+
+void Schedule::follow() {
+  if (optimizer_.settle_) optimizer_.settle_();  // another schedule's rates may be on the device
+  optimizer_.adopt_changes();
+  const bool absolute = is_absolute();
+  const uint64_t by = optimizer_.stepped_by_;
+  if (absolute && by != 0 && by != id_)
+    fail<ValueError>("schedule", describe(), " sets rates whatever the optimizer's other schedule makes of them",
+                     Help{"step one of them only, or make a SequentialLR of both; MultiplicativeLR multiplies the rate before"});
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    const bool set = optimizer_.written_[g];
+    const double now = optimizer_.lr_[g];
+    optimizer_.written_[g] = false;
+    if (!set && (absolute || now == rate(initial_lr(g), count_))) continue;
+    const std::optional<double> initial = initial_for(now, count_);
+    if (!initial) {
+      if (set && now != rate(initial_lr(g), count_))
+        logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
+      continue;
+    }
+    initial_[g] = *initial;
+    ++revision_;
+  }
+}
+
+int64_t Schedule::count() const {
+  if (settle_) settle_();
+  return count_;
+}
+
+void Schedule::set_count(int64_t count) {
+  check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
+  if (settle_) settle_();
+  place(count, /*keep_set=*/false);
+}
+
+void Schedule::place(int64_t count, bool keep_set) {
+  if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
+  count_ = count;
+  const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
+    if (momentum) optimizer_.set_momentum(*momentum, g);
+  }
+}
+
+void Schedule::changed() {
+  ++revision_;
+  set_count(count());
+  optimizer_.stepped_by_ = id_;
+}
+
+double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
+
+std::map<std::string, double> Schedule::state_dict() const {
+  std::map<std::string, double> out{{"count", double(count())}};
+  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+    const std::string group = std::to_string(g);
+    out[kInitial + group] = initial_lr(g);
+    out[(optimizer_.was_written(g) ? kSet : kRate) + group] = optimizer_.lr(g);
+  }
+  return out;
+}
+
+void Schedule::load_state_dict(const std::map<std::string, double>& state) {
+  const auto at = state.find("count");
+  check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
+                    "a state must hold the count of applied steps");
+  const auto rate_of = [&](const std::string& key, size_t g) -> std::optional<double> {
+    const auto found = state.find(key + std::to_string(g));
+    if (found == state.end()) return {};
+    check<ValueError>(found->second >= 0 || key == kInitial, "schedule", found->first, " of a state must be >= 0, got ",
+                      found->second);
+    return found->second;
+  };
+  const size_t groups = optimizer_.groups_.size();
+  for (size_t g = 0; g < groups; ++g) rate_of(kRate, g), rate_of(kSet, g);
+  initial_.clear();
+  for (size_t g = 0; g < groups; ++g) {
+    if (const auto initial = rate_of(kInitial, g)) initial_[g] = *initial;
+  }
+  ++revision_;
+  set_count(int64_t(at->second));
+  for (size_t g = 0; g < groups; ++g) {
+    if (const auto now = rate_of(kRate, g)) optimizer_.schedule_lr(*now, g);
+    if (const auto set = rate_of(kSet, g)) optimizer_.set_lr(*set, g);
+  }
+}
+
+}  // namespace halfstep

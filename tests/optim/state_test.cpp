@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an optimizer's state holds besides moments: options, groups, kinds of averages.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <string>
+
+#include "optim/averages.h"
+#include "optim/lbfgs.h"
+#include "optim/schedule_parts.h"
+#include "tests/optim/problem.h"
+
+using namespace halfstep;
+
+namespace {
+
+using State = std::map<std::string, Tensor>;
+
+std::vector<ParamGroup> two_groups() {
+  std::vector<ParamGroup> out;
+  out.push_back({.params = {problem::parameter(), problem::parameter()}});
+  out.push_back({.params = {problem::parameter()}, .lr = 0.5});
+  return out;
+}
+
+void step(Optimizer& o, int t) {
+  for (const Tensor& p : o.parameters()) problem::set_gradient(p, t);
+  o.step();
+}
+
+}  // namespace
+
+TEST_CASE("options that were changed by hand are part of an optimizer's state, of every group") {
+  NAdam source(two_groups(), {.lr = 0.1}), other(two_groups(), {.lr = 0.3, .betas = {0.5, 0.6}});
+  source.set_lr(0.01, 1);
+  source.options(0).betas = {0.7, 0.8};
+  source.options(1).weight_decay = 0.25;
+  source.options(1).decoupled_weight_decay = true;
+  step(source, 0);
+  const State state = source.state_dict();
+  CHECK(state.at("param_groups.1.lr").item() == 0.01);
+  CHECK(state.at("param_groups.0.betas").to_vector<double>() == std::vector<double>{0.7, 0.8});
+  CHECK(state.at("param_groups.0.size").item() == 2);
+  other.load_state_dict(state);
+  CHECK(other.lr(0) == 0.1);
+  CHECK(other.lr(1) == 0.01);
+  CHECK(other.options(0).betas == NumberTuple<2>{0.7, 0.8});
+  CHECK(other.options(1).weight_decay == 0.25);
+  CHECK(*other.param_groups()[1].weight_decay == 0.25);
+  CHECK(other.options(1).decoupled_weight_decay);
+  CHECK(!other.options(0).decoupled_weight_decay);
+  CHECK(problem::bytes(other) == problem::bytes(source));
+}
+
+TEST_CASE("states follow the options that come with them, and texts are options, too") {
+  const Tensor p = problem::parameter(), q = problem::parameter();
+  SGD with({p}, {.lr = 0.1, .momentum = 0.9}), without({q}, {.lr = 0.2});
+  step(with, 0);
+  without.load_state_dict(with.state_dict());  // has a momentum_buffer
+  CHECK(without.options().momentum == 0.9);
+  LBFGS a({problem::parameter()}, {.line_search_fn = "strong_wolfe"}), b({problem::parameter()});
+  b.load_state_dict(a.state_dict());
+  CHECK(b.options().line_search_fn == "strong_wolfe");
+}
+
+TEST_CASE("a state is a copy: a later step does not change it, and it leads back") {
+  const Tensor p = problem::parameter();
+  RMSprop o({p}, {.lr = 0.1, .momentum = 0.5});
+  step(o, 0);
+  const std::string then = problem::bytes(o);
+  const State state = o.state_dict(), views = o.state_tensors();
+  step(o, 1);
+  CHECK(problem::bytes(o) != then);
+  CHECK(problem::bytes(views.at("0.square_avg")) == problem::bytes(o.state_dict().at("0.square_avg")));
+  o.load_state_dict(state);
+  CHECK(problem::bytes(o) == then);
+}
+
+TEST_CASE("a state without options, as of an older halfstep, leaves those of the groups") {
+  Adam source({problem::parameter()}, {.lr = 0.1}), other({problem::parameter()}, {.lr = 0.3});
+  step(source, 0);
+  State old;
+  for (const auto& [key, t] : source.state_dict())
+    if (!key.starts_with("param_groups.")) old[key] = t;
+  other.load_state_dict(old);
+  CHECK(other.lr() == 0.3);
+  CHECK(other.state_dict().at("0.step").item() == 1);
+}
+
+TEST_CASE("what does not fit a state's options is refused, and nothing has changed") {
+  Adam source(two_groups(), {.lr = 0.1});
+  step(source, 0);
+  const auto refused = [&](const std::string& key, const Tensor& value, const char* says) {
+    Adam other(two_groups(), {.lr = 0.3});
+    State state = source.state_dict();
+    state[key] = value;
+    const std::string before = problem::bytes(other);
+    CHECK_THROWS_WITH_AS(other.load_state_dict(state), doctest::Contains(says), ValueError);
+    CHECK(problem::bytes(other) == before);
+  };
+  refused("param_groups.0.size", tensor({3.0}), "it has groups of 3, 1 parameters, here are groups of 2, 1");
+  refused("param_groups.1.betas", tensor({0.5, 1.5}), "betas must be in [0, 1), got 1.5");
+  refused("param_groups.0.lr", full({}, -1.0), "param_groups.0.lr must be >= 0, got -1");
+  refused("param_groups.0.warmth", full({}, 1.0), "the option \"warmth\" of a state has no place in Adam(");
+  refused("param_groups.0.eps", tensor({1.0, 2.0}), "the option \"eps\"");
+  Adam one({problem::parameter(), problem::parameter(), problem::parameter()}, {.lr = 0.3});
+  CHECK_THROWS_WITH_AS(one.load_state_dict(source.state_dict()),
+                       doctest::Contains("it has groups of 2, 1 parameters, here are groups of 3"), ValueError);
+}
+
+TEST_CASE("an average of another kind, one too many and one too few are each one line") {
+  const auto state_of = [](bool ema, bool equal) {
+    const Tensor p = problem::parameter();
+    SGD o({p}, 0.1);
+    std::optional<WeightAverage> average;
+    if (ema) average.emplace(o, WeightAverageOptions{.equal = equal});
+    step(o, 0);
+    return o.state_dict();
+  };
+  const auto refused = [](const State& state, bool ema, bool equal, const char* says) {
+    SGD o({problem::parameter()}, 0.1);
+    std::optional<WeightAverage> average;
+    if (ema) average.emplace(o, WeightAverageOptions{.equal = equal});
+    CHECK_THROWS_WITH_AS(o.load_state_dict(state), doctest::Contains(says), ValueError);
+  };
+  refused(state_of(true, false), true, true, "average is of EMA, here of SWA");
+  refused(state_of(true, false), false, false, "it goes along with EMA (average), which SGD(lr=0.1) does not have here");
+  refused(state_of(false, false), true, true, "it lacks SWA (average), which goes along with the optimizer here");
+}
+
+TEST_CASE("a rate that was set by hand outlives saving, before the next step of a schedule too") {
+  const auto check = [](const auto& make, bool set) {
+    const auto rates = [&](bool saved) {
+      SGD o({problem::parameter()}, {.lr = 1, .momentum = 0.9}), again({problem::parameter()}, {.lr = 0.1, .momentum = 0.5});
+      const SchedulePtr s = make(o), resumed = make(again);
+      for (int i = 0; i < 3; ++i) step(o, i), s->step();
+      if (set) o.set_lr(0.5);
+      Optimizer& to = saved ? again : o;
+      Schedule& by = saved ? *resumed : *s;
+      if (saved) again.load_state_dict(o.state_dict()), resumed->load_state_dict(s->state_dict());
+      std::vector<double> out{to.lr(), to.momentum()};
+      for (int i = 0; i < 3; ++i) {
+        step(to, i);
+        by.step();
+        out.push_back(to.lr());
+      }
+      return out;
+    };
+    CHECK(rates(true) == rates(false));
+  };
+  for (const bool set : {false, true}) {
+    check([](Optimizer& o) { return std::make_shared<PolynomialLR>(o, 8, 2); }, set);
+    check([](Optimizer& o) { return std::make_shared<InverseSqrtLR>(o, 4); }, set);
+    check([](Optimizer& o) { return std::make_shared<OneCycleLR>(o, OneCycleOptions{.max_lr = 2, .total_steps = 9}); }, set);
+    check([](Optimizer& o) { return std::make_shared<WarmupLR>(o, std::make_shared<ExponentialLR>(o, 0.5), 2); }, set);
+  }
+}
