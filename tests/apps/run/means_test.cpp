@@ -25,7 +25,7 @@ std::string rows() {
   return out.str();
 }
 
-constexpr const char* kConfig = R"({
+constexpr const char* kMeansConfig = R"({
   "name": "means", "device": "cpu", "output_dir": "r", "seed": 2,
   "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 5}, "Tanh",
                                              {"type": "Linear", "out_features": "auto"}, {"type": "LogSoftmax", "dim": -1}]},
@@ -35,7 +35,7 @@ constexpr const char* kConfig = R"({
   "train": {"epochs": 2}, "logging": {"every": 1}})";
 
 struct Data : TempDir {
-  Data() { write(*this / "d.csv", rows()), write(*this / "c.json", kConfig); }
+  Data() { write(*this / "d.csv", rows()), write(*this / "c.json", kMeansConfig); }
   Ran train(const std::string& name, const std::string& options = "") const {
     return run(*this, "train c.json --threads 1 --json --set output_dir=" + name + " " + options);
   }
