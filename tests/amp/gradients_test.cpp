@@ -116,6 +116,7 @@ TEST_CASE("a sum of gradients that a scale multiplies and of others is refused w
     scaled();
     scaler.unscale_(opt);
     CHECK(p.grad().to_vector<float>() == std::vector<float>{2, 2});
+    scaler.update();
     p.zero_grad();
   }
 }
