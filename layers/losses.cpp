@@ -58,7 +58,7 @@ FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64
     const Tensor counts = ne(target, double(ignored));
     if (!weighs) return {target.numel(), each, sum(counts.to(DType::f64))};
     const Tensor table = weight.to(target.device()).to(DType::f64);
-    const Tensor of_each = gather(table, 0, where(counts, target, 0.0).reshape({-1}));
+    const Tensor of_each = gather(table, 0, where(counts, target, 0).reshape({-1}));
     return {target.numel(), each, sum(where(counts.reshape({-1}), of_each, 0.0))};
   };
 }

@@ -113,7 +113,7 @@ struct Scatter {
     if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {a.dim, g.shape()});
     return result;
   }
-  static Tensor number_at(const Tensor& index, const Tensor& x, double value) {
+  static Tensor number_at(const Tensor& index, const Tensor& x, Number value) {
     return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
   }
 };
@@ -249,7 +249,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   const Tensor out = call<Scatter>({as_line(x), s.index, s.src}, {s.dim});
   return x.dim() ? out : out.reshape({});
 }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value));
 }
@@ -263,7 +263,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
     return out.reshape(x.shape());
   });
 }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce) {
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value, ScatterReduce reduce) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
 }
@@ -306,7 +306,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter(*this, dim, index, src);
 }
-Tensor Tensor::scatter(int64_t dim, const Tensor& index, double value) const { return halfstep::scatter(*this, dim, index, value); }
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, Number value) const { return halfstep::scatter(*this, dim, index, value); }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
   const Scattered s("scatter_", *this, dim, index, src);
   check_same_dtype("scatter_", {*this, src});
@@ -315,7 +315,7 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& s
       [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
       [&] { return scatter(dim, index, src); });
 }
-const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) const {
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const {
   check<ValueError>(index.defined(), "scatter_", "index is undefined");
   return scatter_(dim, index, Scatter::number_at(index, *this, value));
 }

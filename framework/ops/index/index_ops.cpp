@@ -5,6 +5,7 @@
 
 #include "framework/backend/trace.h"
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/ops.h"
@@ -47,7 +48,7 @@ struct IndexAdd {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
-    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, a.alpha);
+    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, beside(a.alpha, src));
     backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
   }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
@@ -213,7 +214,7 @@ Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size) {
   const NoGrad quiet;
   Backend& backend = backend_for(index.device());
   if (index.device().is_cpu() && backend.check_indices(index.view(), size) < 0) return index;
-  const Tensor wrapped = where(lt(index, 0), add(index, double(size)), index);
+  const Tensor wrapped = where(lt(index, 0), add(index, size), index);
   const int64_t bad = backend.check_indices(wrapped.view(), size);
   if (bad >= 0)
     fail<IndexError>(op, "index ", index.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [", -size,
@@ -283,11 +284,11 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   if (x.dim() > 0) along[s.dim] = n;
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   return index_fill(x, dim, index, scalar(value, like(x)));
 }
 
-const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, double value) const {
+const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, Number value) const {
   const auto filled = [&](const Tensor& x) { return halfstep::index_fill(x, dim, index, value); };
   return change_in_place("index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
 }
@@ -377,7 +378,7 @@ void add_index_ops(OpList& list) {
   });
 }
 
-Tensor Tensor::index_fill(int64_t dim, const Tensor& index, double value) const {
+Tensor Tensor::index_fill(int64_t dim, const Tensor& index, Number value) const {
   return halfstep::index_fill(*this, dim, index, value);
 }
 Tensor Tensor::take(const Tensor& index) const { return halfstep::take(*this, index); }

@@ -142,10 +142,10 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
   Tensor low = zeros(x.shape(), whole(x));
   if (n == 0) return low.reshape(of_values);
-  Tensor high = full(x.shape(), double(n), whole(x));
+  Tensor high = full(x.shape(), n, whole(x));
   // Each step halves the interval; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
-    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, double(n - 1)));
+    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));
     const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
     low = where(open & behind, add(middle, 1), low);
     high = where(open & ~behind, middle, high);
@@ -163,7 +163,7 @@ Tensor isin(const Tensor& x, const Tensor& values, bool invert) {
   check_same_device(kIsin.name, {x, values});
   if (values.numel() == 0) return full_like(x, invert).to(DType::boolean);
   const Tensor sorted = sort(values.detach().reshape({-1}), 0).first;
-  const Tensor place = clamp_max(searchsorted(sorted, x.detach()), double(values.numel() - 1));
+  const Tensor place = clamp_max(searchsorted(sorted, x.detach()), values.numel() - 1);
   const Tensor found = eq(index_select(sorted, 0, place.reshape({-1})).reshape(x.shape()), x.detach());
   return invert ? logical_not(found) : found;
 }
@@ -183,8 +183,8 @@ Tensors unravel_index(const Tensor& positions, const Shape& shape) {
   Tensors out(size_t(shape.size()));
   Tensor rest = positions.to(DType::i64);
   for (int d = shape.size() - 1; d >= 0; --d) {
-    out[size_t(d)] = remainder(rest, double(shape[d]));
-    rest = floor_divide(rest, double(shape[d]));
+    out[size_t(d)] = remainder(rest, shape[d]);
+    rest = floor_divide(rest, shape[d]);
   }
   return out;
 }

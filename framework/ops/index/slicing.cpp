@@ -94,7 +94,7 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
   return *this;
 }
 
-const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, double value) const {
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number value) const {
   return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
 }
 
@@ -106,6 +106,6 @@ const Tensor& Tensor::write(const Tensor& values) const {
   while (from.dim() > dim() && from.size(0) == 1) from = from.squeeze(0);
   return copy_(from);
 }
-const Tensor& Tensor::write(double value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
+const Tensor& Tensor::write(Number value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
 
 }  // namespace halfstep

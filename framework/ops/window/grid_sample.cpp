@@ -75,7 +75,7 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
     std::vector<Tap> next;
     for (const Tap& t : along) {
       if (all.empty()) next.push_back(t);
-      for (const Tap& u : all) next.push_back({u.index * double(size) + t.index, u.weight * t.weight});
+      for (const Tap& u : all) next.push_back({u.index * size + t.index, u.weight * t.weight});
     }
     all = next;
   }
