@@ -48,7 +48,7 @@ Tensor wrapped_number(Number value, const Tensor& like) {
   return t;
 }
 
-Number beside(double value, const Tensor& like) {
+Number number_beside(double value, const Tensor& like) {
   const bool whole = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
   return whole ? Number(int64_t(value)) : Number(value);
 }

@@ -15,7 +15,7 @@ DType result_type(const Tensors& in);
 // to tensors of any device, whose kernels get it as an argument.
 Tensor wrapped_number(Number value, const Tensor& like);
 // A number that the interface of an op has as a double: beside integers a whole one is an integer.
-Number beside(double value, const Tensor& like);
+Number number_beside(double value, const Tensor& like);
 // Writes a number into all elements.
 void fill(const Tensor& to, Number value);
 // Where an op computes: the device of the first tensor that is not a C++ number, or the CPU where all are.

@@ -154,7 +154,7 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   check<DTypeError>(x.dtype() != DType::boolean, "hardtanh", "has no result for bool tensors");
   // Integers keep their dtype.
   const double least = x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val);
-  return clamp(x, beside(least, x), beside(std::trunc(max_val), x));
+  return clamp(x, number_beside(least, x), number_beside(std::trunc(max_val), x));
 }
 Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
 Tensor softshrink(const Tensor& x, double lambd) {
@@ -163,7 +163,7 @@ Tensor softshrink(const Tensor& x, double lambd) {
 }
 Tensor threshold(const Tensor& x, double threshold, double value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
-  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value) : where(le(x, threshold), beside(value, x), x);
+  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value) : where(le(x, threshold), number_beside(value, x), x);
 }
 Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
 

@@ -213,7 +213,7 @@ Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
   check<ValueError>(is_floating(dtype) || alpha == std::nearbyint(alpha), kBinaryRows[size_t(op)].name,
                     "alpha must be whole for integer tensors, got ", alpha);
   const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
-  const Tensor sum = call_binary(op, read(x), mul(read(y), beside(alpha, y)));
+  const Tensor sum = call_binary(op, read(x), mul(read(y), number_beside(alpha, y)));
   return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
 }
 const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, double alpha) {

@@ -19,6 +19,12 @@ void check_shapes(std::string_view op, const Shape& x, const Shape& index, int d
   check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
 }
 
+// An empty one may have any dtype, as in PyTorch.
+Tensor line_of_indices(std::string_view op, const Tensor& index) {
+  const bool empty = index.defined() && index.numel() == 0;
+  return as_line(empty ? index.to(DType::i64) : index_tensor(op, index));
+}
+
 // The checked arguments of a scatter, 0-dim tensors seen as lines, src cut to what the index names.
 struct Scattered {
   int dim;
@@ -29,7 +35,7 @@ struct Scattered {
     check<ValueError>(x.defined() && from.defined(), op, "an input is undefined");
     dim = wrap_dim(along, x.dim(), op);
     const Tensor line = as_line(x);
-    index = as_line(index_tensor(op, which));
+    index = line_of_indices(op, which);
     src = as_line(from);
     check_shapes(op, line.shape(), index.shape(), dim);
     check<ShapeError>(src.dim() == index.dim(), op, "src must have the rank of index ", index.shape(), ", got ", src.shape());
@@ -217,7 +223,7 @@ constexpr OpInfo kStackInfo{.name = "stack",
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_same_device("gather", {x, index});
   const int d = wrap_dim(dim, x.dim(), "gather");
-  const Tensor line = as_line(x), i = as_line(index_tensor("gather", index));
+  const Tensor line = as_line(x), i = line_of_indices("gather", index);
   if (i.numel() == 0 && i.dim() != line.dim())
     return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // nothing, in any shape
   check_shapes("gather", line.shape(), i.shape(), d);

@@ -48,7 +48,7 @@ struct IndexAdd {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
-    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, beside(a.alpha, src));
+    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
     backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
   }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
@@ -197,8 +197,7 @@ constexpr OpInfo kTakeInfo{
 
 Tensor index_tensor(std::string_view op, const Tensor& index) {
   check<ValueError>(index.defined(), op, "index is undefined");
-  // The dtype of an empty index does not matter.
-  if (index.dtype() == DType::i32 || index.numel() == 0) return index.to(DType::i64);
+  if (index.dtype() == DType::i32) return index.to(DType::i64);
   check<DTypeError>(index.dtype() == DType::i64, op, "index must be int64 or int32, got ", index.dtype());
   return index;
 }
@@ -303,17 +302,19 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
   constexpr std::string_view op = kTakeAlongDimInfo.name;
   check_same_device(op, {x, index});
   if (!dim) return take_along_dim(x.reshape({-1}), index.reshape({-1}), 0);
+  check<ValueError>(x.defined(), op, "x is undefined");
   check<ShapeError>(x.dim() == index.dim(), op, "x and index must have as many dimensions, got ", x.shape(), " and ",
                     index.shape());
   const int d = wrap_dim(*dim, x.dim(), op);
-  if (x.dim() == 0) return gather(x, 0, index);
+  const Tensor wrapped = wrap_index(op, index_tensor(op, index), x.dim() ? x.size(d) : 1);
+  if (x.dim() == 0) return gather(x, 0, wrapped);
   Shape of_x = x.shape(), of_index = index.shape();
   of_x[d] = of_index[d] = 1;
   const Shape outside = broadcast(of_x, of_index, op);
   of_x = of_index = outside;
   of_x[d] = x.shape()[d];
   of_index[d] = index.shape()[d];
-  return under_name(op, [&] { return gather(x.expand(of_x), d, index.expand(of_index)); });
+  return under_name(op, [&] { return gather(x.expand(of_x), d, wrapped.expand(of_index)); });
 }
 Tensor Tensor::take_along_dim(const Tensor& index, std::optional<int64_t> dim) const {
   return halfstep::take_along_dim(*this, index, dim);
