@@ -163,7 +163,8 @@ Tensor softshrink(const Tensor& x, double lambd) {
 }
 Tensor threshold(const Tensor& x, double threshold, double value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
-  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value) : where(le(x, threshold), number_beside(value, x), x);
+  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value)
+                               : where(le(x, threshold), number_beside(value, x), x);
 }
 Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
 
@@ -231,9 +232,8 @@ void add_activations(OpList& list) {
   list.add(info_of(Pointwise::glu), [](Args& a) { return glu(a.tensor(0), a.integer("dim", -1)); });
   list.add(of_numbers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
   list.add(info_of(Pointwise::polygamma), [](Args& a) { return polygamma(a.integer("n"), a.tensor(0)); });
-  list.add(kGumbelSoftmax, [](Args& a) {
-    return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1));
-  });
+  list.add(kGumbelSoftmax,
+           [](Args& a) { return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1)); });
   list.add(kSoftminInfo, [](Args& a) { return softmin(a.tensor(0), a.integer("dim"), a.dtype()); });
 }
 

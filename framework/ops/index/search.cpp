@@ -47,8 +47,8 @@ Unique runs(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
   if (n == 0) return {line.clone(), zeros({0}, whole(line)), zeros({0}, whole(line))};
-  const Tensor first = cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}),
-                            ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
+  const Tensor first =
+      cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}), ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
   const Tensor at = nonzero(first).squeeze(1), end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), whole(line))});
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
@@ -228,7 +228,8 @@ void add_search(OpList& list) {
     check<ValueError>(side == "left" || side == "right", a.op(), "'side' must be left or right, got '", side, "'");
     check<ValueError>(side == "right" || !a.flag("right", false), a.op(), "'side' left and 'right' true contradict each other");
     // A number in place of values is one value.
-    const Tensor sorted = a.tensor(0), values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
+    const Tensor sorted = a.tensor(0),
+                 values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
     return searchsorted(sorted, values, {side == "right", a.flag("out_int32", false), a.tensor_or_none(2)});
   });
   list.add(kIsin, [](Args& a) {
@@ -236,7 +237,8 @@ void add_search(OpList& list) {
     return isin(a.tensor(0), a.tensor(1), a.flag("invert", false));
   });
   list.add(kUnravelIndex, [](Args& a) { return unravel_index(a.tensor(0), a.ints("shape")); });
-  list.add(kBucketize, [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false), a.flag("out_int32", false)); });
+  list.add(kBucketize,
+           [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false), a.flag("out_int32", false)); });
 }
 
 Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const { return halfstep::bincount(*this, weights, minlength); }

@@ -20,8 +20,7 @@ class Indexed {
     check<IndexError>(taken <= x.dim(), op, "too many indices for shape ", x.shape(), ": they are for ", taken, " dimensions");
     check<IndexError>(dots <= 1, op, "there may be one Ellipsis, got ", dots);
     const int missing = x.dim() - taken;
-    for (const TensorIndex& i : indices)
-      std::visit([&](const auto& value) { add(value, missing); }, i.value_);
+    for (const TensorIndex& i : indices) std::visit([&](const auto& value) { add(value, missing); }, i.value_);
   }
   bool any_tensor() const { return any_; }
 
@@ -68,8 +67,8 @@ class Indexed {
     }
     put(t);
   }
-  // An integer without a dimension is as a number; not in a trace, for which it may vary, nor where a device would have to be waited
-  // for.
+  // An integer without a dimension is as a number; not in a trace, for which it may vary, nor where a device would have to be
+  // waited for.
   static bool is_number(const Tensor& t) {
     return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !TraceScope::current();
   }
@@ -107,7 +106,7 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
   if (i.any_tensor())
     i.view.index_put_(i.indices, without_leading_ones(values, 0));
   else
-    i.view.write(values);
+    i.view.copy_(without_leading_ones(values, i.view.dim()));
   return *this;
 }
 
@@ -116,7 +115,7 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number
 }
 
 const Tensor& Tensor::write(const Tensor& values) const {
-  check<ValueError>(get().storage.use_count() > 1,
+  check<ValueError>(get().storage.use_count() > 1 || impl_.use_count() > 1,
                     "operator=", "the left side must be a view of another tensor, got a tensor ", shape(),
                     " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
   return copy_(without_leading_ones(values, dim()));

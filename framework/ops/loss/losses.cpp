@@ -223,6 +223,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 }
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
+  check<DTypeError>(log_probs.is_floating_point(), "nll_loss", "scores must be floating, got ", log_probs.dtype());
   std::array<Tensor, 1> in{log_probs};
   const bool region = apply_policy(kNllInfo, in);
   if (o.weight.defined()) {

@@ -193,17 +193,15 @@ Tensor tensor(const std::vector<double>& values, const Shape& shape, const Tenso
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(x.device()).random_uniform(v, s, lo, hi);
-  });
+  fill_drawn(t, draw(pick(g), x.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_uniform(v, s, lo, hi); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(x.device()).random_normal(v, s, mean, stddev);
-  });
+  fill_drawn(t, draw(pick(g), x.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_normal(v, s, mean, stddev); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
@@ -231,9 +229,8 @@ Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
   const Tensor t = raw(shape, o);
-  fill_drawn(t, draw(pick(g), t.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(o.device).random_integers(v, s, lo, hi);
-  });
+  fill_drawn(t, draw(pick(g), t.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(o.device).random_integers(v, s, lo, hi); });
   return finish(t, o);
 }
 Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& o, Generator* generator) {
@@ -323,9 +320,7 @@ void add_create(OpList& list) {
   list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
   list.add(kZeros, [](Args& a) { return zeros(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kOnes, [](Args& a) { return ones(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kFull, [](Args& a) {
-    return full(sizes(a), a.scalar("fill_value"), {.dtype = a.dtype()});
-  });
+  list.add(kFull, [](Args& a) { return full(sizes(a), a.scalar("fill_value"), {.dtype = a.dtype()}); });
   list.add(kZerosLike, [](Args& a) { return full_like(a.tensor(0), 0, a.dtype()); });
   list.add(kOnesLike, [](Args& a) { return full_like(a.tensor(0), 1, a.dtype()); });
   list.add(kFullLike, [](Args& a) {

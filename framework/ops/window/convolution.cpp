@@ -217,12 +217,6 @@ ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, i
   return a;
 }
 
-// Libraries count a dimension in 32 bits, and round it up.
-void check_sizes(std::string_view op, const Shape& shape) {
-  for (int64_t n : shape)
-    check<ShapeError>(n <= kMostWindow, op, "sizes of input, weight and result must be at most ", kMostWindow, ", got ", shape);
-}
-
 void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups) {
   check<ShapeError>(x.dim() == dims + 2 || x.dim() == dims + 1, op, "input must have ", dims + 2, " dimensions, or ", dims + 1,
                     " without a batch, got ", x.shape());
@@ -233,8 +227,7 @@ void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& 
   check<ValueError>(groups >= 1, op, "groups must be at least 1, got ", groups);
   check<ShapeError>(weight.size(0) >= 1 && weight.size(0) % groups == 0, op,
                     "weight's first size must be a multiple of groups = ", groups, ", got ", weight.shape());
-  check_sizes(op, x.shape());
-  check_sizes(op, weight.shape());
+  for (const Tensor& t : {x, weight}) check_sizes(op, t.shape());
 }
 void check_bias(std::string_view op, const Tensor& bias, int64_t channels, const Tensor& weight) {
   check<ShapeError>(!bias.defined() || (bias.dim() == 1 && bias.size(0) == channels), op, "bias must be [", channels,
@@ -267,9 +260,7 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
     ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
     a.relu = relu;
     a.laid = inference_enabled() ? o.laid : nullptr;
-    const Shape out = with_spatial(x.size(0), weight.size(0), a.out, dims);
-    check_sizes(op, out);
-    check_size(op, out);
+    check_sizes(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
     return call<Conv>({x, in[1], in[2]}, a);
   });
 }
@@ -298,9 +289,7 @@ Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const 
       check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
-    const Shape out = with_spatial(x.size(0), channels, a.in, dims);
-    check_sizes(op, out);
-    check_size(op, out);
+    check_sizes(op, with_spatial(x.size(0), channels, a.in, dims));
     return call<ConvTranspose>({x, in[1], in[2]}, a);
   });
 }

@@ -28,7 +28,7 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-constexpr int kCpuSeconds = 20;          // of one config, on a slow machine too
+constexpr int kCpuSeconds = 20;           // of one config, on a slow machine too
 constexpr long kMostKiB = long(3) << 19;  // 1.5 GiB that the process may come to
 constexpr const char* kFrom = "HALFSTEP_EXTREMES_FROM";
 
@@ -62,7 +62,8 @@ Json whole(const Json& number) { return number.is_number_float() ? Json(int64_t(
 
 std::vector<Json> values_of(const Field& f) {
   std::vector<Json> all{0, 1, -1};
-  for (int64_t n : {(int64_t(1) << 31) - 1, int64_t(1) << 31, int64_t(1) << 32, int64_t(1) << 53, std::numeric_limits<int64_t>::max()})
+  for (int64_t n :
+       {(int64_t(1) << 31) - 1, int64_t(1) << 31, int64_t(1) << 32, int64_t(1) << 53, std::numeric_limits<int64_t>::max()})
     all.push_back(n);
   for (double x : {1e308, 1e-320, -0.0, 0.5}) all.push_back(x);
   for (double bound : {f.low, f.high}) {
@@ -92,8 +93,10 @@ class Cases {
     const Json good = Json::parse(kGood);
     base_ = good, name_ = "config";
     fields(root_schema().fields, Pointer());
-    for (const auto& row : optimizer_catalog().rows()) component("optimizer", optimizer_family(), row.component, {good}, "/optimizer");
-    for (const auto& row : scheduler_catalog().rows()) component("schedule", scheduler_family(), row.component, {good}, "/scheduler");
+    for (const auto& row : optimizer_catalog().rows())
+      component("optimizer", optimizer_family(), row.component, {good}, "/optimizer");
+    for (const auto& row : scheduler_catalog().rows())
+      component("schedule", scheduler_family(), row.component, {good}, "/scheduler");
     add_data();
     add_layers();
   }
