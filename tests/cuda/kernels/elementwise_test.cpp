@@ -118,7 +118,7 @@ struct HostNumber {
     for (int d = 0; d < shape.size(); ++d) none[d] = 0;
     view = {t == DType::i64 ? static_cast<void*>(&whole) : &real, t, shape, none, true};
   }
-  Number(const Number&) = delete;
+  HostNumber(const HostNumber&) = delete;
 };
 
 // The ways of two inputs to lie in `shape`, [rows, columns] or [planes, rows, columns].
