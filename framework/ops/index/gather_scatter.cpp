@@ -328,7 +328,10 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) c
 
 Tensor cat(const Tensors& xs, int64_t dim) {
   check<ValueError>(!xs.empty(), "cat", "needs at least one tensor");
-  for (const Tensor& t : xs) check<ValueError>(t.defined(), "cat", "a tensor is undefined");
+  for (const Tensor& t : xs) {
+    check<ValueError>(t.defined(), "cat", "a tensor is undefined");
+    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
+  }
   const auto counts = [](const Tensor& t) { return !joins_anything(t); };
   const auto found = std::find_if(xs.begin(), xs.end(), counts);
   const Tensor& like = found == xs.end() ? xs[0] : *found;
@@ -336,7 +339,6 @@ Tensor cat(const Tensors& xs, int64_t dim) {
   Tensors parts;
   std::vector<int64_t> sizes;
   for (const Tensor& t : xs) {
-    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
     Shape shape = like.shape(), other = t.shape();
     if (joins_anything(t)) {
       shape[d] = 0;
@@ -377,9 +379,9 @@ void add_gather_scatter(OpList& list) {
       const std::string how = a.text("reduce");
       check<ValueError>(how == "add" || how == "multiply", "scatter", "'reduce' must be add or multiply, got '", how, "'");
       const ScatterReduce reduce = how == "add" ? ScatterReduce::add : ScatterReduce::multiply;
-      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.number("value"), reduce);
+      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.scalar("value"), reduce);
     }
-    return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.number("value"));
+    return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.scalar("value"));
   });
   list.add(ScatterMax::info, [](Args& a) {
     return scatter_reduce(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2), a.text("reduce"), a.flag("include_self", true));

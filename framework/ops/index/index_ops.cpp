@@ -364,7 +364,7 @@ void add_index_ops(OpList& list) {
   list.add(kIndexFillInfo, [](Args& a) {
     const Tensor x = a.tensor(0), index = a.tensor(1);
     const int64_t dim = a.integer("dim");
-    return a.has_tensor(2) ? index_fill(x, dim, index, a.tensor(2)) : index_fill(x, dim, index, a.number("value"));
+    return a.has_tensor(2) ? index_fill(x, dim, index, a.tensor(2)) : index_fill(x, dim, index, a.scalar("value"));
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
   list.add(kTakeAlongDimInfo, [](Args& a) { return take_along_dim(a.tensor(0), a.tensor(1), a.integer_or_none("dim")); });
