@@ -53,14 +53,14 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
   }
   Tensor place = wanted;  // in the head: of a frequent class its own, else that of its cluster
   for (size_t i = 0; i + 1 < ends_.size(); ++i)
-    place = where(wanted >= double(ends_[i]),
-                  scalar(double(ends_[0]) + double(i), {.dtype = DType::i64, .device = wanted.device()}), place);
+    place = where(wanted >= ends_[i],
+                  scalar(ends_[0] + int64_t(i), {.dtype = DType::i64, .device = wanted.device()}), place);
   Tensor output = gather(log_softmax(head(x), 1), 1, place.unsqueeze(1)).squeeze(1);
   for (size_t i = 0; i + 1 < ends_.size(); ++i) {
-    const Tensor rows = nonzero(logical_and(wanted >= double(ends_[i]), wanted < double(ends_[i + 1]))).select(1, 0);
+    const Tensor rows = nonzero(logical_and(wanted >= ends_[i], wanted < ends_[i + 1])).select(1, 0);
     if (rows.numel() == 0) continue;
     const Tensor among = log_softmax(tail[i](index_select(x, 0, rows)), 1);
-    const Tensor which = index_select(wanted, 0, rows) - double(ends_[i]);
+    const Tensor which = index_select(wanted, 0, rows) - ends_[i];
     output = index_add(output, 0, rows, gather(among, 1, which.unsqueeze(1)).squeeze(1));
   }
   return {batched ? output : output.squeeze(0), -output.mean()};

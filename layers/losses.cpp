@@ -58,7 +58,7 @@ FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64
     const Tensor counts = ne(target, double(ignored));
     if (!weighs) return {target.numel(), each, sum(counts.to(DType::f64))};
     const Tensor table = weight.to(target.device()).to(DType::f64);
-    const Tensor of_each = gather(table, 0, where(counts, target, 0.0).reshape({-1}));
+    const Tensor of_each = gather(table, 0, where(counts, target, 0).reshape({-1}));
     return {target.numel(), each, sum(where(counts.reshape({-1}), of_each, 0.0))};
   };
 }
@@ -169,7 +169,9 @@ NLLLoss::NLLLoss(const NllLossOptions& o)
     : FunctionLoss(
           "NLLLoss()",
           [=](const Tensor& x, const Tensor& y) {
-            return nll_loss(x, y, {beside(o.weight, x), o.ignore_index, o.reduction});
+            // Only to more bits: what would lose some, the op refuses.
+            const bool narrows = o.weight.defined() && !(is_half(o.weight.dtype()) || o.weight.dtype() == DType::f32);
+            return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : beside(o.weight, x), o.ignore_index, o.reduction});
           },
           over_classes(o.reduction, o.weight, o.ignore_index)) {}
 
@@ -196,7 +198,11 @@ MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLos
           over(o.reduction, MeanOf::lists)) {}
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
-  check<ValueError>(margin > 0, "TripletMarginWithDistanceLoss", "margin must be > 0, got ", margin);
+  constexpr const char* kName = "TripletMarginWithDistanceLoss";
+  check<ValueError>(margin > 0, kName, "margin must be > 0, got ", margin);
+  check<ShapeError>(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), kName,
+                    "anchor, positive and negative must have one number of dimensions, got ", anchor.shape(), ", ",
+                    positive.shape(), " and ", negative.shape());
   const auto measure = distance ? distance : PairwiseDistance();  // PyTorch's None
   Tensor apart = measure(anchor, negative);
   if (swap) apart = minimum(apart, measure(positive, negative));

@@ -141,7 +141,9 @@ TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderL
     : TransformerDecoder(copies("TransformerDecoder", decoder_layer, num_layers), std::move(norm)) {}
 
 TransformerDecoder::TransformerDecoder(std::shared_ptr<ModuleList> list, std::shared_ptr<Module> last)
-    : layers(this, "layers", std::move(list)), norm(this, "norm", std::move(last)) {}
+    : layers(this, "layers", std::move(list)), norm(this, "norm", std::move(last)) {
+  check<ValueError>(layers->size() > 0, "TransformerDecoder", "num_layers must be >= 1, got 0");
+}
 
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
   Tensor x = tgt;

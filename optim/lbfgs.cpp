@@ -26,7 +26,7 @@ double cubic_minimum(double x1, double f1, double g1, double x2, double f2, doub
 }
 
 // What it keeps between steps, as states of the first parameter: vectors over all parameters, and numbers.
-enum Number { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kNumbers };
+enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kNumbers };
 
 }  // namespace
 
@@ -227,7 +227,7 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
   if (largest(gradient) <= o.tolerance_grad) return first_loss;
 
   const auto own = [&](const char* name) -> Tensor& { return state(0, name, gradient.shape(), gradient.dtype()); };
-  const auto number = [&](Number which, double value) {
+  const auto number = [&](StateNumber which, double value) {
     Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
     numbers.select(0, which).fill_(value);
   };

@@ -47,10 +47,6 @@
 
 namespace halfstep {
 
-// The dtype of a C++ number where nothing else decides, as in PyTorch.
-template <class T>
-inline constexpr DType dtype_of_number = std::is_same_v<T, bool> ? DType::boolean : std::is_integral_v<T> ? DType::i64 : DType::f32;
-
 // ---- creation
 Tensor empty(const Shape& shape, const TensorOptions& options = {});
 Tensor zeros(const Shape& shape, const TensorOptions& options = {});
@@ -60,29 +56,11 @@ Tensor ones_like(const Tensor& x);
 Tensor empty_like(const Tensor& x);  // not initialised, as empty()
 // start + i step, below end. dtype: int64 where all numbers are integers, else float32, unless given. Throws ValueError for a step
 // that does not lead from start to end.
-Tensor arange_of(double start, double end, double step, DType natural, const NumberOptions& options);
-template <class T>
-concept PlainNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
-template <PlainNumber Start, PlainNumber End, PlainNumber Step = int>
-Tensor arange(Start start, End end, Step step = 1, const NumberOptions& options = {}) {
-  const bool whole = std::is_integral_v<Start> && std::is_integral_v<End> && std::is_integral_v<Step>;
-  return arange_of(double(start), double(end), double(step), whole ? DType::i64 : DType::f32, options);
-}
-template <PlainNumber Start, PlainNumber End>
-Tensor arange(Start start, End end, const NumberOptions& options) {
-  return arange(start, end, 1, options);
-}
-template <PlainNumber End>
-Tensor arange(End end, const NumberOptions& options = {}) {
-  return arange(0, end, 1, options);
-}
+Tensor arange(Number start, Number end, Number step = 1, const NumberOptions& options = {});
+inline Tensor arange(Number start, Number end, const NumberOptions& options) { return arange(start, end, 1, options); }
+inline Tensor arange(Number end, const NumberOptions& options = {}) { return arange(0, end, 1, options); }
 // All elements are `value`. dtype: that of the value unless given: int64 of an integer, bool of a bool, else float32.
-Tensor full_of(const Shape& shape, double value, int64_t whole, DType natural, const NumberOptions& options);
-template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor full(const Shape& shape, T value, const NumberOptions& options = {}) {
-  return full_of(shape, double(value), std::is_integral_v<T> ? int64_t(value) : 0, dtype_of_number<T>, options);
-}
+Tensor full(const Shape& shape, Number value, const NumberOptions& options = {});
 // zeros(2, 3) is zeros({2, 3}), and so on.
 template <SizeNumber... Sizes>
   requires(sizeof...(Sizes) > 1)
@@ -108,7 +86,7 @@ Tensor tensor(const std::vector<T>& values, const NumberOptions& options = {}) {
   const Tensor t = from_vector(values, {int64_t(values.size())}, options.device).to(options.dtype.value_or(dtype_of<T>));
   return options.requires_grad ? t.set_requires_grad() : t;
 }
-Tensor scalar(double value, const TensorOptions& options = {});  // 0-dim
+Tensor scalar(Number value, const TensorOptions& options = {});  // 0-dim
 // Memory of the caller's, which must outlive the tensor; on the host, row-major.
 Tensor from_blob(void* data, const Shape& shape, DType dtype = DType::f32);
 // Random: `generator` defaults to default_generator().
@@ -134,52 +112,52 @@ void uniform_(const Tensor& x, double lo, double hi, Generator* generator = null
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator = nullptr);
 
 // ---- elementwise: one function a row of elementwise.def. Binary ops broadcast and promote; a C++ number keeps the tensor's
-// dtype unless it is of a higher category (int tensor with 0.5 gives float32). Rows of kind number throw DTypeError for bool.
+// dtype unless it is of a higher category (int tensor with 2.0 gives float32). Rows of kind number throw DTypeError for bool.
 #define HS_UNARY(name, ...) Tensor name(const Tensor& x);
 #define HS_BINARY(name, ...)                       \
   Tensor name(const Tensor& a, const Tensor& b);   \
-  Tensor name(const Tensor& a, double b);          \
-  Tensor name(double a, const Tensor& b);
+  Tensor name(const Tensor& a, Number b);          \
+  Tensor name(Number a, const Tensor& b);
 #define HS_TEST(name, ...)                         \
   Tensor name(const Tensor& a, const Tensor& b);   \
-  Tensor name(const Tensor& a, double b);
+  Tensor name(const Tensor& a, Number b);
 #include "generated/elementwise_names.def"
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
+inline Tensor operator+(const Tensor& a, Number b) { return add(a, b); }
+inline Tensor operator+(Number a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator-(const Tensor& a, Number b) { return sub(a, b); }
+inline Tensor operator-(Number a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator*(const Tensor& a, Number b) { return mul(a, b); }
+inline Tensor operator*(Number a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator/(const Tensor& a, Number b) { return div(a, b); }
 inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }  // of b's sign, as in Python
-inline Tensor operator%(const Tensor& a, double b) { return remainder(a, b); }
-Tensor operator/(double a, const Tensor& b);  // autocast: f32, as reciprocal
+inline Tensor operator%(const Tensor& a, Number b) { return remainder(a, b); }
+Tensor operator/(Number a, const Tensor& b);  // autocast: f32, as reciprocal
 inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
-inline Tensor operator==(const Tensor& a, double b) { return eq(a, b); }
-inline Tensor operator!=(const Tensor& a, double b) { return ne(a, b); }
-inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
-inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
-inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
-inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, Number b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, Number b) { return ne(a, b); }
+inline Tensor operator<(const Tensor& a, Number b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, Number b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, Number b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, Number b) { return ge(a, b); }
 // a / b rounded to a whole number: towards zero, or down. Integers stay integers, and a division of those by 0 gives 0. The
 // gradient is 0.
 enum class RoundingMode : uint8_t { trunc, floor };
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode);
-Tensor div(const Tensor& a, double b, RoundingMode mode);
+Tensor div(const Tensor& a, Number b, RoundingMode mode);
 Tensor add(const Tensor& a, const Tensor& b, double alpha);  // a + alpha b; in 16 bits the product is not rounded before the sum
 Tensor sub(const Tensor& a, const Tensor& b, double alpha);
 Tensor float_power(const Tensor& a, const Tensor& b);  // a^b in float64, whatever the dtypes
-Tensor float_power(const Tensor& a, double b);
-Tensor float_power(double a, const Tensor& b);
+Tensor float_power(const Tensor& a, Number b);
+Tensor float_power(Number a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b, std::string_view mode);  // "trunc" or "floor"
 // To `decimals` places after the decimal point, or, if negative, before it; computed as round(x 10^decimals) / 10^decimals.
 // Floating x. The gradient is 0.
@@ -192,16 +170,16 @@ Tensor lerp(const Tensor& input, const Tensor& end, const Tensor& weight);
 Tensor lerp(const Tensor& input, const Tensor& end, double weight);
 // a where the bool tensor cond is true, else b. All broadcast, a and b promote.
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& cond, const Tensor& a, double b);
-Tensor where(const Tensor& cond, double a, const Tensor& b);
+Tensor where(const Tensor& cond, const Tensor& a, Number b);
+Tensor where(const Tensor& cond, Number a, const Tensor& b);
 template <class A, class B>  // of two numbers: their dtype, as that of full()
   requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B>
 Tensor where(const Tensor& cond, A a, B b) {
-  const NumberOptions options{.dtype = dtype_of_number<std::common_type_t<A, B>>, .device = cond.device()};
+  const NumberOptions options{.dtype = Number(std::common_type_t<A, B>()).natural_dtype(), .device = cond.device()};
   return where(cond, full({}, a, options), full({}, b, options));
 }
-Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi = {});  // min(max(x, lo), hi); unset: no bound
-inline Tensor clip(const Tensor& x, std::optional<double> lo, std::optional<double> hi = {}) { return clamp(x, lo, hi); }
+Tensor clamp(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi = {});  // min(max(x, lo), hi); unset: no bound
+inline Tensor clip(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi = {}) { return clamp(x, lo, hi); }
 Tensor isfinite(const Tensor& x);  // bool
 Tensor isnan(const Tensor& x);     // bool
 

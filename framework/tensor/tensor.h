@@ -20,6 +20,7 @@
 #include "framework/base/check.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
+#include "framework/base/number.h"
 #include "framework/base/shape.h"
 #include "framework/tensor/storage.h"
 #include "framework/tensor/view.h"
@@ -69,7 +70,7 @@ class Tensor {
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   const Tensor& operator=(const Tensor& values) && { return write(values); }
-  const Tensor& operator=(double value) && { return write(value); }
+  const Tensor& operator=(Number value) && { return write(value); }
 
   // Uninitialised memory.
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
@@ -77,7 +78,7 @@ class Tensor {
   static Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner, Device device = Device::cpu);
   // New ones with this tensor's dtype and device.
   Tensor new_empty(const Shape& shape) const { return empty(shape, {.dtype = dtype(), .device = device()}); }
-  Tensor new_full(const Shape& shape, double value) const {
+  Tensor new_full(const Shape& shape, Number value) const {
     const Tensor out = new_empty(shape);
     out.fill_(value);
     return out;
@@ -160,9 +161,9 @@ class Tensor {
   // ---- elementwise, one method a row of elementwise.def
 #define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
 #define HS_BINARY(name, ...)                                                   \
-  Tensor name(const Tensor& o) const; Tensor name(double o) const;             \
-  const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(double o) const;
-#define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(double o) const;
+  Tensor name(const Tensor& o) const; Tensor name(Number o) const;             \
+  const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(Number o) const;
+#define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(Number o) const;
 #include "generated/elementwise_names.def"
   // this + alpha o, this - alpha o; of 16-bit tensors the product is not rounded before the sum.
   Tensor add(const Tensor& o, double alpha) const;
@@ -174,12 +175,12 @@ class Tensor {
   const Tensor& operator-=(const Tensor& o) const { return sub_(o); }
   const Tensor& operator*=(const Tensor& o) const { return mul_(o); }
   const Tensor& operator/=(const Tensor& o) const { return div_(o); }
-  const Tensor& operator+=(double o) const { return add_(o); }
-  const Tensor& operator-=(double o) const { return sub_(o); }
-  const Tensor& operator*=(double o) const { return mul_(o); }
-  const Tensor& operator/=(double o) const { return div_(o); }
+  const Tensor& operator+=(Number o) const { return add_(o); }
+  const Tensor& operator-=(Number o) const { return sub_(o); }
+  const Tensor& operator*=(Number o) const { return mul_(o); }
+  const Tensor& operator/=(Number o) const { return div_(o); }
   const Tensor& operator%=(const Tensor& o) const { return remainder_(o); }
-  const Tensor& operator%=(double o) const { return remainder_(o); }
+  const Tensor& operator%=(Number o) const { return remainder_(o); }
   Tensor logical_not() const;
   Tensor bitwise_not() const;
 #define HS_BITS(name)                  \
@@ -193,8 +194,8 @@ class Tensor {
   HS_BITS(bitwise_left_shift)
   HS_BITS(bitwise_right_shift)
 #undef HS_BITS
-  Tensor clamp(std::optional<double> lo, std::optional<double> hi = {}) const;
-  Tensor clip(std::optional<double> lo, std::optional<double> hi = {}) const { return clamp(lo, hi); }
+  Tensor clamp(std::optional<Number> lo, std::optional<Number> hi = {}) const;
+  Tensor clip(std::optional<Number> lo, std::optional<Number> hi = {}) const { return clamp(lo, hi); }
 
   // ---- memory and dtype
   Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
@@ -210,7 +211,7 @@ class Tensor {
   Tensor contiguous() const;
   Tensor contiguous(MemoryFormat format) const { return to(format); }
   const Tensor& copy_(const Tensor& src) const;
-  const Tensor& fill_(double value) const;
+  const Tensor& fill_(Number value) const;
   const Tensor& zero_() const { return fill_(0); }
   const Tensor& uniform_(double lo = 0, double hi = 1, Generator* generator = nullptr) const;  // these two are not recorded
   const Tensor& normal_(double mean = 0, double stddev = 1, Generator* generator = nullptr) const;
@@ -317,11 +318,11 @@ class Tensor {
   Tensor lerp(const Tensor& end, double weight) const;
   Tensor isclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   Tensor float_power(const Tensor& exponent) const;
-  Tensor float_power(double exponent) const;
+  Tensor float_power(Number exponent) const;
   const Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1) const;
   const Tensor& lerp_(const Tensor& end, double weight) const;
-  const Tensor& clamp_(std::optional<double> lo, std::optional<double> hi = {}) const;
+  const Tensor& clamp_(std::optional<Number> lo, std::optional<Number> hi = {}) const;
   Tensor prelu(const Tensor& weight) const;
 
   // ---- reductions, scans, order
@@ -361,7 +362,7 @@ class Tensor {
   Tensor gather(int64_t dim, const Tensor& index) const;
   Tensor take_along_dim(const Tensor& index, std::optional<int64_t> dim = {}) const;
   Tensor scatter(int64_t dim, const Tensor& index, const Tensor& src) const;
-  Tensor scatter(int64_t dim, const Tensor& index, double value) const;
+  Tensor scatter(int64_t dim, const Tensor& index, Number value) const;
   Tensor scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
                         bool include_self = true) const;
@@ -372,7 +373,7 @@ class Tensor {
   // x.index({Slice(0, 3), None, Ellipsis, mask}); a view where there is no tensor among them.
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
-  Tensor masked_fill(const Tensor& mask, double value) const;
+  Tensor masked_fill(const Tensor& mask, Number value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor tril(int64_t diagonal = 0) const;
@@ -383,9 +384,9 @@ class Tensor {
   Tensor bernoulli(Generator* generator = nullptr) const;
   Tensor bincount(const Tensor& weights = Tensor(), int64_t minlength = 0) const;
   Tensor broadcast_to(const Shape& shape) const;
-  Tensor clamp_min(double lo) const;
+  Tensor clamp_min(Number lo) const;
   Tensor clamp_min(const Tensor& lo) const;
-  Tensor clamp_max(double hi) const;
+  Tensor clamp_max(Number hi) const;
   Tensor clamp_max(const Tensor& hi) const;
   Tensor count_nonzero(const Dims& dims = {}) const;
   std::pair<Tensor, Tensor> aminmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
@@ -398,7 +399,7 @@ class Tensor {
   bool equal(const Tensor& o) const;
   bool allclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   Tensor hardshrink(double lambd = 0.5) const;
-  Tensor index_fill(int64_t dim, const Tensor& index, double value) const;
+  Tensor index_fill(int64_t dim, const Tensor& index, Number value) const;
   Tensor isfinite() const;
   Tensor isinf() const;
   Tensor isnan() const;
@@ -420,17 +421,17 @@ class Tensor {
   Tensor tile(const Shape& repeats) const;
   Tensor unflatten(int64_t dim, const Shape& sizes) const;
   Tensor where(const Tensor& cond, const Tensor& o) const;
-  Tensor where(const Tensor& cond, double o) const;
+  Tensor where(const Tensor& cond, Number o) const;
   const Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
-  const Tensor& scatter_(int64_t dim, const Tensor& index, double value) const;
+  const Tensor& scatter_(int64_t dim, const Tensor& index, Number value) const;
   const Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;
   const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   const Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const;
   const Tensor& index_put_(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
-  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, double value) const;
-  const Tensor& masked_fill_(const Tensor& mask, double value) const;
-  const Tensor& index_fill_(int64_t dim, const Tensor& index, double value) const;
+  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Number value) const;
+  const Tensor& masked_fill_(const Tensor& mask, Number value) const;
+  const Tensor& index_fill_(int64_t dim, const Tensor& index, Number value) const;
   const Tensor& tril_(int64_t diagonal = 0) const;
   const Tensor& triu_(int64_t diagonal = 0) const;
 
@@ -446,7 +447,7 @@ class Tensor {
   [[noreturn]] static void fail_undefined();
   void* first_element() const;
   const Tensor& write(const Tensor& values) const;
-  const Tensor& write(double value) const;
+  const Tensor& write(Number value) const;
   template <size_t count>
   std::array<Tensor, count> parts(const char* where, Tensors made, int64_t dim) const {
     check<ShapeError>(made.size() == count, where, "asked for ", count, " parts along dimension ", dim, " of ", shape(), ", got ",

@@ -124,6 +124,13 @@ TEST_CASE("losses of several inputs are their ops") {
         doctest::Approx(TripletMarginLoss{{.margin = 0.5}}(a, p, n).item<float>()));
   CHECK(TripletMarginWithDistanceLoss{.distance = nullptr, .margin = 0.5}(a, p, n).item<float>() ==
         TripletMarginWithDistanceLoss{.margin = 0.5}(a, p, n).item<float>());
+  CHECK_THROWS_AS(TripletMarginWithDistanceLoss{}(a, p, n[0]), ShapeError);
+  CHECK_NOTHROW(TripletMarginWithDistanceLoss{}(a, p.slice(0, 0, 1), n));  // as in PyTorch
+  // A weight is taken to more bits, and never to fewer.
+  const Tensor scores = log_softmax(a, 1), classes = tensor({0, 1, 2, 0, 1});
+  for (const DType dtype : {DType::f64, DType::i64, DType::boolean})
+    CHECK_THROWS_AS(NLLLoss({.weight = ones({3}, {.dtype = dtype})})(scores, classes), DTypeError);
+  CHECK(NLLLoss({.weight = ones({3})})(scores.to(DType::f64), classes).dtype() == DType::f64);
   CHECK((PairwiseDistance{.p = 1, .keepdim = true}(a, p) == pairwise_distance(a, p, 1, 1e-6, true)).all().item<bool>());
   CHECK((CosineSimilarity{.dim = 0}(a, p) == cosine_similarity(a, p, 0)).all().item<bool>());
   CHECK(CosineEmbeddingLoss{.margin = 0.2}(a, p, y).item<float>() == cosine_embedding_loss(a, p, y, 0.2).item<float>());

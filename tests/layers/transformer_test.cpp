@@ -86,6 +86,8 @@ TEST_CASE("transformers refuse what does not fit") {
                       [] { TransformerEncoder(make<TransformerEncoderLayer>(4, 2), -1); });
   refuses<ValueError>("[TransformerEncoder] num_layers must be >= 1, got 0",
                       [] { TransformerEncoder(make<TransformerEncoderLayer>(4, 2), 0); });
+  refuses<ValueError>("[TransformerDecoder] num_layers must be >= 1, got 0",
+                      [] { TransformerDecoder(make<TransformerDecoderLayer>(4, 2), 0); });
   Transformer t({.d_model = 4, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8});
   refuses<ShapeError>("[Transformer] src and tgt must have d_model, 4, as their last dimension, got [3, 1, 5] and [3, 1, 4]", [&] {
     t(ones({3, 1, 5}), ones({3, 1, 4}));

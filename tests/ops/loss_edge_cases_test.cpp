@@ -130,6 +130,7 @@ TEST_CASE("what PyTorch refuses is refused") {
   for (const DType dtype : {DType::f64, DType::f16, DType::bf16, DType::i64})
     CHECK_THROWS_AS(nll_loss(x, classes, {.weight = ones({3}, {.dtype = dtype})}), DTypeError);
   CHECK_NOTHROW(nll_loss(x.to(DType::f16), classes, {.weight = ones({3})}));
+  for (const DType dtype : {DType::i64, DType::u8, DType::boolean}) CHECK_THROWS_AS(nll_loss(x.to(dtype), classes), DTypeError);
   const Autocast region(Device::cpu);
   CHECK_NOTHROW(nll_loss(x, classes, {.weight = ones({3}, {.dtype = DType::bf16})}));
 }

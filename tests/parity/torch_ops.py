@@ -165,6 +165,12 @@ def masked_fill(t, a):
     return torch.masked_fill(t[0], t[1], t[2] if len(t) > 2 else a["value"])
 
 
+def with_tolerances(function):
+    def call(t, a):
+        return function(t[0], **{n: x for n, x in zip(("atol", "rtol"), t[1:]) if x is not None}, **a)
+    return call
+
+
 def no_mm(t, a):  # the difference of squares loses half of the digits that the comparison wants
     return torch.cdist(*t, **{"compute_mode": "donot_use_mm_for_euclid_dist", **a})
 
@@ -328,7 +334,11 @@ SPECIAL = {
     "bincount": lambda t, a: torch.bincount(*(t if len(t) > 1 and t[1] is not None else t[:1]), **a),
     "det": lambda t, a: torch.linalg.det(t[0]),
     "cholesky": lambda t, a: torch.linalg.cholesky(t[0], **a),
-    "linalg_lstsq": lambda t, a: torch.linalg.lstsq(t[0], t[1], driver="gelsd", **a),  # the driver that says the singular values
+    # the driver that says the singular values
+    "linalg_lstsq": lambda t, a: torch.linalg.lstsq(t[0], t[1], **{"driver": "gelsd", **a}),
+    "linalg_pinv": with_tolerances(torch.linalg.pinv),
+    "linalg_matrix_rank": with_tolerances(torch.linalg.matrix_rank),
+    "searchsorted": lambda t, a: torch.searchsorted(t[0], t[1], sorter=t[2] if len(t) > 2 else None, **a),
     "movedim": lambda t, a: torch.movedim(t[0], a["source"], a["destination"]),
 }
 

@@ -91,10 +91,19 @@ int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
   return v.get<int64_t>();
 }
 
+Number to_scalar(std::string_view op, std::string_view name, const Json& v) {
+  if (v.is_boolean()) return v.get<bool>();
+  if (v.is_number_unsigned()) return v.get<uint64_t>();
+  return v.is_number_integer() ? Number(v.get<int64_t>()) : Number(to_number(op, name, v));
+}
+
 }  // namespace
 
 double Args::number(std::string_view name, std::optional<double> otherwise) {
   return get(*this, name, otherwise, [&](const Json& v) { return to_number(op_, name, v); });
+}
+Number Args::scalar(std::string_view name, std::optional<Number> otherwise) {
+  return get(*this, name, otherwise, [&](const Json& v) { return to_scalar(op_, name, v); });
 }
 int64_t Args::integer(std::string_view name, std::optional<int64_t> otherwise) {
   return get(*this, name, otherwise, [&](const Json& v) { return to_integer(op_, name, v); });
@@ -136,6 +145,10 @@ std::vector<double> Args::numbers(std::string_view name, std::optional<std::vect
 std::optional<double> Args::number_or_none(std::string_view name) {
   const Json* v = raw(name);
   return v ? std::optional(to_number(op_, name, *v)) : std::nullopt;
+}
+std::optional<Number> Args::scalar_or_none(std::string_view name) {
+  const Json* v = raw(name);
+  return v ? std::optional(to_scalar(op_, name, *v)) : std::nullopt;
 }
 std::optional<int64_t> Args::integer_or_none(std::string_view name) {
   const Json* v = raw(name);

@@ -38,6 +38,7 @@ class Args {
   bool has(std::string_view name) const;  // and is not null
   // Without `otherwise` the attribute must be given.
   double number(std::string_view name, std::optional<double> otherwise = {});  // also "inf", "-inf", "nan"
+  Number scalar(std::string_view name, std::optional<Number> otherwise = {});  // as written: 2, 2.0 or true
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {});
   bool flag(std::string_view name, std::optional<bool> otherwise = {});
   std::string text(std::string_view name, std::optional<std::string> otherwise = {});
@@ -45,6 +46,7 @@ class Args {
   std::vector<double> numbers(std::string_view name, std::optional<std::vector<double>> otherwise = {});
   // Unset when left out or null.
   std::optional<double> number_or_none(std::string_view name);
+  std::optional<Number> scalar_or_none(std::string_view name);
   std::optional<int64_t> integer_or_none(std::string_view name);
   std::optional<DType> dtype(std::string_view name = "dtype");
   Reduction reduction();  // "mean" unless given

@@ -34,12 +34,33 @@ DType result_type(const Tensors& in) {
   return combine(combine(with_dims, zero_dim), wrapped).value_or(DType::f32);
 }
 
-Tensor wrapped_number(double value, const Tensor& like) {
-  const bool integer = !like.is_floating_point() && value == std::nearbyint(value);
-  Tensor t = Tensor::empty({}, {.dtype = integer ? DType::i64 : DType::f64, .device = Device::cpu});
-  backend_for(Device::cpu).fill(t.view(), value);
+Tensor wrapped_number(Number value, const Tensor& like) {
+  const bool floating = like.is_floating_point() || value.is_floating();
+  const bool truth = value.dtype() == DType::boolean && like.dtype() == DType::boolean;
+  Tensor t = Tensor::empty({}, {.dtype = floating ? DType::f64 : truth ? DType::boolean : DType::i64, .device = Device::cpu});
+  if (floating)
+    *t.data_ptr<double>() = value.floating();
+  else if (truth)
+    *t.data_ptr<bool>() = value.whole() != 0;
+  else
+    *t.data_ptr<int64_t>() = value.whole();
   t.impl()->wrapped_number = true;
   return t;
+}
+
+Number number_beside(double value, const Tensor& like) {
+  const bool whole = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
+  return whole ? Number(int64_t(value)) : Number(value);
+}
+
+void fill(const Tensor& to, Number value) {
+  constexpr int64_t kExact = int64_t(1) << 53;  // beyond it a double rounds
+  const TensorView all = ordered(to, to.format());
+  Backend& backend = backend_for(to.device());
+  if (value.is_floating() || (value.whole() >= -kExact && value.whole() <= kExact)) return backend.fill(all, value.floating());
+  const Tensor one = Tensor::empty({}, {.dtype = DType::i64, .device = Device::cpu});
+  *one.data_ptr<int64_t>() = value.whole();
+  backend.copy(broadcast_view(one.to(to.device()), to.shape(), to.format()), all);
 }
 
 Device device_of(const Tensors& in) {

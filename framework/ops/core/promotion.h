@@ -13,7 +13,11 @@ int category(DType t);  // 0 for bool, 1 for integers, 2 for floating: promotion
 DType result_type(const Tensors& in);
 // A C++ number as an operand for `like`: takes part in result_type with its category only. It lives in the host's memory and goes
 // to tensors of any device, whose kernels get it as an argument.
-Tensor wrapped_number(double value, const Tensor& like);
+Tensor wrapped_number(Number value, const Tensor& like);
+// A number that the interface of an op has as a double: beside integers a whole one is an integer.
+Number number_beside(double value, const Tensor& like);
+// Writes a number into all elements.
+void fill(const Tensor& to, Number value);
 // Where an op computes: the device of the first tensor that is not a C++ number, or the CPU where all are.
 Device device_of(const Tensors& in);
 // Strides that show `t` in `shape`.

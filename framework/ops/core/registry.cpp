@@ -26,16 +26,15 @@ std::vector<Op> OpList::finish() {
 const std::vector<Op>& all_ops() {
   static const std::vector<Op> list = [] {
     OpList l;
-    for (auto add : {add_elementwise,    add_pointwise,     add_activations,      add_bitwise,       add_where,         add_copies,
-                     add_create,         add_views,         add_rearrange,        add_part_views,    add_stacks,
-                     add_products,       add_mlp,           add_vectors,          add_contractions,  add_attention,
-                     add_distances,      add_reductions,    add_moments,          add_scans,         add_sorting,
-                     add_softmax,        add_losses,        add_pointwise_losses, add_margin_losses, add_ctc_loss,
-                     add_gather_scatter, add_index_ops,     add_index_put,        add_masks,         add_search,
-                     add_inverse,        add_convolution,   add_unfold,           add_pooling,       add_resample,
-                     add_decompositions, add_fractional_pool,
-                     add_grid_sample,    add_pixel_shuffle, add_padding,          add_normalization, add_recurrent,
-                     add_sequences,      add_embedding_bag})
+    for (auto add :
+         {add_elementwise,   add_pointwise,      add_activations,     add_bitwise,      add_where,         add_copies,
+          add_create,        add_views,          add_rearrange,       add_part_views,   add_stacks,        add_products,
+          add_mlp,           add_vectors,        add_contractions,    add_attention,    add_distances,     add_reductions,
+          add_moments,       add_scans,          add_sorting,         add_softmax,      add_losses,        add_pointwise_losses,
+          add_margin_losses, add_ctc_loss,       add_gather_scatter,  add_index_ops,    add_index_put,     add_masks,
+          add_search,        add_inverse,        add_pseudo_inverse,  add_convolution,  add_unfold,        add_pooling,
+          add_resample,      add_decompositions, add_fractional_pool, add_grid_sample,  add_pixel_shuffle, add_padding,
+          add_normalization, add_recurrent,      add_sequences,       add_embedding_bag})
       add(l);
     return l.finish();
   }();

@@ -81,6 +81,7 @@ void add_masks(OpList& list);
 void add_search(OpList& list);
 void add_decompositions(OpList& list);
 void add_inverse(OpList& list);
+void add_pseudo_inverse(OpList& list);
 void add_convolution(OpList& list);
 void add_unfold(OpList& list);
 void add_pooling(OpList& list);

@@ -153,7 +153,8 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   if (x.is_floating_point()) return call_pointwise(Pointwise::hardtanh, {x}, min_val, max_val);
   check<DTypeError>(x.dtype() != DType::boolean, "hardtanh", "has no result for bool tensors");
   // Integers keep their dtype.
-  return clamp(x, x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val), std::trunc(max_val));
+  const double least = x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val);
+  return clamp(x, number_beside(least, x), number_beside(std::trunc(max_val), x));
 }
 Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
 Tensor softshrink(const Tensor& x, double lambd) {
@@ -162,7 +163,8 @@ Tensor softshrink(const Tensor& x, double lambd) {
 }
 Tensor threshold(const Tensor& x, double threshold, double value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
-  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value) : where(le(x, threshold), value, x);
+  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value)
+                               : where(le(x, threshold), number_beside(value, x), x);
 }
 Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
 
@@ -230,9 +232,8 @@ void add_activations(OpList& list) {
   list.add(info_of(Pointwise::glu), [](Args& a) { return glu(a.tensor(0), a.integer("dim", -1)); });
   list.add(of_numbers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
   list.add(info_of(Pointwise::polygamma), [](Args& a) { return polygamma(a.integer("n"), a.tensor(0)); });
-  list.add(kGumbelSoftmax, [](Args& a) {
-    return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1));
-  });
+  list.add(kGumbelSoftmax,
+           [](Args& a) { return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1)); });
   list.add(kSoftminInfo, [](Args& a) { return softmin(a.tensor(0), a.integer("dim"), a.dtype()); });
 }
 

@@ -213,7 +213,7 @@ Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
   check<ValueError>(is_floating(dtype) || alpha == std::nearbyint(alpha), kBinaryRows[size_t(op)].name,
                     "alpha must be whole for integer tensors, got ", alpha);
   const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
-  const Tensor sum = call_binary(op, read(x), mul(read(y), alpha));
+  const Tensor sum = call_binary(op, read(x), mul(read(y), number_beside(alpha, y)));
   return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
 }
 const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, double alpha) {
@@ -276,17 +276,17 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
 #define HS_BINARY(name, ...)                                                                                 \
   Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                  \
-  Tensor name(const Tensor& a, double b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }      \
-  Tensor name(double a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }      \
+  Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }      \
+  Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }      \
   Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                 \
-  Tensor Tensor::name(double o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); } \
+  Tensor Tensor::name(Number o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); } \
   const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }   \
-  const Tensor& Tensor::name##_(double o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
+  const Tensor& Tensor::name##_(Number o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
 #define HS_TEST(name, ...)                                                                          \
   Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }             \
-  Tensor name(const Tensor& a, double b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
+  Tensor name(const Tensor& a, Number b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
   Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }            \
-  Tensor Tensor::name(double o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
+  Tensor Tensor::name(Number o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
 #include "framework/math/elementwise.def"
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::add, a, b, alpha); }
@@ -303,7 +303,7 @@ Tensor div(const Tensor& a, const Tensor& b, std::string_view mode) {
   check<ValueError>(mode == "floor" || mode == "trunc", "div", "the rounding mode must be floor or trunc, got \"", mode, '"');
   return div(a, b, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
 }
-Tensor div(const Tensor& a, double b, RoundingMode mode) { return div(a, wrapped_number(b, a), mode); }
+Tensor div(const Tensor& a, Number b, RoundingMode mode) { return div(a, wrapped_number(b, a), mode); }
 
 Tensor round(const Tensor& x, int64_t decimals) {
   const OpInfo& info = kUnaryInfo[size_t(Unary::round)];
@@ -322,12 +322,12 @@ Tensor float_power(const Tensor& a, const Tensor& b) {
   const auto wide = [](const Tensor& t) { return t.impl()->wrapped_number ? t : t.to(DType::f64); };
   return under_name(kFloatPowerInfo.name, [&] { return pow(wide(a), wide(b)); });
 }
-Tensor float_power(const Tensor& a, double b) { return float_power(a, wrapped_number(b, a)); }
-Tensor float_power(double a, const Tensor& b) { return float_power(wrapped_number(a, b), b); }
+Tensor float_power(const Tensor& a, Number b) { return float_power(a, wrapped_number(b, a)); }
+Tensor float_power(Number a, const Tensor& b) { return float_power(wrapped_number(a, b), b); }
 Tensor Tensor::float_power(const Tensor& b) const { return halfstep::float_power(*this, b); }
-Tensor Tensor::float_power(double b) const { return halfstep::float_power(*this, b); }
+Tensor Tensor::float_power(Number b) const { return halfstep::float_power(*this, b); }
 
-Tensor operator/(double a, const Tensor& b) {
+Tensor operator/(Number a, const Tensor& b) {
   Tensors in{b};
   apply_policy(kUnaryInfo[size_t(Unary::reciprocal)], in);  // as PyTorch, where this is a b^-1
   return div(a, in[0]);
@@ -347,8 +347,8 @@ void add_elementwise(OpList& list) {
   const auto operands = [](Args& a, bool power) {
     const bool first = a.has_tensor(0), second = a.has_tensor(1);
     const Tensor x = first ? a.tensor(0) : Tensor(), y = second ? a.tensor(1) : Tensor();
-    return std::pair{first ? x : wrapped_number(a.number(power ? "self" : "input"), a.tensor(1)),
-                     second ? y : wrapped_number(a.number(power ? "exponent" : "other"), a.tensor(0))};
+    return std::pair{first ? x : wrapped_number(a.scalar(power ? "self" : "input"), a.tensor(1)),
+                     second ? y : wrapped_number(a.scalar(power ? "exponent" : "other"), a.tensor(0))};
   };
   for (int i = 0; i < kBinaryCount; ++i) {
     list.add(kBinaryInfo[size_t(i)], [i, operands](Args& a) {
@@ -374,7 +374,7 @@ void add_elementwise(OpList& list) {
     });
   }
   list.alias("__pow__", "pow");
-  list.alias("__rpow__", "pow", [](Args& a) -> Tensors { return {pow(a.number("other"), a.tensor(0))}; });
+  list.alias("__rpow__", "pow", [](Args& a) -> Tensors { return {pow(a.scalar("other"), a.tensor(0))}; });
   for (std::string_view name : {"__rdiv__", "__rtruediv__"})
     list.alias(name, "reciprocal", [](Args& a) -> Tensors { return {a.number("other", 1) / a.tensor(0)}; });
 }

@@ -160,7 +160,7 @@ Tensor addcmul(const Tensor& input, const Tensor& a, const Tensor& b, double val
   check<ValueError>(input.defined() && a.defined() && b.defined(), "addcmul", "an input is undefined");
   if (is_floating(result_type({input, a, b}))) return call_pointwise(Pointwise::addcmul, {input, a, b}, value);
   check_integers("addcmul", {input, a, b}, value);
-  return input + a * b * value;
+  return input + a * b * number_beside(value, a * b);
 }
 Tensor addcdiv(const Tensor& input, const Tensor& a, const Tensor& b, double value) {
   return call_pointwise(Pointwise::addcdiv, {input, a, b}, value);
@@ -187,7 +187,7 @@ const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) c
     return *this;
   }
   check_integers("addcmul_", {*this, a, b}, value);
-  return add_(a * b * value);
+  return add_(a * b * number_beside(value, a * b));
 }
 const Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value) const {
   pointwise_in_place(Pointwise::addcdiv, {*this, a, b}, value);

@@ -54,23 +54,23 @@ constexpr OpInfo kIsFiniteInfo{
     .name = "isfinite", .doc = "is it neither infinite nor NaN?", .differentiable = false, .takes = Takes::any};
 constexpr OpInfo kNanToNumInfo{.name = "nan_to_num", .doc = "x, with numbers in place of NaN, inf and -inf", .takes = Takes::any};
 
-void check_bounds(const Tensor& x, std::optional<double> lo, std::optional<double> hi) {
+void check_bounds(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
   check<ValueError>(x.defined(), "clamp", "the input is undefined");
   check<ValueError>(lo || hi, "clamp", "needs a lower or an upper bound");
 }
 
-// Integers with whole bounds stay integers.
-DType bounded_dtype(const Tensor& x, std::optional<double> lo, std::optional<double> hi) {
-  const auto whole = [](std::optional<double> v) { return !v || (std::isfinite(*v) && *v == std::nearbyint(*v)); };
+// Integers between integers stay integers.
+DType bounded_dtype(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
+  const auto whole = [](std::optional<Number> v) { return !v || !v->is_floating(); };
   return x.is_floating_point() ? x.dtype() : whole(lo) && whole(hi) ? DType::i64 : DType::f32;
 }
 
 // The row's p and q: NaN for no bound, which no comparison finds. An upper bound below the lower one wins everywhere.
-std::pair<double, double> interval(std::optional<double> lo, std::optional<double> hi) {
-  const double p = lo.value_or(kNan), q = hi.value_or(kNan);
+std::pair<double, double> interval(std::optional<Number> lo, std::optional<Number> hi) {
+  const double p = lo.value_or(kNan).floating(), q = hi.value_or(kNan).floating();
   return {q < p ? q : p, q};
 }
-bool is_nan(std::optional<double> v) { return v && std::isnan(*v); }
+bool is_nan(std::optional<Number> v) { return v && std::isnan(v->floating()); }
 
 double largest_finite(DType t) {
   switch (t) {
@@ -83,10 +83,7 @@ double largest_finite(DType t) {
 
 // A number by name as a 0-dim tensor of its own kind: bool, int64 or float32.
 Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
-  const double value = a.number(name);
-  const nlohmann::json& given = *a.raw(name);
-  const DType dtype = given.is_boolean() ? DType::boolean : given.is_number_integer() ? DType::i64 : DType::f32;
-  return scalar(value, {.dtype = dtype, .device = like.device()});
+  return full({}, a.scalar(name), {.device = like.device()});
 }
 
 // An undefined bound means no bound.
@@ -105,10 +102,10 @@ Tensor bounded(std::string_view op, const Tensor& x, const Tensor& lo, const Ten
 }  // namespace
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) { return call<Where>({cond, a, b}, {a.shape(), b.shape()}); }
-Tensor where(const Tensor& cond, const Tensor& a, double b) { return where(cond, a, wrapped_number(b, a)); }
-Tensor where(const Tensor& cond, double a, const Tensor& b) { return where(cond, wrapped_number(a, b), b); }
+Tensor where(const Tensor& cond, const Tensor& a, Number b) { return where(cond, a, wrapped_number(b, a)); }
+Tensor where(const Tensor& cond, Number a, const Tensor& b) { return where(cond, wrapped_number(a, b), b); }
 
-Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi) {
+Tensor clamp(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
   check_bounds(x, lo, hi);
   if (!is_floating(bounded_dtype(x, lo, hi))) {
     const Tensor y = lo ? maximum(x, *lo) : x;
@@ -118,8 +115,8 @@ Tensor clamp(const Tensor& x, std::optional<double> lo, std::optional<double> hi
   const auto [p, q] = interval(lo, hi);
   return call_pointwise(Pointwise::clamp, {x.is_floating_point() ? x : x.to(DType::f32)}, p, q);
 }
-Tensor Tensor::clamp(std::optional<double> lo, std::optional<double> hi) const { return halfstep::clamp(*this, lo, hi); }
-const Tensor& Tensor::clamp_(std::optional<double> lo, std::optional<double> hi) const {
+Tensor Tensor::clamp(std::optional<Number> lo, std::optional<Number> hi) const { return halfstep::clamp(*this, lo, hi); }
+const Tensor& Tensor::clamp_(std::optional<Number> lo, std::optional<Number> hi) const {
   check_bounds(*this, lo, hi);
   if (is_floating_point() && !is_nan(lo) && !is_nan(hi)) {
     const auto [p, q] = interval(lo, hi);
@@ -130,9 +127,9 @@ const Tensor& Tensor::clamp_(std::optional<double> lo, std::optional<double> hi)
 }
 
 Tensor clamp(const Tensor& x, const Tensor& lo, const Tensor& hi) { return bounded("clamp", x, lo, hi); }
-Tensor clamp_min(const Tensor& x, double lo) { return clamp(x, lo, {}); }
+Tensor clamp_min(const Tensor& x, Number lo) { return clamp(x, lo, {}); }
 Tensor clamp_min(const Tensor& x, const Tensor& lo) { return bounded("clamp_min", x, lo, Tensor()); }
-Tensor clamp_max(const Tensor& x, double hi) { return clamp(x, {}, hi); }
+Tensor clamp_max(const Tensor& x, Number hi) { return clamp(x, {}, hi); }
 Tensor clamp_max(const Tensor& x, const Tensor& hi) { return bounded("clamp_max", x, Tensor(), hi); }
 
 Tensor isnan(const Tensor& x) {
@@ -165,20 +162,20 @@ void add_where(OpList& list) {
     const bool first = a.has_tensor(1), second = a.has_tensor(2);
     if (!first && !second && !a.has("input") && !a.has("other")) return nonzero_as_tuple(cond);
     if (!first && !second) return Tensors{where(cond, number_tensor(a, "input", cond), number_tensor(a, "other", cond))};
-    if (!first) return Tensors{where(cond, a.number("input"), a.tensor(2))};
-    return Tensors{second ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.number("other"))};
+    if (!first) return Tensors{where(cond, a.scalar("input"), a.tensor(2))};
+    return Tensors{second ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.scalar("other"))};
   });
   OpInfo clamp_info = info_of(Pointwise::clamp);
   clamp_info.takes = Takes::numbers;
   list.add(clamp_info, [](Args& a) {
     const Tensor x = a.tensor(0);
     if (a.has_tensor(1) || a.has_tensor(2)) return clamp(x, a.tensor_or_none(1), a.tensor_or_none(2));
-    return clamp(x, a.number_or_none("min"), a.number_or_none("max"));
+    return clamp(x, a.scalar_or_none("min"), a.scalar_or_none("max"));
   });
   list.add(kClampMinInfo,
-           [](Args& a) { return a.has_tensor(1) ? clamp_min(a.tensor(0), a.tensor(1)) : clamp_min(a.tensor(0), a.number("min")); });
+           [](Args& a) { return a.has_tensor(1) ? clamp_min(a.tensor(0), a.tensor(1)) : clamp_min(a.tensor(0), a.scalar("min")); });
   list.add(kClampMaxInfo,
-           [](Args& a) { return a.has_tensor(1) ? clamp_max(a.tensor(0), a.tensor(1)) : clamp_max(a.tensor(0), a.number("max")); });
+           [](Args& a) { return a.has_tensor(1) ? clamp_max(a.tensor(0), a.tensor(1)) : clamp_max(a.tensor(0), a.scalar("max")); });
   list.add(kIsNanInfo, [](Args& a) { return isnan(a.tensor(0)); });
   list.add(kIsInfInfo, [](Args& a) { return isinf(a.tensor(0)); });
   list.add(kIsFiniteInfo, [](Args& a) { return isfinite(a.tensor(0)); });
@@ -187,9 +184,9 @@ void add_where(OpList& list) {
   });
 }
 
-Tensor Tensor::clamp_min(double lo) const { return halfstep::clamp_min(*this, lo); }
+Tensor Tensor::clamp_min(Number lo) const { return halfstep::clamp_min(*this, lo); }
 Tensor Tensor::clamp_min(const Tensor& lo) const { return halfstep::clamp_min(*this, lo); }
-Tensor Tensor::clamp_max(double hi) const { return halfstep::clamp_max(*this, hi); }
+Tensor Tensor::clamp_max(Number hi) const { return halfstep::clamp_max(*this, hi); }
 Tensor Tensor::clamp_max(const Tensor& hi) const { return halfstep::clamp_max(*this, hi); }
 Tensor Tensor::isfinite() const { return halfstep::isfinite(*this); }
 Tensor Tensor::isinf() const { return halfstep::isinf(*this); }
@@ -198,6 +195,6 @@ Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optiona
   return halfstep::nan_to_num(*this, nan, posinf, neginf);
 }
 Tensor Tensor::where(const Tensor& cond, const Tensor& o) const { return halfstep::where(cond, *this, o); }
-Tensor Tensor::where(const Tensor& cond, double o) const { return halfstep::where(cond, *this, o); }
+Tensor Tensor::where(const Tensor& cond, Number o) const { return halfstep::where(cond, *this, o); }
 
 }  // namespace halfstep

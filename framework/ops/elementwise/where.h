@@ -8,9 +8,9 @@ namespace halfstep {
 
 // Bounds that are tensors broadcast and promote; an undefined one is no bound. A lower bound above the upper one: the upper.
 Tensor clamp(const Tensor& x, const Tensor& lo, const Tensor& hi);
-Tensor clamp_min(const Tensor& x, double lo);
+Tensor clamp_min(const Tensor& x, Number lo);
 Tensor clamp_min(const Tensor& x, const Tensor& lo);
-Tensor clamp_max(const Tensor& x, double hi);
+Tensor clamp_max(const Tensor& x, Number hi);
 Tensor clamp_max(const Tensor& x, const Tensor& hi);
 Tensor isinf(const Tensor& x);  // bool
 // NaN, +inf and -inf replaced; by default with 0 and the ends of the dtype's range. No gradient passes there.

@@ -19,6 +19,12 @@ void check_shapes(std::string_view op, const Shape& x, const Shape& index, int d
   check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
 }
 
+// An empty one may have any dtype, as in PyTorch.
+Tensor line_of_indices(std::string_view op, const Tensor& index) {
+  const bool empty = index.defined() && index.numel() == 0;
+  return as_line(empty ? index.to(DType::i64) : index_tensor(op, index));
+}
+
 // The checked arguments of a scatter, 0-dim tensors seen as lines, src cut to what the index names.
 struct Scattered {
   int dim;
@@ -29,7 +35,7 @@ struct Scattered {
     check<ValueError>(x.defined() && from.defined(), op, "an input is undefined");
     dim = wrap_dim(along, x.dim(), op);
     const Tensor line = as_line(x);
-    index = as_line(index_tensor(op, which));
+    index = line_of_indices(op, which);
     src = as_line(from);
     check_shapes(op, line.shape(), index.shape(), dim);
     check<ShapeError>(src.dim() == index.dim(), op, "src must have the rank of index ", index.shape(), ", got ", src.shape());
@@ -113,7 +119,7 @@ struct Scatter {
     if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {a.dim, g.shape()});
     return result;
   }
-  static Tensor number_at(const Tensor& index, const Tensor& x, double value) {
+  static Tensor number_at(const Tensor& index, const Tensor& x, Number value) {
     return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
   }
 };
@@ -217,7 +223,7 @@ constexpr OpInfo kStackInfo{.name = "stack",
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_same_device("gather", {x, index});
   const int d = wrap_dim(dim, x.dim(), "gather");
-  const Tensor line = as_line(x), i = as_line(index_tensor("gather", index));
+  const Tensor line = as_line(x), i = line_of_indices("gather", index);
   if (i.numel() == 0 && i.dim() != line.dim())
     return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // nothing, in any shape
   check_shapes("gather", line.shape(), i.shape(), d);
@@ -249,7 +255,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
   const Tensor out = call<Scatter>({as_line(x), s.index, s.src}, {s.dim});
   return x.dim() ? out : out.reshape({});
 }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value));
 }
@@ -263,7 +269,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
     return out.reshape(x.shape());
   });
 }
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce) {
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value, ScatterReduce reduce) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
   return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
 }
@@ -306,7 +312,7 @@ Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& sr
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter(*this, dim, index, src);
 }
-Tensor Tensor::scatter(int64_t dim, const Tensor& index, double value) const { return halfstep::scatter(*this, dim, index, value); }
+Tensor Tensor::scatter(int64_t dim, const Tensor& index, Number value) const { return halfstep::scatter(*this, dim, index, value); }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
   const Scattered s("scatter_", *this, dim, index, src);
   check_same_dtype("scatter_", {*this, src});
@@ -315,7 +321,7 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& s
       [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
       [&] { return scatter(dim, index, src); });
 }
-const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) const {
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const {
   check<ValueError>(index.defined(), "scatter_", "index is undefined");
   return scatter_(dim, index, Scatter::number_at(index, *this, value));
 }
@@ -373,9 +379,9 @@ void add_gather_scatter(OpList& list) {
       const std::string how = a.text("reduce");
       check<ValueError>(how == "add" || how == "multiply", "scatter", "'reduce' must be add or multiply, got '", how, "'");
       const ScatterReduce reduce = how == "add" ? ScatterReduce::add : ScatterReduce::multiply;
-      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.number("value"), reduce);
+      return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2), reduce) : scatter(x, dim, index, a.scalar("value"), reduce);
     }
-    return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.number("value"));
+    return a.has_tensor(2) ? scatter(x, dim, index, a.tensor(2)) : scatter(x, dim, index, a.scalar("value"));
   });
   list.add(ScatterMax::info, [](Args& a) {
     return scatter_reduce(a.tensor(0), a.integer("dim"), a.tensor(1), a.tensor(2), a.text("reduce"), a.flag("include_self", true));

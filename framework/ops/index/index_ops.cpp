@@ -5,6 +5,7 @@
 
 #include "framework/backend/trace.h"
 #include "framework/ops/core/composite.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/index/indices.h"
 #include "framework/ops/ops.h"
@@ -47,7 +48,7 @@ struct IndexAdd {
                                .takes = Takes::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
-    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, a.alpha);
+    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
     backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
   }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
@@ -196,8 +197,7 @@ constexpr OpInfo kTakeInfo{
 
 Tensor index_tensor(std::string_view op, const Tensor& index) {
   check<ValueError>(index.defined(), op, "index is undefined");
-  // The dtype of an empty index does not matter.
-  if (index.dtype() == DType::i32 || index.numel() == 0) return index.to(DType::i64);
+  if (index.dtype() == DType::i32) return index.to(DType::i64);
   check<DTypeError>(index.dtype() == DType::i64, op, "index must be int64 or int32, got ", index.dtype());
   return index;
 }
@@ -213,7 +213,7 @@ Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size) {
   const NoGrad quiet;
   Backend& backend = backend_for(index.device());
   if (index.device().is_cpu() && backend.check_indices(index.view(), size) < 0) return index;
-  const Tensor wrapped = where(lt(index, 0), add(index, double(size)), index);
+  const Tensor wrapped = where(lt(index, 0), add(index, size), index);
   const int64_t bad = backend.check_indices(wrapped.view(), size);
   if (bad >= 0)
     fail<IndexError>(op, "index ", index.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [", -size,
@@ -283,11 +283,11 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   if (x.dim() > 0) along[s.dim] = n;
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value) {
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   return index_fill(x, dim, index, scalar(value, like(x)));
 }
 
-const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, double value) const {
+const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, Number value) const {
   const auto filled = [&](const Tensor& x) { return halfstep::index_fill(x, dim, index, value); };
   return change_in_place("index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
 }
@@ -302,17 +302,19 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
   constexpr std::string_view op = kTakeAlongDimInfo.name;
   check_same_device(op, {x, index});
   if (!dim) return take_along_dim(x.reshape({-1}), index.reshape({-1}), 0);
+  check<ValueError>(x.defined(), op, "x is undefined");
   check<ShapeError>(x.dim() == index.dim(), op, "x and index must have as many dimensions, got ", x.shape(), " and ",
                     index.shape());
   const int d = wrap_dim(*dim, x.dim(), op);
-  if (x.dim() == 0) return gather(x, 0, index);
+  const Tensor wrapped = wrap_index(op, index_tensor(op, index), x.dim() ? x.size(d) : 1);
+  if (x.dim() == 0) return gather(x, 0, wrapped);
   Shape of_x = x.shape(), of_index = index.shape();
   of_x[d] = of_index[d] = 1;
   const Shape outside = broadcast(of_x, of_index, op);
   of_x = of_index = outside;
   of_x[d] = x.shape()[d];
   of_index[d] = index.shape()[d];
-  return under_name(op, [&] { return gather(x.expand(of_x), d, index.expand(of_index)); });
+  return under_name(op, [&] { return gather(x.expand(of_x), d, wrapped.expand(of_index)); });
 }
 Tensor Tensor::take_along_dim(const Tensor& index, std::optional<int64_t> dim) const {
   return halfstep::take_along_dim(*this, index, dim);
@@ -362,7 +364,7 @@ void add_index_ops(OpList& list) {
   list.add(kIndexFillInfo, [](Args& a) {
     const Tensor x = a.tensor(0), index = a.tensor(1);
     const int64_t dim = a.integer("dim");
-    return a.has_tensor(2) ? index_fill(x, dim, index, a.tensor(2)) : index_fill(x, dim, index, a.number("value"));
+    return a.has_tensor(2) ? index_fill(x, dim, index, a.tensor(2)) : index_fill(x, dim, index, a.scalar("value"));
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
   list.add(kTakeAlongDimInfo, [](Args& a) { return take_along_dim(a.tensor(0), a.tensor(1), a.integer_or_none("dim")); });
@@ -377,7 +379,7 @@ void add_index_ops(OpList& list) {
   });
 }
 
-Tensor Tensor::index_fill(int64_t dim, const Tensor& index, double value) const {
+Tensor Tensor::index_fill(int64_t dim, const Tensor& index, Number value) const {
   return halfstep::index_fill(*this, dim, index, value);
 }
 Tensor Tensor::take(const Tensor& index) const { return halfstep::take(*this, index); }

@@ -13,7 +13,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 // x with src[.., i, ..] at [.., index[i], ..]; of equal indices the last stays. autocast: promote
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
 // x with the slices `index` set to a number, or to the one value of a tensor. Negative indices count from the end.
-Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, double value);
+Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value);
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value);
 // The elements of x, seen as one row-major line, at `index`; of index's shape. Negative indices count from the end.
 Tensor take(const Tensor& x, const Tensor& index);
@@ -43,11 +43,11 @@ Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_
 
 // x with src, or a number, at the places that gather(x, dim, index) reads; of several for one place the last stays.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value);
 // Each element of src is added to, or multiplied by, the element at its place; several for one place are all applied.
 enum class ScatterReduce : uint8_t { add, multiply };
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce);
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, double value, ScatterReduce reduce);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value, ScatterReduce reduce);
 // "sum", "prod", "mean", "amax" or "amin" of what gather(x, dim, index) reads, x's own element too unless include_self is false.
 // Elements that nothing is for stay. Equal extremes share the gradient.
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,

@@ -54,7 +54,7 @@ Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
     const int d = int(p.dims[int(k)]);
     const int64_t factor = p.shape[d] > 1 ? x.strides()[d] / step : 0;
     last += (p.shape[d] - 1) * factor;
-    const Tensor scaled = factor == 1 ? indices[k] : mul(indices[k], double(factor));
+    const Tensor scaled = factor == 1 ? indices[k] : mul(indices[k], factor);
     line.index = k == 0 ? scaled : add(line.index, scaled);
   }
   line.index = line.index.expand(p.picks).reshape({-1});

@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-// int64 indices; int32 ones are converted, and an empty tensor of any dtype. Throws DTypeError.
+// int64 indices; int32 ones are converted. Throws DTypeError.
 Tensor index_tensor(std::string_view op, const Tensor& index);
 // Throws IndexError unless all lie in [0, size). (CUDA: with the next value that the host reads.)
 void check_index(std::string_view op, const Tensor& index, int64_t size);

@@ -50,7 +50,7 @@ Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
 }
 
 // A number in x's dtype, as an operand of where. Integers are cut off as a cast does it.
-Tensor one(const Tensor& x, double value) {
+Tensor one(const Tensor& x, Number value) {
   if (x.is_floating_point()) return wrapped_number(value, x);
   const Tensor cut = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
   cut.impl()->wrapped_number = true;
@@ -111,14 +111,14 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   broadcast(x.shape(), mask.shape(), "masked_fill");
   return where(mask, as_value("masked_fill", x, value), x);
 }
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
   check_mask("masked_fill", x, mask);
   broadcast(x.shape(), mask.shape(), "masked_fill");
   return where(mask, one(x, value), x);
 }
-Tensor Tensor::masked_fill(const Tensor& mask, double value) const { return halfstep::masked_fill(*this, mask, value); }
+Tensor Tensor::masked_fill(const Tensor& mask, Number value) const { return halfstep::masked_fill(*this, mask, value); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return halfstep::masked_fill(*this, mask, value); }
-const Tensor& Tensor::masked_fill_(const Tensor& mask, double value) const { return fill_in_place(*this, mask, one(*this, value)); }
+const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const { return fill_in_place(*this, mask, one(*this, value)); }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_mask("masked_select", x, mask);
@@ -264,7 +264,7 @@ void add_masks(OpList& list) {
   list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
   list.add(kMaskedFillInfo, [](Args& a) {
     const Tensor x = a.tensor(0), mask = a.tensor(1);
-    return a.has_tensor(2) ? masked_fill(x, mask, a.tensor(2)) : masked_fill(x, mask, a.number("value"));
+    return a.has_tensor(2) ? masked_fill(x, mask, a.tensor(2)) : masked_fill(x, mask, a.scalar("value"));
   });
   list.add(kLogicalNot, [](Args& a) { return logical_not(a.tensor(0)); });
   list.add(kMaskedSelectInfo, [](Args& a) { return masked_select(a.tensor(0), a.tensor(1)); });

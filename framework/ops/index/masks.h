@@ -8,7 +8,7 @@ namespace halfstep {
 
 Tensor logical_not(const Tensor& x);  // bool: x == 0
 // value where mask (broadcast to x's shape) is true, else x. A tensor value is 0-dim. The result has x's dtype.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
 // The elements of x where mask is true, in order, 1-D; x and mask broadcast against each other. The host reads their number.
 Tensor masked_select(const Tensor& x, const Tensor& mask);

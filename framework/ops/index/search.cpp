@@ -2,6 +2,7 @@
 #include "framework/ops/index/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "framework/autograd/grad_mode.h"
@@ -46,22 +47,23 @@ Unique runs(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
   if (n == 0) return {line.clone(), zeros({0}, whole(line)), zeros({0}, whole(line))};
-  const Tensor first = cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}),
-                            ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
+  const Tensor first =
+      cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}), ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
   const Tensor at = nonzero(first).squeeze(1), end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), whole(line))});
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
-// Different slices along dim, compared on the host in the tensor's own kind of number.
+// Different slices along dim, or neighbours that differ, compared on the host in the tensor's own kind of number.
 template <class T>
-Unique unique_slices(const Tensor& rows) {  // [n, m]
+Unique unique_slices(const Tensor& rows, bool neighbours) {  // [n, m]
   const int64_t n = rows.size(0), m = rows.size(1);
   const std::vector<T> v = rows.to_vector<T>();
   const auto row = [&](int64_t i) { return std::span<const T>(v).subspan(size_t(i * m), size_t(m)); };
   std::vector<int64_t> order(static_cast<size_t>(n)), inverse(order.size()), kept, counts;
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); });
+  if (!neighbours)
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); });
   for (int64_t i : order) {
     if (kept.empty() || !std::ranges::equal(row(kept.back()), row(i))) kept.push_back(i), counts.push_back(0);
     ++counts.back();
@@ -73,29 +75,33 @@ Unique unique_slices(const Tensor& rows) {  // [n, m]
   return {index_select(rows, 0, made(kept)), made(inverse), made(counts)};
 }
 
+Unique along(const Tensor& x, int64_t dim, std::string_view op, bool neighbours) {
+  check_has_values(op, {x});
+  const int d = wrap_dim(dim, x.dim(), op);
+  check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no slices");
+  const Tensor front = x.movedim(d, 0), rows = front.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 0});
+  Unique out = x.is_floating_point() ? unique_slices<double>(rows, neighbours) : unique_slices<int64_t>(rows, neighbours);
+  Shape shape = front.shape();
+  shape[0] = out.values.size(0);
+  out.values = contiguous(out.values.reshape(shape).movedim(0, d));
+  return out;
+}
+
 }  // namespace
 
 Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
   check_has_values("unique", {x});
-  if (dim) {
-    const int d = wrap_dim(*dim, x.dim(), "unique");
-    check<ShapeError>(x.dim() > 0, "unique", "a 0-dim tensor has no slices");
-    const Tensor front = x.movedim(d, 0), rows = front.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 0});
-    Unique out = x.is_floating_point() ? unique_slices<double>(rows) : unique_slices<int64_t>(rows);
-    Shape shape = front.shape();
-    shape[0] = out.values.size(0);
-    out.values = contiguous(out.values.reshape(shape).movedim(0, d));
-    return out;
-  }
+  if (dim) return along(x, *dim, "unique", false);
   const auto [sorted, order] = sort(x.reshape({-1}), 0);
   Unique out = runs("unique", sorted);
   out.inverse = zeros({x.numel()}, whole(x)).scatter(0, order, out.inverse).reshape(x.shape());
   return out;
 }
 
-Unique unique_consecutive(const Tensor& x) {
+Unique unique_consecutive(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
+  if (dim) return along(x, *dim, "unique_consecutive", true);
   Unique out = runs("unique_consecutive", x.reshape({-1}));
   out.inverse = out.inverse.reshape(x.shape());
   return out;
@@ -125,10 +131,25 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
 }
 
-Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
+Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptions& o) {
   const NoGrad off;
   constexpr std::string_view op = "searchsorted";
-  check_same_device(op, {sorted, values});
+  check_same_device(op, {given, values, o.sorter});
+  check<ValueError>(given.defined() && values.defined(), op, "an input is undefined");
+  Tensor sorted = given;
+  if (o.sorter.defined()) {
+    check<DTypeError>(o.sorter.dtype() == DType::i64, op, "sorter must be int64, got ", o.sorter.dtype());
+    check<ShapeError>(o.sorter.shape() == given.shape(), op, "sorter must have the sequence's shape ", given.shape(), ", got ",
+                      o.sorter.shape());
+    check<ShapeError>(given.dim() >= 1, op, "the sequence must have a dimension, got ", given.shape());
+    sorted = gather(given.detach(), -1, o.sorter);
+  }
+  const bool right = o.right;
+  const auto result = [&](const Tensor& places) {
+    check<ValueError>(!o.out_int32 || sorted.size(-1) < std::numeric_limits<int32_t>::max(), op,
+                      "a sequence of that many numbers has places beyond int32, got ", sorted.shape());
+    return places.reshape(values.shape()).to(o.out_int32 ? DType::i32 : DType::i64);
+  };
   check<ShapeError>(sorted.dim() >= 1, op, "the sequence must have a dimension, got ", sorted.shape());
   const int64_t n = sorted.shape().back();
   const bool line = sorted.dim() == 1;
@@ -141,21 +162,21 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right) {
   }
   const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
   Tensor low = zeros(x.shape(), whole(x));
-  if (n == 0) return low.reshape(of_values);
-  Tensor high = full(x.shape(), double(n), whole(x));
+  if (n == 0) return result(low);
+  Tensor high = full(x.shape(), n, whole(x));
   // Each step halves the interval; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
-    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, double(n - 1)));
+    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));
     const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
     low = where(open & behind, add(middle, 1), low);
     high = where(open & ~behind, middle, high);
   }
-  return low.reshape(of_values);
+  return result(low);
 }
 
-Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right) {
+Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right, bool out_int32) {
   check<ShapeError>(boundaries.dim() == 1, "bucketize", "boundaries must have one dimension, got ", boundaries.shape());
-  return searchsorted(boundaries, x, right);
+  return searchsorted(boundaries, x, {.right = right, .out_int32 = out_int32});
 }
 
 Tensor isin(const Tensor& x, const Tensor& values, bool invert) {
@@ -163,7 +184,7 @@ Tensor isin(const Tensor& x, const Tensor& values, bool invert) {
   check_same_device(kIsin.name, {x, values});
   if (values.numel() == 0) return full_like(x, invert).to(DType::boolean);
   const Tensor sorted = sort(values.detach().reshape({-1}), 0).first;
-  const Tensor place = clamp_max(searchsorted(sorted, x.detach()), double(values.numel() - 1));
+  const Tensor place = clamp_max(searchsorted(sorted, x.detach()), values.numel() - 1);
   const Tensor found = eq(index_select(sorted, 0, place.reshape({-1})).reshape(x.shape()), x.detach());
   return invert ? logical_not(found) : found;
 }
@@ -183,8 +204,8 @@ Tensors unravel_index(const Tensor& positions, const Shape& shape) {
   Tensors out(size_t(shape.size()));
   Tensor rest = positions.to(DType::i64);
   for (int d = shape.size() - 1; d >= 0; --d) {
-    out[size_t(d)] = remainder(rest, double(shape[d]));
-    rest = floor_divide(rest, double(shape[d]));
+    out[size_t(d)] = remainder(rest, shape[d]);
+    rest = floor_divide(rest, shape[d]);
   }
   return out;
 }
@@ -200,15 +221,24 @@ void add_search(OpList& list) {
     a.flag("sorted", true);  // always so
     return parts(a, unique(a.tensor(0), a.integer_or_none("dim")));
   });
-  list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0))); });
+  list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0), a.integer_or_none("dim"))); });
   list.add(kBincount, [](Args& a) { return bincount(a.tensor(0), a.tensor_or_none(1), a.integer("minlength", 0)); });
-  list.add(kSearchsorted, [](Args& a) { return searchsorted(a.tensor(0), a.tensor(1), a.flag("right", false)); });
+  list.add(kSearchsorted, [](Args& a) {
+    const std::string side = a.text("side", a.flag("right", false) ? "right" : "left");
+    check<ValueError>(side == "left" || side == "right", a.op(), "'side' must be left or right, got '", side, "'");
+    check<ValueError>(side == "right" || !a.flag("right", false), a.op(), "'side' left and 'right' true contradict each other");
+    // A number in place of values is one value.
+    const Tensor sorted = a.tensor(0),
+                 values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
+    return searchsorted(sorted, values, {side == "right", a.flag("out_int32", false), a.tensor_or_none(2)});
+  });
   list.add(kIsin, [](Args& a) {
     a.flag("assume_unique", false);  // changes nothing
     return isin(a.tensor(0), a.tensor(1), a.flag("invert", false));
   });
   list.add(kUnravelIndex, [](Args& a) { return unravel_index(a.tensor(0), a.ints("shape")); });
-  list.add(kBucketize, [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false)); });
+  list.add(kBucketize,
+           [](Args& a) { return bucketize(a.tensor(0), a.tensor(1), a.flag("right", false), a.flag("out_int32", false)); });
 }
 
 Tensor Tensor::bincount(const Tensor& weights, int64_t minlength) const { return halfstep::bincount(*this, weights, minlength); }

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "framework/backend/trace.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -19,8 +20,7 @@ class Indexed {
     check<IndexError>(taken <= x.dim(), op, "too many indices for shape ", x.shape(), ": they are for ", taken, " dimensions");
     check<IndexError>(dots <= 1, op, "there may be one Ellipsis, got ", dots);
     const int missing = x.dim() - taken;
-    for (const TensorIndex& i : indices)
-      std::visit([&](const auto& value) { add(value, missing); }, i.value_);
+    for (const TensorIndex& i : indices) std::visit([&](const auto& value) { add(value, missing); }, i.value_);
   }
   bool any_tensor() const { return any_; }
 
@@ -60,11 +60,17 @@ class Indexed {
   }
   void add(const Tensor& t, int) {
     if (!t.defined()) return whole();
+    if (is_number(t)) return add(TensorIndex::Number{t.item<int64_t>(), false}, 0);
     if (t.dtype() == DType::boolean && t.dim() == 0) {
       view = view.unsqueeze(at_);
       return put(t.unsqueeze(0));
     }
     put(t);
+  }
+  // An integer without a dimension is as a number; not in a trace, for which it may vary, nor where a device would have to be
+  // waited for.
+  static bool is_number(const Tensor& t) {
+    return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !TraceScope::current();
   }
   void put(const Tensor& t) {
     any_ = true;
@@ -75,6 +81,16 @@ class Indexed {
   int at_ = 0;
   bool any_ = false;
 };
+
+namespace {
+
+// As Python's x[...] = values has them.
+Tensor without_leading_ones(Tensor values, int rank) {
+  while (values.defined() && values.dim() > rank && values.size(0) == 1) values = values.squeeze(0);
+  return values;
+}
+
+}  // namespace
 
 TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
   check<ValueError>(std::string_view(dots) == "...", "index", "text among the indices must be \"...\", got \"", dots, '"');
@@ -88,24 +104,22 @@ Tensor Tensor::index(std::initializer_list<TensorIndex> list) const {
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
   const Indexed i("index_put_", *this, list);
   if (i.any_tensor())
-    i.view.index_put_(i.indices, values);
+    i.view.index_put_(i.indices, without_leading_ones(values, 0));
   else
-    i.view.write(values);
+    i.view.copy_(without_leading_ones(values, i.view.dim()));
   return *this;
 }
 
-const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, double value) const {
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number value) const {
   return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
 }
 
 const Tensor& Tensor::write(const Tensor& values) const {
-  check<ValueError>(get().storage.use_count() > 1,
+  check<ValueError>(get().storage.use_count() > 1 || impl_.use_count() > 1,
                     "operator=", "the left side must be a view of another tensor, got a tensor ", shape(),
                     " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
-  Tensor from = values;
-  while (from.dim() > dim() && from.size(0) == 1) from = from.squeeze(0);
-  return copy_(from);
+  return copy_(without_leading_ones(values, dim()));
 }
-const Tensor& Tensor::write(double value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
+const Tensor& Tensor::write(Number value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
 
 }  // namespace halfstep

@@ -7,6 +7,7 @@
 
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/linalg/decompositions.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/reduce/reductions.h"
 
@@ -260,12 +261,30 @@ Tensor Tensor::norm(double p, const Dims& d, bool k, std::optional<DType> t) con
 Tensor Tensor::dist(const Tensor& o, double p) const { return halfstep::dist(*this, o, p); }
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 
+namespace {
+
+// The sum of a matrix's singular values.
+Tensor nuclear_norm(std::string_view op, const Tensor& given, Dims dims, bool keepdim, std::optional<DType> dtype) {
+  check<ValueError>(given.defined(), op, "the input is undefined");
+  if (dims.empty()) dims = {-2, -1};
+  check<ShapeError>(dims.size() == 2 && given.dim() >= 2, op, "the norm nuc needs a matrix, or two dimensions of one, got dims ",
+                    dims, " of ", given.shape());
+  const int rows = wrap_dim(dims[0], given.dim(), op), columns = wrap_dim(dims[1], given.dim(), op);
+  check<ValueError>(rows != columns, op, "the norm nuc needs two dimensions that differ, got ", dims);
+  const Tensor x = dtype ? given.to(*dtype) : given;
+  const Tensor matrices =
+      x.movedim(rows, -1).movedim(columns - (rows < columns ? 1 : 0), -1);  // singular values are the transpose's
+  const Tensor sum = linalg::svdvals(matrices).sum(-1);
+  return keepdim ? sum.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns)) : sum;
+}
+
+}  // namespace
+
 void add_distances(OpList& list) {
   const auto by_name = [](Args& a) {
     const nlohmann::json* p = a.raw("p");
     const std::string name = p && p->is_string() ? p->get<std::string>() : "";
-    check<ValueError>(name != "nuc", a.op(),
-                      "the nuclear norm is the sum of a matrix's singular values, which halfstep does not compute");
+    if (name == "nuc") return nuclear_norm(a.op(), a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
     return norm(a.tensor(0), name == "fro" ? 2 : a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
   };
   list.add(Norm::info, by_name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients: the formulas of M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
-// differentiation" (2008); of the pseudo-inverse that of G. Golub and V. Pereyra (1973). The exponential: N. Higham, "The scaling
-// and squaring method for the matrix exponential revisited" (2005).
+// differentiation" (2008). The exponential: N. Higham, "The scaling and squaring method for the matrix exponential revisited"
+// (2005).
 #include "framework/ops/linalg/inverse.h"
 
 #include <algorithm>
@@ -111,41 +111,6 @@ struct Slogdet {
   }
 };
 
-double epsilon_of(DType dtype) { return dtype == DType::f64 ? 0x1p-52 : 0x1p-23; }
-
-struct Pinverse {
-  struct Attr {
-    std::optional<double> rcond;
-  };
-  static constexpr OpInfo info{.name = "pinverse", .policy = CastPolicy::f32, .doc = "Moore-Penrose inverse"};
-  enum Saved : size_t { kX, kY };
-  static Attributes describe(const Attr& a) { return a.rcond ? Attributes{{"rcond", *a.rcond}} : Attributes{}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor& x = in[0];
-    ctx.save(x);
-    Tensor y = Tensor::empty(mT(x).shape(), {.dtype = x.dtype(), .device = x.device()});
-    if (x.numel() == 0) {
-      y.fill_(0);
-    } else {
-      const Tensors f = lapack::svd(info.name, x, false);
-      const double cut = a.rcond.value_or(double(std::max(x.size(-1), x.size(-2))) * epsilon_of(x.dtype()));
-      const Tensor kept = f[1] > f[1].amax(-1, true) * cut, scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
-      y = matmul(mT(f[2]) * row(scale), mT(f[0]));
-    }
-    ctx.save_output(y);
-    return y;
-  }
-  static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor x = ctx.saved(kX), y = ctx.saved(kY), yt = mT(y), gt = mT(grads[0]);
-    if (x.size(-2) <= x.size(-1)) {
-      const Tensor k = matmul(gt, y), kyt = matmul(k, yt);
-      return {kyt - mT(matmul(y, k)) - matmul(matmul(x, y), kyt) + matmul(matmul(yt, y), gt - matmul(k, x))};
-    }
-    const Tensor k = matmul(y, gt), ytk = matmul(yt, k);
-    return {ytk - mT(matmul(k, y)) + matmul(matmul(gt - matmul(x, k), y), yt) - matmul(matmul(ytk, y), x)};
-  }
-};
-
 struct MatrixExp {
   struct Attr {};
   static constexpr OpInfo info{.name = "matrix_exp", .policy = CastPolicy::f32, .doc = "1 + x + x x / 2 + ..., of square matrices"};
@@ -195,11 +160,6 @@ struct MatrixExp {
 
 constexpr OpInfo kTrace{.name = "trace", .doc = "the sum of a matrix's diagonal", .takes = Takes::any};
 constexpr OpInfo kMatrixPower{.name = "matrix_power", .policy = CastPolicy::f32, .doc = "x^n of square matrices"};
-constexpr OpInfo kMatrixRank{.name = "linalg_matrix_rank",
-                             .policy = CastPolicy::f32,
-                             .doc = "number of singular values above a bound",
-                             .differentiable = false};
-constexpr OpInfo kLstsq{.name = "linalg_lstsq", .policy = CastPolicy::f32, .doc = "x with the smallest |a x - b|"};
 constexpr OpInfo kCholeskySolve{.name = "cholesky_solve", .policy = CastPolicy::f32, .doc = "x^-1 b from the Cholesky factor of x"};
 
 // a and b with one batch, broadcast.
@@ -241,11 +201,6 @@ Tensor logdet(const Tensor& x) {
   return where(d.sign < 0, NAN, d.logabsdet);
 }
 
-Tensor pinverse(const Tensor& x, std::optional<double> rcond) {
-  check_matrices(Pinverse::info.name, x);
-  return composite(Pinverse::info, {x}, [&](const Tensors& in) { return call<Pinverse>(in, {rcond}); });
-}
-
 Tensor matrix_exp(const Tensor& x) {
   check_square(MatrixExp::info.name, x);
   return composite(MatrixExp::info, {x}, [](const Tensors& in) { return call<MatrixExp>(in, {}); });
@@ -273,7 +228,6 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper) {
   });
 }
 
-Tensor Tensor::pinverse() const { return halfstep::pinverse(*this); }
 Tensor Tensor::logdet() const { return halfstep::logdet(*this); }
 Tensor Tensor::matrix_exp() const { return halfstep::matrix_exp(*this); }
 Tensor Tensor::matrix_power(int64_t n) const { return halfstep::matrix_power(*this, n); }
@@ -311,37 +265,6 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const Tria
   });
 }
 
-Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond) {
-  constexpr std::string_view op = kLstsq.name;
-  check_matrices(op, a);
-  check_floating(op, {b});
-  const bool is_vector = b.dim() == a.dim() - 1 && b.shape() == without_last(a);
-  if (!is_vector) check_matrices(op, b);
-  check<ShapeError>(is_vector || b.size(-2) == a.size(-2), op, "a and b must have as many rows, got ", a.shape(), " and ",
-                    b.shape());
-  const double cut = rcond.value_or(double(std::max(a.size(-1), a.size(-2))) * epsilon_of(a.dtype()));
-  Lstsq out;
-  const Tensors results = several(kLstsq, {a, b}, [&](const Tensors& in) {
-    check_same_dtype(op, in);
-    const Tensor rhs = is_vector ? column(in[1]) : in[1], x = matmul(call<Pinverse>({in[0]}, {cut}), rhs);
-    const NoGrad quiet;
-    const Tensor s = svdvals(in[0].detach()), rank = (s > s.amax(-1, true) * cut).sum(-1);
-    const bool tall = a.size(-2) > a.size(-1);
-    const Tensor misfit = matmul(in[0].detach(), x.detach()) - rhs.detach();
-    return Tensors{is_vector ? x.squeeze(-1) : x,
-                   tall ? (misfit * misfit).sum(-2) : zeros({0}, {.dtype = x.dtype(), .device = x.device()}), rank, s};
-  });
-  return {results[0], results[1], results[2], results[3]};
-}
-
-Tensor matrix_rank(const Tensor& x, std::optional<double> rtol) {
-  check_matrices(kMatrixRank.name, x);
-  const NoGrad quiet;
-  const Tensor s = svdvals(x.detach());
-  const double cut = rtol.value_or(double(std::max(x.size(-1), x.size(-2))) * epsilon_of(s.dtype()));
-  return s.numel() == 0 ? zeros(batch_of(x), {.dtype = DType::i64, .device = x.device()}) : (s > s.amax(-1, true) * cut).sum(-1);
-}
-
 }  // namespace linalg
 
 void add_inverse(OpList& list) {
@@ -356,23 +279,16 @@ void add_inverse(OpList& list) {
   });
   list.alias("linalg_slogdet", "slogdet");
   list.alias("logdet", "slogdet", [](Args& a) { return Tensors{logdet(a.tensor(0))}; });
-  list.add(Pinverse::info, [](Args& a) { return pinverse(a.tensor(0), a.number_or_none("rcond")); });
-  list.alias("linalg_pinv", "pinverse", [](Args& a) { return Tensors{pinverse(a.tensor(0), a.number_or_none("rtol"))}; });
   list.add(MatrixExp::info, [](Args& a) { return matrix_exp(a.tensor(0)); });
   list.alias("linalg_matrix_exp", "matrix_exp");
   list.add(kMatrixPower, [](Args& a) { return matrix_power(a.tensor(0), a.integer("n")); });
   list.alias("linalg_matrix_power", "matrix_power");
-  list.add(kMatrixRank, [](Args& a) { return linalg::matrix_rank(a.tensor(0), a.number_or_none("rtol")); });
   list.add(SolveOp::info, [](Args& a) { return linalg::solve(a.tensor(0), a.tensor(1), a.flag("left", true)); });
   list.add(SolveTriangularOp::info, [](Args& a) {
     return linalg::solve_triangular(a.tensor(0), a.tensor(1), a.flag("upper"),
                                     {.left = a.flag("left", true), .unitriangular = a.flag("unitriangular", false)});
   });
   list.add(kCholeskySolve, [](Args& a) { return cholesky_solve(a.tensor(0), a.tensor(1), a.flag("upper", false)); });
-  list.add(kLstsq, [](Args& a) {
-    const linalg::Lstsq out = linalg::lstsq(a.tensor(0), a.tensor(1), a.number_or_none("rcond"));
-    return Tensors{out.solution, out.residuals, out.rank, out.singular_values};
-  });
 }
 
 }  // namespace halfstep

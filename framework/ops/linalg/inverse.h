@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "framework/tensor/tensor.h"
 
@@ -23,15 +24,30 @@ Tensor cholesky_solve(const Tensor& b, const Tensor& factor, bool upper = false)
 // 1 + x + x x / 2 + x x x / 6 + ...: Higham's scaling and squaring, with a Pade approximant of degree 13.
 Tensor matrix_exp(const Tensor& x);
 Tensor matrix_power(const Tensor& x, int64_t n);  // the inverse's for negative n
-// The Moore-Penrose inverse [..., N, M]; singular values up to rcond times the largest count as 0: max(M, N) epsilon unless given.
-Tensor pinverse(const Tensor& x, std::optional<double> rcond = {});
+// A bound for singular values: nothing, a number, or a tensor with one for each matrix (of the shape of the batch, or one that
+// broadcasts with it).
+class Tolerance {
+ public:
+  Tolerance() = default;
+  Tolerance(std::nullopt_t) {}
+  Tolerance(double value) : number(value) {}
+  Tolerance(std::optional<double> value) : number(value) {}
+  Tolerance(const Tensor& values) : tensor(values) {}
+  bool given() const { return number || tensor.defined(); }
+
+  std::optional<double> number;
+  Tensor tensor;
+};
+// The Moore-Penrose inverse [..., N, M]; singular values up to max(atol, rtol times the largest) count as 0. atol: 0 unless given;
+// rtol: 0 where there is an atol above 0, else max(M, N) epsilon. Neither has a gradient.
+Tensor pinverse(const Tensor& x, const Tolerance& rtol = {}, const Tolerance& atol = {});
 
 // torch.linalg.
 namespace linalg {
 
 using halfstep::det, halfstep::matrix_exp, halfstep::matrix_power, halfstep::slogdet;
 inline Tensor inv(const Tensor& x) { return inverse(x); }
-inline Tensor pinv(const Tensor& x, std::optional<double> rtol = {}) { return pinverse(x, rtol); }
+inline Tensor pinv(const Tensor& x, const Tolerance& rtol = {}, const Tolerance& atol = {}) { return pinverse(x, rtol, atol); }
 
 // a^-1 b: b [..., N, K], or [N] or [..., N] with a's batch; batches broadcast. left false: b a^-1. Throws ValueError for a singular
 // a.
@@ -47,10 +63,11 @@ struct Lstsq {
   Tensor rank;             // i64 [...]
   Tensor singular_values;  // [..., k]
 };
-// min |a x - b|: a [..., M, N], b [..., M, K] or [..., M]. By the pseudo-inverse, as PyTorch's driver gelsd.
-Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {});
-// i64 [...]: how many singular values are above rtol times the largest. rtol: max(M, N) epsilon unless given.
-Tensor matrix_rank(const Tensor& x, std::optional<double> rtol = {});
+// min |a x - b|: a [..., M, N], b [..., M, K] or [..., M]. By the pseudo-inverse, as PyTorch's driver gelsd. Other drivers ("gels",
+// "gelsy", "gelss") have the same solution; as PyTorch's, gels gives neither rank nor singular values, and gelsy no singular values.
+Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {}, std::string_view driver = "gelsd");
+// i64 [...]: how many singular values are above the bound that pinverse has.
+Tensor matrix_rank(const Tensor& x, const Tolerance& rtol = {}, const Tolerance& atol = {});
 
 }  // namespace linalg
 }  // namespace halfstep

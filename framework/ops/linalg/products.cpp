@@ -229,9 +229,9 @@ struct Addmm {
       return out;
     }
     const Tensor y = product(in[1], in[2], widened(dtype));
-    if (a.alpha != 1) y.mul_(a.alpha);
+    if (a.alpha != 1) y.mul_(number_beside(a.alpha, y));
     if (a.beta == 0) return y.to(dtype);
-    const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(a.beta);
+    const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(number_beside(a.beta, y));
     backend.binary(Binary::add, y.view(), broadcast_view(scaled, shape), out.view());
     return out;
   }

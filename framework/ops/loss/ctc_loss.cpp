@@ -101,7 +101,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       alpha = where(gt(frames, double(t)), next, alpha);
     }
     // It may end in the last label or in the blank behind it.
-    const Tensor label = where(gt(last, 0.0), alpha.gather(1, maximum(last - 1.0, last * 0.0)), kNever);
+    const Tensor label = where(gt(last, 0.0), alpha.gather(1, clamp_min(last - 1, 0)), kNever);
     const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
     const Tensor impossible = lt(likelihood, kNever / 10);
     // The infinite loss of a target that does not fit has NaN gradients: -ln 0, by way of e^likelihood.

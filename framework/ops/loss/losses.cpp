@@ -73,7 +73,7 @@ struct CrossEntropy {
     smooth = where(valid, smooth, 0.0);
     if (a.reduction != Reduction::none) {
       Tensor divisor = sum(valid.to(logp.dtype()));
-      if (in[2].defined()) divisor = sum(where(valid, gather(in[2], 0, where(valid, in[1], 0.0)), 0.0));
+      if (in[2].defined()) divisor = sum(where(valid, gather(in[2], 0, where(valid, in[1], 0)), 0.0));
       smooth = sum(smooth);
       if (a.reduction == Reduction::mean) smooth = smooth / divisor;
     }
@@ -223,6 +223,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 }
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
+  check<DTypeError>(log_probs.is_floating_point(), "nll_loss", "scores must be floating, got ", log_probs.dtype());
   std::array<Tensor, 1> in{log_probs};
   const bool region = apply_policy(kNllInfo, in);
   if (o.weight.defined()) {
@@ -233,8 +234,8 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   const autocast::Off off;
   const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
   const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);
-  const Tensor valid = ne(r.target, double(o.ignore_index));
-  const Tensor safe = where(valid, r.target, 0.0);
+  const Tensor valid = ne(r.target, o.ignore_index);
+  const Tensor safe = where(valid, r.target, 0);
   Tensor w = valid.to(in[0].dtype());
   if (weight.defined()) w = w * gather(weight, 0, safe);
   // where, not a product: a row that is ignored gives 0 even if its scores are not finite.

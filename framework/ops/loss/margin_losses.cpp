@@ -34,7 +34,7 @@ Tensor as_rows(std::string_view op, const Tensor& x) {
 // lowest: 0, or -1 where that marks the end of a list.
 void check_classes(std::string_view op, const Tensor& target, int64_t classes, int64_t lowest = 0) {
   check<DTypeError>(target.dtype() == DType::i64, op, "target must be int64, got ", target.dtype());
-  const Tensor from_zero = lowest == 0 ? target : target - double(lowest);
+  const Tensor from_zero = lowest == 0 ? target : target - lowest;
   const int64_t bad = backend_for(target.device()).check_indices(from_zero.view(), classes - lowest);
   if (bad >= 0)
     fail<IndexError>(op, "target ", target.detach().reshape({-1})[bad].item<int64_t>(), " at position ", bad, " is outside [",
@@ -112,9 +112,9 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReducti
   return composite(kMultilabelMargin, {rows, target.reshape(rows.shape())}, [&](const Tensors& in) {
     // Counted targets: those before the first -1 of their row. [N, C, C] = [N, target, class].
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
-    const Tensor ends = where(lt(in[1], 0.0), order, double(classes));
+    const Tensor ends = where(lt(in[1], 0), order, classes);
     const Tensor counted = lt(order, amin(ends, {1}, true));
-    const Tensor at = where(counted, in[1], 0.0);
+    const Tensor at = where(counted, in[1], 0);
     const Tensor hit = logical_and(eq(at.unsqueeze(2), order), counted.unsqueeze(2));  // class c is target t
     const Tensor other = logical_and(counted.unsqueeze(2), eq(any(hit, {1}, true), 0.0));
     const Tensor each = relu(1.0 - in[0].gather(1, at).unsqueeze(2) + in[0].unsqueeze(1));

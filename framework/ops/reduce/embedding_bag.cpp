@@ -45,7 +45,7 @@ Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
   for (size_t i = 0; i + 1 < at.size(); ++i) longest = std::max(longest, at[i + 1] - at[i]);
   const Tensor within = arange(0, double(count), 1, {.dtype = DType::i64, .device = rows.device()}) - index_select(offsets, 0, bag);
   const Tensor empty = full({bags * longest, rows.size(1)}, kMinusInf, {.dtype = rows.dtype(), .device = rows.device()});
-  return index_copy(empty, 0, bag * double(longest) + within, rows).reshape({bags, longest, rows.size(1)});
+  return index_copy(empty, 0, bag * longest + within, rows).reshape({bags, longest, rows.size(1)});
 }
 
 Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors, const EmbeddingBagOptions& o,
@@ -56,7 +56,7 @@ Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Ten
   const Tensor line = index.reshape({-1});
   Tensor rows = embedding(weight, line, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);
   if (factors.defined()) rows = rows * factors.reshape({-1, 1});
-  const Tensor there = padding ? ne(line, double(*padding)).unsqueeze(1) : Tensor();  // [n, 1]
+  const Tensor there = padding ? ne(line, *padding).unsqueeze(1) : Tensor();  // [n, 1]
   const Tensor bag = even ? Tensor() : bag_of(offsets, count);
   const auto summed = [&](const Tensor& x) {  // [n, k] -> [B, k]
     if (even) return sum(x.reshape({number, each, x.size(1)}), {1});

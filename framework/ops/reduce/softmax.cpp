@@ -21,7 +21,6 @@ struct Softmax {
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
-    const auto rows = [](const Tensor& t) { return t.dim() == 0 ? t.alias({1}, {1}).view() : t.view(); };
     backend_for(x.device()).softmax(rows(x), rows(y), a.dim, a.log);
     ctx.save_output(y);
     return y;
@@ -33,12 +32,13 @@ struct Softmax {
       return {y * (g - sum(g * y, {a.dim}, true))};
     }
     const Tensor dx = Tensor::empty(g.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
-    if (g.dim() == 0)
-      dx.zero_();
-    else
-      backend_for(g.device()).softmax_backward(g.view(), y.view(), dx.view(), a.dim, a.log);
+    backend_for(g.device()).softmax_backward(rows(g), rows(y), rows(dx), a.dim, a.log);
     return {dx};
   }
+
+ private:
+  // What has no dimension is a row of one element.
+  static TensorView rows(const Tensor& t) { return t.dim() == 0 ? t.alias({1}, {1}).view() : t.view(); }
 };
 
 Tensor run(bool log, Tensor x, int64_t dim, std::optional<DType> dtype) {

@@ -217,7 +217,7 @@ Pair mode(const Tensor& x, int64_t dim, bool keepdim) {
   line[d] = n;
   const Tensor at = arange(n, {.device = x.device()}).reshape(line).expand(x.shape());
   const Tensor differs = ne(sorted.narrow(d, 1, n - 1), sorted.narrow(d, 0, n - 1));
-  const Tensor starts = cat({at.narrow(d, 0, 1), where(differs, at.narrow(d, 1, n - 1), 0.0)}, d);
+  const Tensor starts = cat({at.narrow(d, 0, 1), where(differs, at.narrow(d, 1, n - 1), 0)}, d);
   const Tensor last = argmax(at - cummax(starts, d).first, d, true);
   const Tensor index = gather(order, d, last), value = gather(x, d, index);
   return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};

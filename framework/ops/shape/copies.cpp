@@ -80,10 +80,10 @@ const Tensor& Tensor::copy_(const Tensor& src) const {
   return assign_in_place(*this, full.dtype() == dtype() ? full : full.to(dtype()), "copy_");
 }
 
-const Tensor& Tensor::fill_(double value) const {
+const Tensor& Tensor::fill_(Number value) const {
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
   if (recorded && impl()->is_view) return assign_in_place(*this, new_full(shape(), value), "fill_");
-  backend_for(device()).fill(in_memory_order(view(), format()), value);
+  fill(*this, value);
   bump_version();
   if (recorded) {  // the values before no longer matter
     ++storage()->recorded_writes;

@@ -10,6 +10,7 @@
 #include "framework/base/draws.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/shape/views.h"
@@ -93,9 +94,9 @@ Shape sizes(Args& a) {
 }
 
 // A number, or the 0-dim tensor at a position (a host read).
-Tensor filled(const Shape& shape, double value, const TensorOptions& o) {
+Tensor filled(const Shape& shape, Number value, const TensorOptions& o) {
   const Tensor t = raw(shape, o);
-  backend_for(o.device).fill(in_memory_order(t.view(), t.format()), value);
+  fill(t, value);
   return finish(t, o);
 }
 
@@ -107,30 +108,16 @@ double number_at(Args& a, size_t position, std::string_view name) {
   return t.item<double>();
 }
 
-// The dtype of numbers that were given: int64 when all are integers.
-DType dtype_of_numbers(Args& a, std::initializer_list<std::string_view> names) {
-  for (std::string_view name : names) {
-    const nlohmann::json* v = a.raw(name);
-    if (v && v->is_boolean()) return DType::boolean;
-    if (v && !v->is_number_integer()) return DType::f32;
-  }
-  return DType::i64;
-}
-
 }  // namespace
 
 Tensor empty(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, o); }
-Tensor full_of(const Shape& shape, double value, int64_t whole, DType natural, const NumberOptions& options) {
-  const TensorOptions o{.dtype = options.dtype.value_or(natural), .device = options.device, .requires_grad = options.requires_grad};
-  constexpr int64_t kExact = int64_t(1) << 53;  // beyond it a double rounds whole numbers
-  if (natural != DType::i64 || o.dtype != DType::i64 || (whole >= -kExact && whole <= kExact)) return filled(shape, value, o);
-  const Tensor t = raw(shape, o);
-  t.copy_(tensor(whole, {.device = o.device}));
-  return finish(t, o);
+Tensor full(const Shape& shape, Number value, const NumberOptions& o) {
+  return filled(shape, value,
+                {.dtype = o.dtype.value_or(value.natural_dtype()), .device = o.device, .requires_grad = o.requires_grad});
 }
 Tensor zeros(const Shape& shape, const TensorOptions& o) { return filled(shape, 0, o); }
 Tensor ones(const Shape& shape, const TensorOptions& o) { return filled(shape, 1, o); }
-Tensor scalar(double value, const TensorOptions& o) { return filled({}, value, o); }
+Tensor scalar(Number value, const TensorOptions& o) { return filled({}, value, o); }
 Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.dtype()); }
 Tensor ones_like(const Tensor& x) { return ones_like(x, x.dtype()); }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
@@ -150,19 +137,28 @@ Tensor ones_like(const Tensor& x, DType dtype) {
 Tensor empty_like(const Tensor& x, DType dtype) {
   return empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
 }
-Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype) {
+Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
   return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
 }
 
-Tensor arange_of(double start, double end, double step, DType natural, const NumberOptions& o) {
+Tensor arange(Number first, Number last, Number by, const NumberOptions& o) {
+  const double start = first.floating(), end = last.floating(), step = by.floating();
   const double count = std::ceil((end - start) / step);
   check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
                     " does not lead from ", start, " to ", end);
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
-  const TensorOptions chosen{.dtype = o.dtype.value_or(natural), .device = o.device, .requires_grad = o.requires_grad};
-  const Tensor t = raw({int64_t(count)}, chosen);
+  const bool integers = !first.is_floating() && !last.is_floating() && !by.is_floating();
+  const TensorOptions chosen{
+      .dtype = o.dtype.value_or(integers ? DType::i64 : DType::f32), .device = o.device, .requires_grad = o.requires_grad};
   // Of integers, PyTorch cuts start and step off, not each element.
   const bool whole = !is_floating(chosen.dtype);
+  if (integers && whole && std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // a double would round
+    using Wide = __int128;
+    const Wide room = Wide(last.whole()) - first.whole(), stride = by.whole(), away = stride > 0 ? stride - 1 : stride + 1;
+    const NumberOptions exact{.dtype = DType::i64, .device = o.device};
+    return (arange(0, int64_t((room + away) / stride), 1, exact) * by + first).to(chosen.dtype);
+  }
+  const Tensor t = raw({int64_t(count)}, chosen);
   backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
   return finish(t, chosen);
 }
@@ -197,17 +193,15 @@ Tensor tensor(const std::vector<double>& values, const Shape& shape, const Tenso
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(x.device()).random_uniform(v, s, lo, hi);
-  });
+  fill_drawn(t, draw(pick(g), x.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_uniform(v, s, lo, hi); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(x.device()).random_normal(v, s, mean, stddev);
-  });
+  fill_drawn(t, draw(pick(g), x.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_normal(v, s, mean, stddev); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
@@ -235,9 +229,8 @@ Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
   const Tensor t = raw(shape, o);
-  fill_drawn(t, draw(pick(g), t.numel()), [&](const TensorView& v, Generator::State s) {
-    backend_for(o.device).random_integers(v, s, lo, hi);
-  });
+  fill_drawn(t, draw(pick(g), t.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(o.device).random_integers(v, s, lo, hi); });
   return finish(t, o);
 }
 Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& o, Generator* generator) {
@@ -327,20 +320,16 @@ void add_create(OpList& list) {
   list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
   list.add(kZeros, [](Args& a) { return zeros(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kOnes, [](Args& a) { return ones(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kFull, [](Args& a) {
-    const DType natural = dtype_of_numbers(a, {"fill_value"});
-    return full(sizes(a), a.number("fill_value"), {.dtype = a.dtype().value_or(natural)});
-  });
+  list.add(kFull, [](Args& a) { return full(sizes(a), a.scalar("fill_value"), {.dtype = a.dtype()}); });
   list.add(kZerosLike, [](Args& a) { return full_like(a.tensor(0), 0, a.dtype()); });
   list.add(kOnesLike, [](Args& a) { return full_like(a.tensor(0), 1, a.dtype()); });
   list.add(kFullLike, [](Args& a) {
     const Tensor x = a.tensor(0);
-    return full_like(x, a.number("fill_value"), a.dtype());
+    return full_like(x, a.scalar("fill_value"), a.dtype());
   });
   list.add(kArange, [](Args& a) {
-    const DType natural = dtype_of_numbers(a, {"start", "end", "step"});
-    const double start = a.number("start", 0), end = a.number("end"), step = a.number("step", 1);
-    return arange_of(start, end, step, natural, {.dtype = a.dtype()});
+    const Number start = a.scalar("start", 0), end = a.scalar("end"), step = a.scalar("step", 1);
+    return arange(start, end, step, {.dtype = a.dtype()});
   });
   list.add(kEye, [](Args& a) {
     const int64_t n = a.integer("n");

@@ -11,7 +11,7 @@ namespace halfstep {
 Tensor zeros_like(const Tensor& x, DType dtype);
 Tensor ones_like(const Tensor& x, DType dtype);
 Tensor empty_like(const Tensor& x, DType dtype);
-Tensor full_like(const Tensor& x, double value, std::optional<DType> dtype = {});  // x's dtype by default; so the next two
+Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype = {});  // x's dtype by default; so the next two
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype = {}, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& x, std::optional<DType> dtype = {}, Generator* generator = nullptr);
 

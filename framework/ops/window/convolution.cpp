@@ -227,6 +227,7 @@ void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& 
   check<ValueError>(groups >= 1, op, "groups must be at least 1, got ", groups);
   check<ShapeError>(weight.size(0) >= 1 && weight.size(0) % groups == 0, op,
                     "weight's first size must be a multiple of groups = ", groups, ", got ", weight.shape());
+  for (const Tensor& t : {x, weight}) check_sizes(op, t.shape());
 }
 void check_bias(std::string_view op, const Tensor& bias, int64_t channels, const Tensor& weight) {
   check<ShapeError>(!bias.defined() || (bias.dim() == 1 && bias.size(0) == channels), op, "bias must be [", channels,
@@ -259,7 +260,7 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
     ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
     a.relu = relu;
     a.laid = inference_enabled() ? o.laid : nullptr;
-    check_size(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
+    check_sizes(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
     return call<Conv>({x, in[1], in[2]}, a);
   });
 }
@@ -284,12 +285,11 @@ Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const 
       check<ValueError>(extra[d] < w.stride[d] || extra[d] < w.dilation[d], op,
                         "output_padding must be less than stride or dilation, got ", o.output_padding, " with stride ", o.stride,
                         " and dilation ", o.dilation);
-      check<ShapeError>(a.out[d] <= kMostWindow, op, "sizes must be at most ", kMostWindow, ", got ", x.shape());
       a.in[d] = (a.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
       check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
-    check_size(op, with_spatial(x.size(0), channels, a.in, dims));
+    check_sizes(op, with_spatial(x.size(0), channels, a.in, dims));
     return call<ConvTranspose>({x, in[1], in[2]}, a);
   });
 }
@@ -342,7 +342,10 @@ Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& ker
   const int dims = x.dim() - 2;
   check<ShapeError>(dims >= 1 && dims <= 3 && grad.dim() == x.dim() && grad.size(0) == x.size(0), op,
                     "input and grad must be batches of 3 to 5 dimensions, got ", x.shape(), " and ", grad.shape());
-  for (const Tensor& t : {x, grad}) check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
+  for (const Tensor& t : {x, grad}) {
+    check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
+    check_sizes(op, t.shape());
+  }
   check<ValueError>(o.groups >= 1, op, "groups must be at least 1, got ", o.groups);
   check<ShapeError>(x.size(1) % o.groups == 0 && grad.size(1) % o.groups == 0, op,
                     "channels must be multiples of groups = ", o.groups, ", got ", x.shape(), " and ", grad.shape());

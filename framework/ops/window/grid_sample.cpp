@@ -75,7 +75,7 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
     std::vector<Tap> next;
     for (const Tap& t : along) {
       if (all.empty()) next.push_back(t);
-      for (const Tap& u : all) next.push_back({u.index * double(size) + t.index, u.weight * t.weight});
+      for (const Tap& u : all) next.push_back({u.index * size + t.index, u.weight * t.weight});
     }
     all = next;
   }
@@ -161,7 +161,12 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
     plane *= x.size(d);
   }
   check<ShapeError>(fits && plane < (int64_t(1) << 31), op, "planes of x must have 1 to 2^31 - 1 elements, got ", x.shape());
-  check<ValueError>(o.mode != SampleMode::bicubic || dims == 2, op, "bicubic needs x [N, C, H, W], got ", x.shape());
+  if (o.mode == SampleMode::bicubic && dims == 3) {  // kernels have it for planes alone
+    return composite(GridSample::info, {x, grid}, [&](const Tensors& in) {
+      check_same_dtype(op, in);
+      return sample_with_ops(o, in[0], in[1]);
+    });
+  }
   return call<GridSample>({x, grid}, o);
 }
 

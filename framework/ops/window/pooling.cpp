@@ -2,6 +2,7 @@
 // A mean is linear: its gradient is an op whose gradient is the mean. A maximum moves its gradient to where it came from.
 #include "framework/ops/window/pooling.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -216,8 +217,15 @@ constexpr OpInfo kLpInfo[3] = {{.name = "lp_pool1d", .doc = "(sum of x^p over ea
                                {.name = "lp_pool3d", .doc = "(sum of x^p over each window)^(1/p); made of avg_pool3d"}};
 Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, const Dims& stride, bool ceil_mode) {
   const OpInfo& info = kLpInfo[dims - 1];
-  check<ValueError>(p != 0 && std::isfinite(p), info.name, "norm_type must be finite and not 0, got ", p,
-                    Help{"max_pool is the limit of a large norm_type"});
+  check<ValueError>(p != 0 && !std::isnan(p), info.name, "norm_type must not be 0, got ", p);
+  if (std::isinf(p)) {  // the largest or the smallest absolute value
+    constexpr auto kMax = std::array{max_pool1d, max_pool2d, max_pool3d};
+    return composite(info, {x}, [&](const Tensors& in) {
+      const double sign = p > 0 ? 1 : -1;
+      const Tensor most = kMax[size_t(dims - 1)](abs(in[0]) * sign, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
+      return most * sign;
+    });
+  }
   const PoolAttr a = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
   const Spatial& size = a.args.window.size;
   return composite(info, {x}, [&](const Tensors& in) {

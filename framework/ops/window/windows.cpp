@@ -34,6 +34,12 @@ int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after)
   return room < 0 ? 0 : room / w.stride[dim] + 1;
 }
 
+void check_sizes(std::string_view op, const Shape& shape) {
+  for (int64_t n : shape)
+    check<ShapeError>(n <= kMostWindow, op, "sizes of input, weight and result must be at most ", kMostWindow, ", got ", shape);
+  check_size(op, shape);
+}
+
 Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims) {
   Shape s{a, b};
   for (int d = 0; d < dims; ++d) s.push_back(sizes[size_t(d)]);

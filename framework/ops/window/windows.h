@@ -20,6 +20,10 @@ Window window_of(std::string_view op, int dims, const Spatial& size, const Dims&
 // Positions of the window in a dimension of size `in` with `after` zeros behind it; 0 where it does not fit.
 int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after);
 
+// Libraries count a dimension in 32 bits, and round it up. Throws ShapeError for sizes beyond kMostWindow, and for too many
+// elements.
+void check_sizes(std::string_view op, const Shape& shape);
+
 // [a, b, sizes...], and the sizes of [N, C, ...].
 Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
 Spatial spatial_of(const Shape& shape, int dims);

@@ -108,17 +108,17 @@ TEST_CASE("binary kernels at the sizes where loops end") {
 namespace {
 
 // A C++ number as an operand: in the host's memory for both sides.
-struct Number {
+struct HostNumber {
   double real;
   int64_t whole;
   TensorView view;
 
-  Number(double x, DType t, const Shape& shape) : real(x), whole(int64_t(x)) {
+  HostNumber(double x, DType t, const Shape& shape) : real(x), whole(int64_t(x)) {
     Strides none = contiguous_strides(shape);
     for (int d = 0; d < shape.size(); ++d) none[d] = 0;
     view = {t == DType::i64 ? static_cast<void*>(&whole) : &real, t, shape, none, true};
   }
-  Number(const Number&) = delete;
+  HostNumber(const HostNumber&) = delete;
 };
 
 // The ways of two inputs to lie in `shape`, [rows, columns] or [planes, rows, columns].
@@ -189,11 +189,11 @@ TEST_CASE("a C++ number is an argument of the kernel and counts as on the CPU, b
     for (const Shape& shape : {Shape{77}, Shape{64}, Shape{3, 40}, Shape{1}}) {
       for (int64_t shift : {0, 1}) {
         const DType number_type = is_floating(t) ? DType::f64 : DType::i64;
-        const Number half(is_floating(t) ? 0.1 : 3, number_type, shape),
+        const HostNumber half(is_floating(t) ? 0.1 : 3, number_type, shape),
             big(is_floating(t) ? 1.0009765 : 0x1p52 + 1, number_type, shape);
         const Buffer x = uniform(t, shape, 3), g = uniform(t, shape, 4);
         const OnDevice dev_x(x, shift), dev_g(g, shift);
-        for (const Number* number : {&half, &big}) {
+        for (const HostNumber* number : {&half, &big}) {
           const auto check = [&](const Buffer& got, const Buffer& want, const auto& on_cpu, const auto& on_device) {
             on_cpu(want.view);
             const OnDevice dev(got, shift);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,36 @@ TEST_CASE("numbers, slices, None and Ellipsis make views") {
   CHECK(x.index({0, 1, Ellipsis}).dim() == 0);
   CHECK(x.index({Ellipsis}).same(x));
   CHECK(x.index({Slice(1), 2}).shares_memory_with(x));
+}
+
+TEST_CASE("an integer tensor without a dimension is as a number") {
+  const Tensor x = grid(), one = tensor(1), last = tensor(-1).to(DType::i32);
+  CHECK(x.index({one}).shares_memory_with(x));
+  CHECK(values(x.index({one, last})) == V{13});
+  CHECK(values(x.index({Slice(), one})) == V{1, 11, 21});
+  x.index({last, Slice(0, 2)}) = 5;
+  x.index_put_({one, last}, 7);
+  CHECK(values(x) == V{0, 1, 2, 3, 10, 11, 12, 7, 5, 5, 22, 23});
+  CHECK_THROWS_AS(x.index({tensor(3)}), IndexError);
+  CHECK(values(x.index({one, whole({0, 3})})) == V{10, 7});
+  CHECK(x.index({tensor(true)}).shape() == Shape{1, 3, 4});
+  CHECK(x.index({whole({1})}).shape() == Shape{1, 4});
+}
+
+TEST_CASE("an empty index has a dtype, too") {
+  const Tensor x = grid(), none = zeros({0});
+  for (const auto& f : std::vector<std::function<void()>>{
+           [&] { x.index({none}); }, [&] { x.index(Tensors{none}); }, [&] { index_select(x, 0, none); }, [&] { take(x, none); },
+           [&] {
+             index_put(x, {none}, zeros({0, 4}));
+           },
+           [&] {
+             index_add(x, 0, none, zeros({0, 4}));
+           },
+           [&] { index_fill(x, 0, none, 1); }, [&] { embedding(x, none); }, [&] { one_hot(none, 3); }})
+    CHECK_THROWS_AS(f(), DTypeError);
+  CHECK(x.index({none.to(DType::i64)}).shape() == Shape{0, 4});
+  CHECK(gather(x, 0, zeros({0, 4})).shape() == Shape{0, 4});  // as in PyTorch
 }
 
 TEST_CASE("a list in braces keeps its dimension, a number drops it") {
@@ -106,6 +137,15 @@ TEST_CASE("index_put_ writes at slices, indices and masks") {
   CHECK(values(x) == V{4, 0, 2, 1, 7, 0, 5, 0, 7, 0, 5, 0});
   x.index_put_({Slice(0, 2)}, ones({1, 1, 2, 4}));  // leading sizes of 1 do not matter
   CHECK(values(x) == V{1, 1, 1, 1, 1, 1, 1, 1, 7, 0, 5, 0});
+  x.index_put_({true}, full({1, 1, 3, 4}, 2.0));  // also behind a bool and beside indices
+  CHECK(values(x) == V(12, 2));
+  x.index_put_({Slice(), whole({1, 3})}, tensor({{{3.0, 4}}}));
+  CHECK(values(x) == V{2, 3, 2, 4, 2, 3, 2, 4, 2, 3, 2, 4});
+  x.index_put_({Ellipsis}, 6);
+  x.index({Ellipsis})[0] = 5;
+  CHECK(values(x) == V{5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6});
+  x.index({Ellipsis}) = grid();
+  CHECK(values(x) == values(grid()));
   Tensor n = whole({1, 2, 3});
   n.index_put_({Slice(1)}, 9);
   CHECK(n.dtype() == DType::i64);

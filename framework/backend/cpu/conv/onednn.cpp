@@ -139,6 +139,7 @@ void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
 }  // namespace
 
 std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
+  if (!is_countable(problem)) return {};
   ConvPlan plan{problem, 1, work_of(problem)};
   plan.pieces = pieces_of(problem, threads_for(plan.work, num_threads()));
   for (int64_t i : {int64_t(0), plan.pieces - 1})  // the smallest and the largest

@@ -5,6 +5,7 @@
 #include "framework/backend/cpu/conv/onednn.h"
 
 #ifdef HALFSTEP_WITH_DNNL
+#include <algorithm>
 #include <vector>
 
 #include "framework/backend/cpu/onednn.h"
@@ -66,6 +67,20 @@ inline int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
 // Of the images on both sides, and of the weight.
 inline int64_t image_elements(const ConvProblem& p) { return p.images * (p.channels * product(p.in) + p.filters * product(p.out)); }
 inline int64_t taps_of(const ConvProblem& p) { return p.filters * (p.channels / p.groups) * product(p.window.size); }
+// The library rounds channels up and counts taps and the elements of an image in an int: where that overflows it divides by zero.
+inline bool is_countable(const ConvProblem& p) {
+  constexpr int64_t kMost = int64_t(1) << 30;
+  const auto fits = [](int64_t channels, const Spatial& sizes) {
+    int64_t n = channels;
+    for (int64_t size : sizes) {
+      if (n > kMost / size) return false;
+      n *= size;
+    }
+    return n <= kMost;
+  };
+  return p.images <= kMost && p.groups <= kMost && p.filters <= kMost && fits(p.channels, p.in) && fits(p.filters, p.out) &&
+         fits(std::max(p.channels, p.filters), p.window.size) && taps_of(p) <= kMost;
+}
 
 }  // namespace halfstep::cpu
 #endif
