@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results of several tensors: by name, by place and in structured bindings.
+#include "framework/tensor/results.h"
+
+#include <doctest/doctest.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "halfstep.h"
+#include "tests/support/errors.h"
+
+using namespace halfstep;
+using testing::refuses;
+
+namespace {
+
+using Floats = std::vector<float>;
+Floats floats(const Tensor& t) { return t.to_vector<float>(); }
+
+}  // namespace
+
+TEST_CASE("values and indices have names, places and bindings, and all are the same tensors") {
+  const Tensor x = tensor({{3.0, 1.0}, {2.0, 5.0}}).set_requires_grad();
+  const auto r = x.max(1);
+  CHECK(floats(r.values) == Floats{3, 5});
+  CHECK(floats(r.indices) == Floats{0, 1});
+  CHECK(r.values.same(r.first));
+  CHECK(std::get<1>(r).same(r.indices));
+  const auto [values, indices] = x.min(1);
+  CHECK(floats(values) == Floats{1, 2});
+  auto [sorted, order] = x.sort(1, true);
+  sorted += 1;
+  CHECK(floats(sorted) == Floats{4, 2, 6, 3});
+  CHECK(floats(order) == Floats{0, 1, 1, 0});
+  Tensor top, at;
+  std::tie(top, at) = x.topk(1);
+  CHECK(floats(at) == Floats{0, 1});
+  const std::pair<Tensor, Tensor> pair = x.median(1);
+  CHECK(floats(pair.first) == Floats{1, 2});
+  const Tensor& kept = x.kthvalue(2).values;  // lives as long as its name
+  CHECK(floats(kept) == Floats{3, 5});
+  x.max(1).values.sum().backward();
+  CHECK(floats(x.grad()) == Floats{1, 0, 0, 1});
+  CHECK(x.aminmax().max.item() == 5);
+  const auto [low, high] = x.aminmax(0);
+  CHECK(floats(high) == Floats{3, 5});
+}
+
+TEST_CASE("factors of matrices have PyTorch's names and the lower-case ones") {
+  const Tensor m = tensor({{2.0, 0.0}, {0.0, 1.0}});
+  const auto [u, s, vh] = linalg::svd(m);
+  CHECK(floats(s) == Floats{2, 1});
+  CHECK(allclose(linalg::svd(m).S, linalg::svd(m).s));
+  CHECK(allclose(linalg::qr(m).R.abs(), m));
+  CHECK(floats(std::get<0>(linalg::eigh(m))) == Floats{1, 2});
+  const auto [values, vectors] = linalg::eigh(m);
+  CHECK(vectors.shape() == Shape{2, 2});
+}
+
+TEST_CASE("a tensor or a slice in brackets is an index, and the copy that it takes is not written into") {
+  Tensor x = arange(6.0).reshape({3, 2});
+  using indexing::Slice, indexing::None;
+  CHECK(floats(x[x > 2]) == Floats{3, 4, 5});
+  CHECK(floats(x[tensor({2, 0})]) == Floats{4, 5, 0, 1});
+  CHECK(x[None].shape() == Shape{1, 3, 2});
+  x[Slice(0, 2)] = 7;
+  CHECK(floats(x) == Floats{7, 7, 7, 7, 4, 5});
+  CHECK_THROWS_WITH_AS(x[x > 5] = 0, doctest::Contains("index_put_ writes at indices and masks"), ValueError);
+}
+
+TEST_CASE("spellings refuse what their ops refuse") {
+  const Tensor x = ones({2, 2});
+  refuses<ValueError>("[gelu] approximate must be none or tanh, got 'fast'", [&] { gelu(x, "fast"); });
+  refuses<ValueError>("[div] rounding_mode must be trunc or floor, got 'round'", [&] { div(x, 2, "round"); });
+  CHECK(floats(div(x, -2, "floor")) == Floats{-1, -1, -1, -1});
+  CHECK(zeros_like(x, {.dtype = DType::float16}).dtype() == kFloat16);
+  CHECK(zeros_like(x, {.requires_grad = true}).requires_grad());
+  CHECK(floats(0 < x) == floats(x > 0));
+  CHECK(floats(1 <= x) == Floats{1, 1, 1, 1});
+  const Tensors joined = Tensors{x} + Tensors{x, x};
+  CHECK(joined.size() == 3);
+  CHECK(!cuda::is_available() == !has_backend(Device::Type::cuda));
+}
