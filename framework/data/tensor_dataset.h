@@ -47,6 +47,7 @@ class TensorDataset {
   Sample get(int64_t i) const {
     return each([&](const Tensor& t) { return samples::row(t, i); });
   }
+  Sample operator[](int64_t i) const { return get(i); }
   Sample get_batch(std::span<const int64_t> indices) const {
     return each([&](const Tensor& t) { return samples::rows(t, indices); });
   }

@@ -85,6 +85,8 @@ Tensor Tensor::index(std::initializer_list<TensorIndex> list) const {
   return i.any_tensor() ? i.view.index(i.indices) : i.view;
 }
 
+Tensor Tensor::operator[](const TensorIndex& one) const { return index({one}); }
+
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
   const Indexed i("index_put_", *this, list);
   if (i.any_tensor())
