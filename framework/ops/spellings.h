@@ -109,7 +109,7 @@ Unique unique(const Tensor&, Sorted, Rest...) = delete;
 // It is called once a slice, so that this is no faster than a loop. Throws ShapeError for other numbers of slices and for none.
 template <class F>
 auto vmap(F f) {
-  return [f = std::move(f)](const std::same_as<Tensor> auto& first, const std::same_as<Tensor> auto&... more) {
+  return [f = std::move(f)](const std::derived_from<Tensor> auto& first, const std::derived_from<Tensor> auto&... more) {
     const Tensors all{first, more...};
     for (const Tensor& t : all) {
       check<ShapeError>(t.dim() > 0 && t.size(0) == all[0].size(0) && t.size(0) > 0, "vmap",
@@ -163,11 +163,11 @@ struct DropoutArguments {
 };
 inline Tensor dropout(const Tensor& x, const DropoutArguments& o) { return dropout(x, o.p, o.training); }
 // With the weights of classes as in Python: cross_entropy(x, target, weight).
-template <std::same_as<Tensor> Weight>
+template <std::derived_from<Tensor> Weight>
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Weight& weight) {
   return cross_entropy(logits, target, CrossEntropyOptions{.weight = weight});
 }
-template <std::same_as<Tensor> Weight>
+template <std::derived_from<Tensor> Weight>
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Weight& weight) {
   return nll_loss(log_probs, target, NllLossOptions{.weight = weight});
 }
