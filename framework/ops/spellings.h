@@ -4,6 +4,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -94,6 +95,13 @@ Tensor div(const Tensor& a, N b, std::string_view mode) {
 inline Tensors operator+(Tensors a, const Tensors& b) {  // as Python's lists: net.parameters() + head.parameters()
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+// indexing: "ij" or "xy", where text would count as a true flag. Throws ValueError for anything else.
+template <size_t n>
+Tensors meshgrid(const Tensors& xs, const char (&indexing)[n]) {
+  const std::string_view text = indexing;
+  check<ValueError>(text == "ij" || text == "xy", "meshgrid", "indexing must be ij or xy, got '", text, "'");
+  return meshgrid(xs, text == "xy");
 }
 inline Tensor concat(const Tensors& xs, int64_t dim = 0) { return cat(xs, dim); }
 inline DType promote_types(DType a, DType b) { return promote(a, b); }

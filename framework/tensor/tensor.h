@@ -28,6 +28,7 @@ namespace halfstep {
 
 class Node;          // framework/autograd/node.h
 class TensorIndex;   // framework/ops/index/slicing.h
+class IndexedPart;   // there, too
 class TensorLiteral; // framework/ops/shape/literal.h
 class Generator;     // framework/base/generator.h
 struct TensorImpl;   // below
@@ -131,7 +132,7 @@ class Tensor {
   Tensor max(const Tensor& o) const { return maximum(o); }
   Tensor min(const Tensor& o) const { return minimum(o); }
   Tensor adjoint() const { return mT(); }
-  Tensor operator[](const TensorIndex& index) const;  // x[mask], x[rows], x[Slice(1, 3)]: x.index({mask})
+  IndexedPart operator[](const TensorIndex& index) const;  // x[mask], x[rows], x[Slice(1, 3)]: x.index({mask})
   const Tensor& bernoulli_(double p = 0.5, Generator* generator = nullptr) const;  // not recorded
   const std::shared_ptr<Node>& grad_fn() const { return node(); }
   struct BackwardOptions {

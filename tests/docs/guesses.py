@@ -9,6 +9,7 @@ A line is C++, and behind "  // " PyTorch's own text where that is another. The 
 Behind "  //~ " shapes and dtypes count, not numbers, which are random. The result None is not compared.
 """
 import json
+import math
 import os
 import re
 import sys
@@ -58,7 +59,8 @@ def flat(value, numbers):
         value = value.detach()
         values = value.to(torch.float64).flatten().tolist() if numbers else []
         some = values[::-(-len(values) // 16) or 1]
-        return [list(value.shape), str(value.dtype).removeprefix("torch."), [float(f"{v:.7g}") for v in some]]
+        shown = [float(f"{v:.7g}") if math.isfinite(v) else str(v) for v in some]
+        return [list(value.shape), str(value.dtype).removeprefix("torch."), shown]
     if isinstance(value, (list, tuple)):
         return [list(map(float, value))] if all(isinstance(v, (int, float)) for v in value) else [flat(v, numbers) for v in value]
     return value if isinstance(value, (bool, int, float, str)) else None

@@ -11,10 +11,12 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "halfstep.h"
@@ -62,7 +64,12 @@ json value_of(const Tensor& t) {
   const std::vector<double> all = t.detach().to_vector<double>();
   const size_t step = (all.size() + 15) / 16;
   json some = json::array();
-  for (size_t i = 0; i < all.size(); i += step) some.push_back(all[i]);
+  for (size_t i = 0; i < all.size(); i += step) {
+    if (std::isfinite(all[i]))
+      some.push_back(all[i]);
+    else
+      some.push_back(all[i] > 0 ? "inf" : all[i] < 0 ? "-inf" : "nan");
+  }
   std::stringstream dtype;
   dtype << t.dtype();
   return {std::vector<int64_t>(t.shape().begin(), t.shape().end()), dtype.str(), some};
@@ -73,6 +80,13 @@ template <class T>
 json value_of(const std::vector<T>& v) {
   return {std::vector<double>(v.begin(), v.end())};
 }
+inline json value_of(const Tensors& all) {
+  json out = json::array();
+  for (const Tensor& t : all) out.push_back(value_of(t));
+  return out;
+}
+inline json value_of(const std::pair<Tensor, Tensor>& both) { return {value_of(both.first), value_of(both.second)}; }
+inline json value_of(const std::optional<double>& value) { return value ? json(*value) : json(); }
 template <class T>
 json value_of(const T& value) {
   if constexpr (std::is_arithmetic_v<T> || std::is_convertible_v<T, std::string>)

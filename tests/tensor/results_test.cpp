@@ -59,7 +59,7 @@ TEST_CASE("factors of matrices have PyTorch's names and the lower-case ones") {
   CHECK(vectors.shape() == Shape{2, 2});
 }
 
-TEST_CASE("a tensor or a slice in brackets is an index, and the copy that it takes is not written into") {
+TEST_CASE("a tensor or a slice in brackets is an index, and what is assigned there goes into the tensor") {
   Tensor x = arange(6.0).reshape({3, 2});
   using indexing::Slice, indexing::None;
   CHECK(floats(x[x > 2]) == Floats{3, 4, 5});
@@ -67,7 +67,33 @@ TEST_CASE("a tensor or a slice in brackets is an index, and the copy that it tak
   CHECK(x[None].shape() == Shape{1, 3, 2});
   x[Slice(0, 2)] = 7;
   CHECK(floats(x) == Floats{7, 7, 7, 7, 4, 5});
-  CHECK_THROWS_WITH_AS(x[x > 5] = 0, doctest::Contains("index_put_ writes at indices and masks"), ValueError);
+  x[x > 6] -= 1;
+  x[tensor({2})] = tensor({8.0, 9.0});
+  CHECK(floats(x) == Floats{6, 6, 6, 6, 8, 9});
+  x[Slice(1, 2)] /= 2;
+  x[tensor({0, 2})] *= x[tensor({1, 1})];
+  CHECK(floats(x) == Floats{18, 18, 3, 3, 24, 27});
+  auto part = x[x > 20];
+  part += 1;
+  part = part * 2;
+  CHECK(floats(part) == Floats{50, 56});
+  CHECK(floats(x[2]) == Floats{24, 27});
+  part = x[Slice(0, 1)];
+  part.fill_(0);
+  CHECK(floats(x[0]) == Floats{0, 0});
+  const Tensor w = ones({2}).set_requires_grad();
+  Tensor y = zeros({3});
+  y[tensor({0, 2})] = w * 2;
+  (y * y).sum().backward();
+  CHECK(floats(w.grad()) == Floats{8, 8});
+  CHECK_THROWS_WITH_AS(x[tensor({5})] = 0, doctest::Contains("index"), IndexError);
+}
+
+TEST_CASE("text for meshgrid says which indices come first") {
+  const Tensor a = arange(2), b = arange(3);
+  CHECK(meshgrid({a, b}, "ij")[0].shape() == Shape{2, 3});
+  CHECK(meshgrid({a, b}, "xy")[0].shape() == Shape{3, 2});
+  refuses<ValueError>("[meshgrid] indexing must be ij or xy, got 'yx'", [&] { meshgrid({a, b}, "yx"); });
 }
 
 TEST_CASE("spellings refuse what their ops refuse") {
