@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 
@@ -104,6 +105,12 @@ Tensors meshgrid(const Tensors& xs, const char (&indexing)[n]) {
   return meshgrid(xs, text == "xy");
 }
 inline Tensor concat(const Tensors& xs, int64_t dim = 0) { return cat(xs, dim); }
+inline Tensor row_stack(const Tensors& xs) { return vstack(xs); }
+inline Tensor moveaxis(const Tensor& x, int64_t source, int64_t destination) { return movedim(x, source, destination); }
+inline Tensor swapdims(const Tensor& x, int64_t a, int64_t b) { return transpose(x, a, b); }
+inline Tensor fliplr(const Tensor& x) { return flip(x, 1); }
+inline Tensor flipud(const Tensor& x) { return flip(x, 0); }
+inline Tensor argwhere(const Tensor& x) { return nonzero(x); }
 inline DType promote_types(DType a, DType b) { return promote(a, b); }
 inline DType result_type(const Tensor& a, const Tensor& b) { return result_type(Tensors{a, b}); }
 inline Tensor tensordot(const Tensor& a, const Tensor& b, const std::pair<std::vector<int64_t>, std::vector<int64_t>>& dims) {
@@ -129,6 +136,7 @@ auto vmap(F f) {
   };
 }
 
+inline bool is_grad_enabled() { return grad_enabled(); }
 inline int get_num_threads() { return num_threads(); }
 
 namespace cuda {
@@ -203,6 +211,10 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Weight& wei
                                  const Dims& dilation = {1}) {                                                                    \
     const ConvTransposeOptions options{stride, padding, output_padding, groups, dilation};                                        \
     return conv_transpose##dims##d(x, weight, bias, options);                                                                     \
+  }                                                                                                                               \
+  template <int = 0>                                                                                                              \
+  Tensor conv_transpose##dims##d(const Tensor& x, const Tensor& weight, const ConvTransposeOptions& options) {                    \
+    return conv_transpose##dims##d(x, weight, Tensor(), options);                                                                 \
   }                                                                                                                               \
   template <int = 0> /* so that conv2d(x, weight, {}) has no bias */                                                              \
   Tensor conv##dims##d(const Tensor& x, const Tensor& weight, const ConvOptions& options) {                                       \

@@ -112,12 +112,12 @@ def record():
             wrong += 1
             print(f"{LINES}:{number}: {right}: {type(e).__name__}: {e}")
             continue
-        if result is not None:
-            results[left] = result
+        results[left] = result
     with open(RESULTS, "w", encoding="utf-8") as file:
         rows = [f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in results.items()]
         file.write("{\n" + ",\n".join(rows) + "\n}\n")
-    print(f"{len(results)} results of {len(guesses())} lines, {wrong} that PyTorch refuses")
+    compared = sum(result is not None for result in results.values())
+    print(f"{compared} results of {len(guesses())} lines, {wrong} that PyTorch refuses")
     return wrong > 0
 
 
