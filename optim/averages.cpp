@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/averages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "amp/autocast/autocast.h"
@@ -61,7 +62,7 @@ Tensors WeightAverage::averages() const {
   return out;
 }
 
-void WeightAverage::put_in() {
+bool WeightAverage::put_in() {
   optimizer().check_own_values("WeightAverage::Scope");
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
@@ -74,6 +75,7 @@ void WeightAverage::put_in() {
     own_[i] = p.clone();
     p.copy_(all[i]);
   }
+  return std::any_of(all.begin(), all.end(), [](const Tensor& t) { return t.defined(); });
 }
 
 void WeightAverage::take_out() {
@@ -87,12 +89,13 @@ void WeightAverage::take_out() {
 
 void WeightAverage::copy_to_parameters() {
   optimizer().check_own_values("WeightAverage");
-  if (options_.equal) AveragedWeights::put_for_good();
   const NoGrad off;
   const Tensors all = averages();
   const std::vector<Tensor> params = optimizer().parameters();
   for (size_t i = 0; i < params.size(); ++i) {
-    if (all[i].defined()) params[i].detach().copy_(all[i]);
+    if (!all[i].defined()) continue;
+    params[i].detach().copy_(all[i]);
+    if (options_.equal) AveragedWeights::put_for_good();
   }
 }
 

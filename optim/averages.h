@@ -49,17 +49,18 @@ class WeightAverage : public Optimizer::Follower {
   // optimizer; so do a step and load_state_dict within this one.
   class Scope {
    public:
-    [[nodiscard]] explicit Scope(WeightAverage& average) : average_(average) { average.put_in(); }
+    [[nodiscard]] explicit Scope(WeightAverage& average)
+        : average_(average), averaged_(average.put_in() && average.options_.equal) {}
     ~Scope() { average_.take_out(); }
     Scope(const Scope&) = delete;
 
    private:
     WeightAverage& average_;
-    AveragedWeights averaged_{average_.options_.equal};
+    AveragedWeights averaged_;
   };
 
  private:
-  void put_in();
+  bool put_in();  // was there any?
   void take_out();
   WeightAverageOptions options_;
   std::string name_ = free_name("average");

@@ -37,6 +37,10 @@ Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool ra
   for (const Tensor& p : params) {
     const Tensor& grad = raw ? p.raw_grad() : p.grad();
     if (!grad.defined()) continue;
+    check<AmpError>(!p.impl()->autograd->mixed, "gradients", "the gradient of ", p.label().empty() ? "a parameter" : p.label(),
+                    " is a sum of some that the loss scale multiplies and of others that it does not",
+                    Help{"pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() "
+                         "between steps"});
     if (contiguous ? !grad.is_contiguous(p.format()) : overlaps(grad)) {
       MemoryScope tag(MemoryTag::gradients);
       move_grad(p, grad.detach().clone(p.format()));

@@ -40,7 +40,8 @@ void StepStates::put_back_for(std::optional<DType> low) const {
 
 Untouched::Untouched(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {
   for (const Tensor& p : module.parameters()) {
-    gradients_.push_back({p, p.raw_grad(), p.impl()->autograd && p.impl()->autograd->scaled});
+    const auto& meta = p.impl()->autograd;
+    gradients_.push_back({p, p.raw_grad(), meta && meta->scaled, meta && meta->mixed});
     p.zero_grad();
   }
   states_.put_back_for(low);
@@ -51,6 +52,7 @@ Untouched::~Untouched() {
   for (const Gradient& g : gradients_) {
     g.parameter.set_grad(g.values);
     if (g.scaled) g.parameter.impl()->meta().scaled = true;
+    if (g.mixed) g.parameter.impl()->meta().mixed = true;
   }
   states_.put_back();
 }

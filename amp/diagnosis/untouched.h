@@ -44,7 +44,7 @@ class Untouched {
   StepStates states_;
   struct Gradient {
     Tensor parameter, values;
-    bool scaled;  // by a loss scale (framework/autograd/scaled_backward.h)
+    bool scaled, mixed;  // by a loss scale (framework/autograd/scaled_backward.h)
   };
   std::vector<Gradient> gradients_;
 };

@@ -136,10 +136,10 @@ CheckpointContents for_config(const CheckpointContents& contents, const PlaceInR
 void take_pace(const PlaceInRun& at, const Counters& n, Session& s) {
   const int64_t place = at.steps(n.steps), whole = s.total_steps;
   s.total_steps = std::max(n.steps, n.steps + whole - place);
+  if (!s.schedule) return;
   s.other_pace = joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then,
-                        ": the learning rates that follow are those of "
-                        "a run that had ",
-                        s.steps_per_epoch, " from its start, from its step ", at.steps(n.applied()), " of ", whole, " on; ",
+                        ": the learning rates that follow are those of a run that had ", s.steps_per_epoch,
+                        " from its start, from its step ", at.steps(n.applied()), " of ", whole, " on; ",
                         number_text(s.optimizer->lr(), 3), " is the next");
 }
 
@@ -252,8 +252,7 @@ void check_followers(const char* command, const CheckpointContents& contents, co
     check<ConfigError>(now == then, command, "train.", key, " must be as in the run that continues, where it is ",
                        then ? "on" : "off", ", got ", now ? "on" : "off",
                        Help{joined("its weights go back to the first step: set train.", key,
-                                   " as it was, or train anew in another "
-                                   "output_dir")});
+                                   " as it was, or train anew in another output_dir")});
   }
 }
 

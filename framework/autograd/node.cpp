@@ -50,11 +50,10 @@ class AccumulateGrad final : public Node {
     AutogradMeta& meta = leaf_.impl()->meta();
     Tensor& slot = meta.grad;
     const bool scaled = ScaledBackward::is_open();
-    check<AmpError>(!slot.defined() || meta.scaled == scaled, "backward", leaf_.label().empty() ? "a leaf" : leaf_.label(),
-                    scaled ? " has a gradient that no loss scale multiplies, and one is added that a scale does"
-                           : " has a gradient that a loss scale multiplies, and one is added that no scale does",
-                    Help{"pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() "
-                         "between steps"});
+    // Zeros, which grad().zero_() leaves, fit any scale. A sum of both is an error where it is used: the generator's loss of a GAN
+    // leaves one in the critic, which zero_grad() takes away.
+    if (slot.defined() && meta.scaled != scaled)
+      meta.mixed = meta.mixed || slot.device().is_meta() || slot.detach().any().item<bool>();
     meta.scaled = scaled;
     if (grad_enabled()) {
       slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward passes of losses that a GradScaler has multiplied by its scale: the gradients that they leave behind are marked
-// (AutogradMeta::scaled), so that code that needs true gradients can refuse them.
+// (AutogradMeta::scaled), so that code that needs true gradients can refuse them, and sums of such gradients and others are found.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -21,12 +21,12 @@ class ScaledBackward {
   bool before_;
 };
 
-// The same gradient in other memory: as leaf.set_grad(g), but a mark stays.
+// The same gradient in other memory: as leaf.set_grad(g), but marks stay.
 inline void move_grad(const Tensor& leaf, const Tensor& g) {
   const auto& meta = leaf.impl()->autograd;
-  const bool scaled = meta && meta->scaled;
+  const bool scaled = meta && meta->scaled, mixed = meta && meta->mixed;
   leaf.set_grad(g);
-  if (scaled) meta->scaled = true;
+  if (scaled || mixed) meta->scaled = scaled, meta->mixed = mixed;
 }
 
 }  // namespace halfstep

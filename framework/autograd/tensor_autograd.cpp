@@ -55,7 +55,7 @@ void Tensor::set_grad(const Tensor& g) const {
   }
   if (!g.defined() && !get().autograd) return;
   get().meta().grad = g;
-  get().meta().scaled = false;
+  get().meta().scaled = get().meta().mixed = false;
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

@@ -502,6 +502,7 @@ struct AutogradMeta {
   bool retains_grad = false;
   bool replaced = false;        // was a parameter of a module, which has another in its place now
   bool scaled = false;          // grad is multiplied by a GradScaler's scale; of what backward() begins with: it is that scale
+  bool mixed = false;           // grad is a sum of such gradients and of others
   uint32_t modules = 0;         // how many modules have it as a parameter
   Tensor grad;
   std::shared_ptr<Node> node;   // the node that computed the tensor

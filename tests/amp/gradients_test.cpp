@@ -72,36 +72,53 @@ TEST_CASE("every way to a scaled backward marks, and unscaling, steps and zero_g
   CHECK(is_true(n));
   n.scaler.update();
   const Tensor p = n.parameters()[0];
+  n.opt.zero_grad();
   n.scaler.backward(n.loss());
   for (const Tensor& q : n.parameters()) q.set_grad(ones(q.shape()));
   CHECK(is_true(n));
   CHECK(p.grad().defined());
 }
 
-TEST_CASE("a sum of gradients that a scale multiplies and of others is refused, and by the name of the parameter") {
-  const char* help =
+TEST_CASE("a sum of gradients that a scale multiplies and of others is refused where it is used, by the name of the parameter") {
+  const std::string mixed =
+      "[gradients] the gradient of gain is a sum of some that the loss scale multiplies and of others that it does not"
       "\nhelp: pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() between "
       "steps";
-  const std::string plain = " has a gradient that no loss scale multiplies, and one is added that a scale does",
-                    scaled = " has a gradient that a loss scale multiplies, and one is added that no scale does";
   Tensor p = ones({2}).set_requires_grad();
   p.set_label("gain");
   GradScaler scaler({.init_scale = 16});
   SGD opt(std::vector<Tensor>{p}, 1.0);
-  p.sum().backward();
-  CHECK(error_of([&] { scaler.backward(p.sum(), 0.5); }) == "[backward] gain" + plain + help);
-  CHECK(p.grad().to_vector<float>() == std::vector<float>{1, 1});
+  const auto plain = [&] { p.sum().backward(); };
+  const auto scaled = [&] { scaler.scale(p.square().sum()).backward(); };
+  const auto refused = [&](auto use) { return error_of([&] { use(); }) == mixed; };
+  for (const bool first : {false, true}) {
+    p.zero_grad();
+    first ? plain() : scaled();
+    first ? scaled() : plain();
+    CHECK(refused([&] { scaler.step(opt); }));
+    CHECK(refused([&] { scaler.unscale_(opt); }));
+    CHECK(refused([&] { opt.step(); }));
+    scaled();  // one more changes nothing
+    CHECK(refused([&] { scaler.step(opt); }));
+    CHECK(p.to_vector<float>() == std::vector<float>{1, 1});
+  }
   p.zero_grad();
-  scaler.scale(p.sum()).backward();
-  scaler.scale(p.square().sum()).backward();  // of one scale: 3 after unscaling
-  CHECK(error_of([&] { p.sum().backward(); }) == "[backward] gain" + scaled + help);
+  scaled(), scaled();  // of one scale
   scaler.unscale_(opt);
-  CHECK(p.grad().to_vector<float>() == std::vector<float>{3, 3});
-  CHECK(error_of([&] { scaler.scale(p.sum()).backward(); }) == "[backward] gain" + plain + help);  // a late loss
-  scaler.step(opt), scaler.update();
-  p.zero_grad();
-  p.sum().backward();  // a step without a scale, after zero_grad
-  CHECK(p.grad().to_vector<float>() == std::vector<float>{1, 1});
+  CHECK(p.grad().to_vector<float>() == std::vector<float>{4, 4});
+  scaled();  // a late loss
+  CHECK(refused([&] { scaler.step(opt); }));
+  scaler.update();
+  // What zero_grad or zero_ takes away is not there: a generator's loss leaves gradients in the critic, which nobody uses.
+  for (const bool whole : {true, false}) {
+    plain();
+    whole ? p.zero_grad() : void(p.grad().zero_());
+    scaled();
+    scaler.unscale_(opt);
+    CHECK(p.grad().to_vector<float>() == std::vector<float>{2, 2});
+    scaler.update();
+    p.zero_grad();
+  }
 }
 
 TEST_CASE("other backward passes in a scaled one: hooks see it, and what follows it does not") {

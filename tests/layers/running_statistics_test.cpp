@@ -84,7 +84,7 @@ TEST_CASE("a state without counts of batches loads, and the counts stay; one wit
 TEST_CASE("averaged weights by statistics of others warn, those of update_bn and exponential averages do not") {
   Sequential net(make<Linear>(2, 2), make<BatchNorm1d>(2));
   SGD opt(net.parameters(), 0.1);
-  WeightAverage swa(opt, {.equal = true}), ema(opt, {.decay = 0.9});
+  WeightAverage swa(opt, {.equal = true}), ema(opt, {.decay = 0.9}), later(opt, {.equal = true, .start = 9});
   const Tensor x = rand({8, 2});
   net(x).square().sum().backward();
   opt.step();
@@ -97,6 +97,7 @@ TEST_CASE("averaged weights by statistics of others warn, those of update_bn and
     return AveragedWeights::warnings() > before;
   };
   CHECK(!warned(ema, false));
+  CHECK(!warned(later, false));  // it has no average yet
   CHECK(!warned(swa, true));
   CHECK(warned(swa, false));
   net(x);

@@ -9,7 +9,7 @@ namespace halfstep::testing {
 
 // Ops that check values where reading them is free, which is on the CPU.
 inline const std::set<std::string> kCheckValues = {"bernoulli", "binary_cross_entropy", "cholesky", "gaussian_nll_loss",
-    "inverse", "linalg_eigh", "linalg_lstsq", "linalg_matrix_rank", "linalg_pinv", "linalg_solve", "linalg_svd",
+    "inverse", "linalg_eigh", "linalg_eigvalsh", "linalg_lstsq", "linalg_matrix_rank", "linalg_pinv", "linalg_solve", "linalg_svd",
     "linalg_svdvals", "logdet", "matrix_power", "multinomial", "pinverse", "repeat_interleave", "slogdet"};
 // Ops whose result's shape or course depends on values, which therefore refuse: in all their forms, or in that of a mask (index,
 // index_put, where), of numbers in 0-dim tensors (linspace, narrow), of sizes left to be found (embedding_bag with offsets for the

@@ -322,7 +322,10 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, double value) c
 
 Tensor cat(const Tensors& xs, int64_t dim) {
   check<ValueError>(!xs.empty(), "cat", "needs at least one tensor");
-  for (const Tensor& t : xs) check<ValueError>(t.defined(), "cat", "a tensor is undefined");
+  for (const Tensor& t : xs) {
+    check<ValueError>(t.defined(), "cat", "a tensor is undefined");
+    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
+  }
   const auto counts = [](const Tensor& t) { return !joins_anything(t); };
   const auto found = std::find_if(xs.begin(), xs.end(), counts);
   const Tensor& like = found == xs.end() ? xs[0] : *found;
@@ -330,7 +333,6 @@ Tensor cat(const Tensors& xs, int64_t dim) {
   Tensors parts;
   std::vector<int64_t> sizes;
   for (const Tensor& t : xs) {
-    check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
     Shape shape = like.shape(), other = t.shape();
     if (joins_anything(t)) {
       shape[d] = 0;

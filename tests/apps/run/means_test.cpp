@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <fstream>
 #include <sstream>
 
 #include "framework/io/checkpoint.h"
@@ -25,17 +26,17 @@ std::string rows() {
   return out.str();
 }
 
-constexpr const char* kConfig = R"({
+constexpr const char* kMeansConfig = R"({
   "name": "means", "device": "cpu", "output_dir": "r", "seed": 2,
   "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 5}, "Tanh",
                                              {"type": "Linear", "out_features": "auto"}, {"type": "LogSoftmax", "dim": -1}]},
   "loss": "NLLLoss", "optimizer": {"type": "SGD", "lr": 0.5, "momentum": 0.9},
-  "data": {"path": "d.csv", "target": "kind", "train": {"type": "CSV"}, "val": {"type": "CSV"},
+  "data": {"root": ".", "path": "d.csv", "target": "kind", "train": {"type": "CSV"}, "val": {"type": "CSV"},
            "loader": {"batch_size": 42, "shuffle": false}},
   "train": {"epochs": 2}, "logging": {"every": 1}})";
 
 struct Data : TempDir {
-  Data() { write(*this / "d.csv", rows()), write(*this / "c.json", kConfig); }
+  Data() { write(*this / "d.csv", rows()), write(*this / "c.json", kMeansConfig); }
   Ran train(const std::string& name, const std::string& options = "") const {
     return run(*this, "train c.json --threads 1 --json --set output_dir=" + name + " " + options);
   }
@@ -110,8 +111,8 @@ TEST_CASE("steps whose targets are all ignored are skipped, counted and said onc
   CHECK(count(ok.err, "none of its targets counts, as all are loss.ignore_index or of a class of weight 0") == 1);
   CHECK(!contains(ok.err, "is not finite"));
   const std::vector<Json> lines = dir.metrics("s");
-  CHECK(lines.front()["train/loss"].is_null());
-  CHECK(lines.front()["skipped"] == 1);
+  CHECK(lines.front()["train/loss"].is_number());  // of the first step that was applied
+  CHECK(lines.front()["skipped"] == 3);
   CHECK(lines.front()["last_skip"]["cause"] == "targets_ignored");
   for (const Json& line : lines)
     if (line.contains("val/loss")) CHECK(line["val/loss"].is_number());
@@ -155,9 +156,10 @@ TEST_CASE("train.swa: the mean of the weights has batch norms' statistics of its
     return r.json()["val.loss"].get<double>();
   };
   const double own = last("own", ""), old = last("old", "--set train.swa.update_bn=false");
-  CHECK(own < 0.9 * old);
+  CHECK(own < 0.95 * old);
   // The last checkpoint, with all that its weights need.
-  const std::string newest = fs::read_symlink(dir / "own/latest").string();
+  std::string newest;
+  std::ifstream(dir / "own/latest") >> newest;
   const Ran eval = run(dir, "eval own/" + newest + " --json");
   REQUIRE(eval.code == 0);
   CHECK(eval.json()["averaged_weights"] == true);
