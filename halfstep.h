@@ -3,6 +3,7 @@
 #pragma once
 
 #include "amp/autocast/autocast.h"
+#include "amp/step/amp.h"
 #include "amp/step/data_parallel.h"
 #include "amp/step/grad_scaler.h"
 #include "amp/step/param_groups.h"
@@ -12,6 +13,7 @@
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/function.h"
+#include "framework/autograd/functional.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/backend/ledger.h"
 #include "framework/data/arrays.h"
@@ -34,6 +36,7 @@
 #include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/spellings.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "layers/nn.h"

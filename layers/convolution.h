@@ -74,6 +74,9 @@ class ConvNd : public Module {
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
+  int64_t in_channels() const { return weight.size(1) * options_.groups; }
+  int64_t out_channels() const { return weight.size(0); }
+  Dims kernel_size() const { return Dims(weight.shape().span().subspan(2)); }
   Parameter weight, bias;  // bias undefined without one
 
  protected:

@@ -39,7 +39,7 @@ Substitution::Substitution(Module& module, const NamedTensors& tensors) {
   module.each_slot("", [&](const std::string& name, const std::shared_ptr<TensorSlot>& slot) {
     if (slot->get().defined() && !slot->computed) places.push_back({name, slot, slot->get()});
   });
-  for (const NamedTensor& t : tensors.list()) {
+  for (const NamedTensor& t : tensors) {
     check<ValueError>(t.tensor.defined(), kCall, '"', t.name, "\" is undefined");
     const Tensor own = place_of(places, t.name, module).own;
     for (Place& p : places) {

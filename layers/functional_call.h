@@ -6,10 +6,7 @@
 #pragma once
 
 #include <concepts>
-#include <initializer_list>
-#include <map>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,20 +14,6 @@
 #include "layers/part.h"
 
 namespace halfstep {
-
-class NamedTensors {
- public:
-  NamedTensors() = default;
-  NamedTensors(std::initializer_list<NamedTensor> list) : list_(list) {}
-  NamedTensors(StateDict list) : list_(std::move(list)) {}
-  NamedTensors(const std::map<std::string, Tensor>& map) {
-    for (const auto& [name, tensor] : map) list_.push_back({name, tensor});
-  }
-  const StateDict& list() const { return list_; }
-
- private:
-  StateDict list_;
-};
 
 // The module has these tensors in place of its own while it lives.
 class Substitution {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "amp/autocast/autocast.h"
+#include "framework/tensor/results.h"
 #include "framework/tensor/tensor.h"
 #include "layers/parameter.h"
 
@@ -26,6 +27,7 @@ class Module;
 template <class T, class F>
 void each_tensor(T& value, F&& f) {
   using V = std::remove_const_t<T>;
+  static_assert(!NamedParts<V>, "hooks replace the parts of a result: declare std::pair<Tensor, Tensor> forward(Tensor x)");
   if constexpr (std::is_base_of_v<Tensor, V>) {
     f(value);
   } else if constexpr (requires { value.each_tensor(f); }) {

@@ -37,15 +37,10 @@
 #include "framework/base/layer_path.h"
 #include "framework/tensor/tensor.h"
 #include "layers/hooks.h"
+#include "layers/named_tensors.h"
 #include "layers/parameter.h"
 
 namespace halfstep {
-
-struct NamedTensor {
-  std::string name;  // "0.weight"
-  Tensor tensor;
-};
-using StateDict = std::vector<NamedTensor>;  // in registration order
 
 struct LoadReport {
   std::vector<std::string> missing;     // in the module, not in the state
@@ -127,8 +122,12 @@ class Module {
 
   // Throw ValueError while a lazy layer (layers/lazy.h) has not been called.
   std::vector<Tensor> parameters() const;
-  std::vector<NamedTensor> named_parameters(const std::string& prefix = "") const;
-  std::vector<NamedTensor> named_buffers(const std::string& prefix = "") const;
+  NamedTensors named_parameters(const std::string& prefix = "") const;
+  NamedTensors named_buffers(const std::string& prefix = "") const;
+  // By the name from here: "encoder.0.weight", "encoder.0", "" for this module. Throw ValueError with the nearest name.
+  Tensor get_parameter(const std::string& name) const { return named_parameters().at(name); }
+  Tensor get_buffer(const std::string& name) const { return named_buffers().at(name); }
+  Module& get_submodule(const std::string& name);
   std::vector<Tensor> buffers() const;
   // Handles: `for (const auto& layer : net.children()) x = layer(x);`. What is assigned to one replaces the child.
   std::vector<Part<Module>> children() const;
@@ -185,12 +184,15 @@ class Module {
   void train(bool on = true);  // recursive; of norms whose statistics are frozen nothing (layers/normalization.h)
   void eval() { train(false); }
   bool training() const { return training_; }
+  bool is_training() const { return training_; }
   void zero_grad() const;
   void requires_grad_(bool on) const;                 // freeze with false
   void apply(const std::function<void(Module&)>& f);  // children first, then this
   Module& to(Device device);                          // moves parameters and buffers in place
   Module& to_empty(Device device);                    // the same without their values, as from Device::meta, which has none
   Module& to(DType dtype);                            // floating parameters and buffers
+  Module& cpu() { return to(Device::cpu); }
+  Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }
   Module& half() { return to(DType::f16); }
   Module& bfloat16() { return to(DType::bf16); }
   Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/near_name.h"
 #include "layers/module.h"
 
 namespace halfstep {
@@ -14,7 +15,34 @@ namespace {
 
 std::string joined_name(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
+[[noreturn]] void fail_name(const char* where, std::string_view name, const std::vector<std::string>& known) {
+  const std::string near = nearest_name(std::string(name), known);
+  fail<ValueError>(where, "there is no \"", name, '"', near.empty() ? "" : "; did you mean \"" + near + "\"?");
+}
+
 }  // namespace
+
+const Tensor& NamedTensors::at(std::string_view name) const {
+  std::vector<std::string> known;
+  for (const NamedTensor& t : *this) {
+    if (t.name == name) return t.tensor;
+    known.push_back(t.name);
+  }
+  fail_name("state_dict", name, known);
+}
+
+bool NamedTensors::contains(std::string_view name) const {
+  return std::any_of(begin(), end(), [&](const NamedTensor& t) { return t.name == name; });
+}
+
+Module& Module::get_submodule(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [path, module] : named_modules()) {
+    if (path == name) return *module;
+    known.push_back(path);
+  }
+  fail_name("get_submodule", name, known);
+}
 
 void Module::list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const {
   check_copied();
@@ -85,16 +113,16 @@ void Module::check_sizes() const {
   });
 }
 
-std::vector<NamedTensor> Module::named_parameters(const std::string& prefix) const {
+NamedTensors Module::named_parameters(const std::string& prefix) const {
   check_sizes();
-  std::vector<NamedTensor> out;
+  NamedTensors out;
   list_tensors(&Module::parameters_, prefix, out);
   return once_each(std::move(out));
 }
 
-std::vector<NamedTensor> Module::named_buffers(const std::string& prefix) const {
+NamedTensors Module::named_buffers(const std::string& prefix) const {
   check_sizes();
-  std::vector<NamedTensor> out;
+  NamedTensors out;
   list_tensors(&Module::buffers_, prefix, out);
   return once_each(std::move(out));
 }

@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/spellings.h"
 #include "layers/init.h"
 #include "layers/layers.h"
 
@@ -63,7 +64,7 @@ using halfstep::adaptive_avg_pool1d, halfstep::adaptive_avg_pool2d, halfstep::ad
     halfstep::cosine_embedding_loss, halfstep::cosine_similarity, halfstep::cross_entropy, halfstep::ctc_loss, halfstep::dropout,
     halfstep::elu, halfstep::fold, halfstep::fractional_max_pool2d,
     halfstep::fractional_max_pool2d_with_indices, halfstep::fractional_max_pool3d, halfstep::fractional_max_pool3d_with_indices,
-    halfstep::gaussian_nll_loss,
+    halfstep::gaussian_nll_loss, halfstep::gelu,
     halfstep::glu, halfstep::grid_sample, halfstep::group_norm, halfstep::gumbel_softmax, halfstep::hardshrink,
     halfstep::hardsigmoid, halfstep::hardswish, halfstep::hardtanh, halfstep::hinge_embedding_loss, halfstep::huber_loss,
     halfstep::instance_norm, halfstep::interpolate, halfstep::kl_div, halfstep::l1_loss, halfstep::layer_norm, halfstep::leaky_relu,
@@ -88,55 +89,21 @@ inline Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Ten
   return halfstep::embedding_bag(weight, index, offsets, options);
 }
 
-// With the stride as a number, as positional arguments have it in Python: max_pool2d(x, 3, 2), conv2d(x, weight, bias, 2, 1).
-template <SizeNumber Stride>
-Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::max_pool1d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
+// Arguments by name.
+inline Tensor gelu(const Tensor& x, const GELUOptions& o) { return halfstep::gelu(x, std::string_view(o.approximate)); }
+inline Tensor leaky_relu(const Tensor& x, const LeakyReLUOptions& o) { return halfstep::leaky_relu(x, o.negative_slope); }
+inline Tensor elu(const Tensor& x, const ELUOptions& o) { return halfstep::elu(x, o.alpha); }
+inline Tensor softplus(const Tensor& x, const SoftplusOptions& o) { return halfstep::softplus(x, o.beta, o.threshold); }
+inline Tensor softmax(const Tensor& x, const SoftmaxOptions& o) { return halfstep::softmax(x, o.dim); }
+inline Tensor log_softmax(const Tensor& x, const SoftmaxOptions& o) { return halfstep::log_softmax(x, o.dim); }
+inline Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& o) { return MSELoss(o)(x, target); }
+inline Tensor l1_loss(const Tensor& x, const Tensor& target, const LossOptions& o) { return L1Loss(o)(x, target); }
+inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, const SmoothL1LossOptions& o) {
+  return SmoothL1Loss(o)(x, target);
 }
-template <SizeNumber Stride>
-Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::max_pool2d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::max_pool3d(x, kernel_size, MaxPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::avg_pool1d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::avg_pool2d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {
-  return halfstep::avg_pool3d(x, kernel_size, AvgPoolOptions{.stride = stride, .padding = padding});
-}
-template <SizeNumber Stride>
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
-  return halfstep::conv1d(x, weight, bias, options);
-}
-template <SizeNumber Stride>
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
-  return halfstep::conv2d(x, weight, bias, options);
-}
-template <SizeNumber Stride>
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, Stride stride, const ConvPadding& padding = 0,
-              const Dims& dilation = {1}, int64_t groups = 1) {
-  const ConvOptions options{.stride = stride, .padding = padding, .dilation = dilation, .groups = groups};
-  return halfstep::conv3d(x, weight, bias, options);
-}
-// approximate: "none" or "tanh" (gelu_tanh). Throws ValueError for anything else.
-inline Tensor gelu(const Tensor& x, std::string_view approximate = "none") {
-  check<ValueError>(approximate == "none" || approximate == "tanh", "gelu", "approximate must be none or tanh, got '", approximate,
-                    "'");
-  return approximate == "tanh" ? gelu_tanh(x) : halfstep::gelu(x);
-}
+inline Tensor huber_loss(const Tensor& x, const Tensor& target, const HuberLossOptions& o) { return HuberLoss(o)(x, target); }
+inline Tensor kl_div(const Tensor& x, const Tensor& target, const KLDivLossOptions& o) { return KLDivLoss(o)(x, target); }
+inline Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const BCEOptions& o) { return BCELoss(o)(x, target); }
 
 }  // namespace functional
 

@@ -2,6 +2,7 @@
 // Normalisations; the formulas: framework/ops/reduce/normalization.h. Parameters: weight (ones) and bias (zeros), where affine.
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <string>
 
@@ -164,6 +165,7 @@ struct LayerNormArguments {
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
+  LayerNorm(const Sizes& normalized_shape, std::floating_point auto eps) : LayerNorm(normalized_shape, LayerNormOptions{eps}) {}
   explicit LayerNorm(const LayerNormArguments& a)
       : LayerNorm(*a.normalized_shape, LayerNormOptions{a.eps, a.elementwise_affine, a.bias}) {}
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }

@@ -89,6 +89,9 @@ class RecurrentLayer : public Module {
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   bool stateful() const { return options_.stateful; }
+  int64_t input_size() const { return input_size_; }
+  int64_t hidden_size() const { return hidden_size_; }
+  int64_t num_layers() const { return options_.num_layers; }
 
   // The state that a stateful layer continues from; undefined before its first call. c: of an LSTM.
   struct Kept {

@@ -8,10 +8,12 @@
 
 namespace halfstep {
 
-SavedState saved_state(const Module& module) {
+namespace {
+
+SavedState without_copies(const StateDict& state) {
   SavedState out;
   std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
-  for (const NamedTensor& t : module.state_tensors()) {
+  for (const NamedTensor& t : state) {
     const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.const_data_ptr()}, t);
     const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
     if (again)
@@ -22,12 +24,23 @@ SavedState saved_state(const Module& module) {
   return out;
 }
 
-void save(const Module& module, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
-  const SavedState state = saved_state(module);
+void write(const SavedState& state, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
   std::map<std::string, std::string> all = state.shared;
   all["format"] = "pt";
   for (const auto& [key, value] : metadata) all[key] = value;
   save_safetensors(path, state.tensors, all);
+}
+
+}  // namespace
+
+SavedState saved_state(const Module& module) { return without_copies(module.state_tensors()); }
+
+void save(const Module& module, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
+  write(saved_state(module), path, metadata);
+}
+
+void save(const StateDict& state, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
+  write(without_copies(state), path, metadata);
 }
 
 StateForModule read_state(const Module& module, const std::filesystem::path& path, const LoadOptions& options) {

@@ -29,6 +29,9 @@ SavedState saved_state(const Module& module);
 // Throws IoError when writing fails.
 void save(const Module& module, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata = {});
 
+// A state_dict, or any tensors under names: save(net.state_dict(), file), save({{"x", x}}, file).
+void save(const StateDict& state, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata = {});
+
 // A part of a tensor of the file, in place of the whole: rows start to end - 1 of dimension dim.
 struct TensorPart {
   int64_t start = 0;

@@ -36,7 +36,12 @@ class WithOptions : public Base {
   // The rate alone, as a number with a point: SGD opt(net.parameters(), 0.1).
   template <std::floating_point Rate>
   WithOptions(std::vector<Tensor> params, Rate lr) : WithOptions(std::move(params), with_lr(lr)) {}
-  // One line of the compiler for AdamW opt(net, {.lr = 1e-3}) and SGD opt(net, 0.1).
+  // One line of the compiler for SGD opt(net.parameters(), 0.1, 0.9),
+  template <std::floating_point Rate, class More, class... Rest>
+  WithOptions(std::vector<Tensor> params, Rate lr, More, Rest...) : WithOptions(std::move(params), lr) {
+    static_assert(!std::floating_point<Rate>, "what follows the rate is given by name: {.lr = 0.1, .weight_decay = 0.01}");
+  }
+  // for AdamW opt(net, {.lr = 1e-3}) and for SGD opt(net, 0.1).
   template <HasParameters M>
   explicit WithOptions(const M&, const O& = {}) : WithOptions(std::vector<Tensor>()) {
     static_assert(!HasParameters<M>,

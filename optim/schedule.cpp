@@ -217,6 +217,8 @@ std::string CosineAnnealingWarmRestarts::describe() const {
   return text_of("CosineAnnealingWarmRestarts", is("t_0", t_0_), is("t_mult", t_mult_), is("eta_min", eta_min_));
 }
 
+OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps)
+    : OneCycleLR(optimizer, OneCycleOptions{.max_lr = max_lr, .total_steps = total_steps}) {}
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : Schedule(optimizer), options_(options) {
   OneCycleOptions& o = options_;
   check<ValueError>(o.total_steps != 0 || (o.epochs != 0 && o.steps_per_epoch != 0), "OneCycleLR",

@@ -8,10 +8,8 @@
 // A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
 // do: at half the rate, all later rates are halved. Those of LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which
 // are closed forms in PyTorch too, do not, and warn.
-//
 // Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
 // have left. Those four cannot, and throw ValueError.
-//
 // A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
 #pragma once
 
@@ -44,6 +42,7 @@ class Schedule {
   int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
   double lr(size_t group = 0) const;           // the optimizer's current rate
+  std::vector<double> get_last_lr() const;     // of all groups
   // The rate of a group that was built with `initial`, after `count` applied steps.
   virtual double rate(double initial, int64_t count) const = 0;
   // The initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate. Nothing
@@ -364,6 +363,7 @@ struct OneCycleOptions {
 class OneCycleLR : public Schedule {
  public:
   OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options);
+  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps);
   double rate(double initial, int64_t count) const override;
   bool is_absolute() const override { return true; }
   bool covers(int64_t count) const override { return count <= options_.total_steps; }

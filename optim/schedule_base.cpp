@@ -96,6 +96,12 @@ void Schedule::changed() {
 
 double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
 
+std::vector<double> Schedule::get_last_lr() const {
+  std::vector<double> out;
+  for (const ParamGroup& group : optimizer_.param_groups()) out.push_back(*group.lr);
+  return out;
+}
+
 std::map<std::string, double> Schedule::state_dict() const {
   std::map<std::string, double> out{{"count", double(count())}};
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {

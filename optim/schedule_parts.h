@@ -40,7 +40,7 @@ class ReduceLROnPlateau : public Schedule {
   // PyTorch's name of observe. It takes the metric, a number or a tensor of one element, and nothing else.
   template <class Metric>
   requires(std::is_arithmetic_v<Metric> && !std::same_as<Metric, bool>) void step(Metric metric) { observe(double(metric)); }
-  template <std::same_as<Tensor> Metric>
+  template <std::derived_from<Tensor> Metric>
   void step(const Metric& metric) {
     observe(metric.template item<double>());
   }

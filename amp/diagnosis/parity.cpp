@@ -196,8 +196,8 @@ class Comparison {
     Tensors leaves;
     for (const NamedTensor& p : step_.module.named_parameters()) {
       const auto is_it = [&](const NamedTensor& r) { return r.name == p.name; };
-      const auto at = std::find_if(rounded.list().begin(), rounded.list().end(), is_it);
-      leaves.push_back(at == rounded.list().end() ? p.tensor : at->tensor);
+      const auto at = std::find_if(rounded.begin(), rounded.end(), is_it);
+      leaves.push_back(at == rounded.end() ? p.tensor : at->tensor);
     }
     before.put_back_for({});
     const Substitution given(step_.module, rounded);

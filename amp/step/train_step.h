@@ -116,7 +116,7 @@ class TrainStep {
   // A step of a module of several inputs, up to 6, whose first dimension is that of the batch. Such steps are not recorded: they
   // run eagerly, also on a GPU. Throws ValueError for a module whose forward does not take as many tensors and give one.
   StepResult operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part = {});
-  template <std::same_as<Tensor>... T>
+  template <std::derived_from<Tensor>... T>
   StepResult operator()(const Tensor& first, const Tensor& second, const Tensor& third, const T&... more) {
     Tensors inputs{first, second, third, more...};
     const Tensor target = std::move(inputs.back());
@@ -124,7 +124,7 @@ class TrainStep {
     return (*this)(inputs, target);
   }
   // The last tensor of a batch is the target.
-  template <std::same_as<Tensor>... T>
+  template <std::derived_from<Tensor>... T>
   StepResult operator()(const std::tuple<T...>& batch) {
     static_assert(sizeof...(T) >= 2, "TrainStep: a batch has at least an input and a target");
     return std::apply(*this, batch);

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kReader = "generate";
 constexpr int64_t kTrial = 128;         // tokens of the trial
 constexpr double kAgreement = 1e-3;     // of the largest score; other orders of sums change 1e-6 of it
-const AutocastOptions kFloat32{.enabled = false};
+const AutocastOptions kInFloat32{.enabled = false};
 constexpr int64_t kLongestPiece = 512;  // of a prompt, for models that see everything
 
 }  // namespace
@@ -52,9 +52,9 @@ void SequenceReader::find_mode() {
   mode_ = Mode::window;
   context_ = options_.seq_len;
   try {
-    const Tensor whole = call_alone(tokens, kFloat32).to(DType::f32);
+    const Tensor whole = call_alone(tokens, kInFloat32).to(DType::f32);
     if (options_.by_steps) try_steps(tokens, whole);
-    if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), kFloat32);
+    if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), kInFloat32);
   } catch (const ShapeError& e) {
     mode_ = Mode::fixed;
     why_not_ = one_line(e);
@@ -70,7 +70,7 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
     for (size_t at = 0; at < all.size();) {
       const size_t count = at == 0 ? half : at < half + 2 ? 1 : all.size() - at;
       const DecodeScope pass(cache_);
-      parts.push_back(call(all.subspan(at, count), kFloat32).to(DType::f32));
+      parts.push_back(call(all.subspan(at, count), kInFloat32).to(DType::f32));
       at += count;
     }
   } catch (const ValueError& e) { why_not_ = one_line(e); } catch (const ShapeError& e) {

@@ -31,11 +31,11 @@ struct GradOptions {
 // The gradients with respect to `inputs` (leaves or not); touches no .grad.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {});
 // Of one output: grad(loss, model.parameters()), grad(y, x).
-template <std::same_as<Tensor> Output>
+template <std::derived_from<Tensor> Output>
 Tensors grad(const Output& output, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {}) {
   return grad(Tensors{output}, inputs, grad_outputs, options);
 }
-template <std::same_as<Tensor> Output, std::same_as<Tensor> Input>
+template <std::derived_from<Tensor> Output, std::derived_from<Tensor> Input>
 Tensors grad(const Output& output, const Input& input, const Tensors& grad_outputs = {}, const GradOptions& options = {}) {
   return grad(Tensors{output}, Tensors{input}, grad_outputs, options);
 }

@@ -2,6 +2,7 @@
 // Are an op's gradients right? Compares them with central differences in float64.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <string>
 
@@ -20,6 +21,11 @@ using TensorFunction = std::function<Tensors(const Tensors&)>;
 // For each float64 input that requires grad: the whole Jacobian of the floating outputs, row by row, against differences.
 // Throws AutogradError naming input, element, both values. Inputs must be float64.
 void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
+// Of one tensor to one.
+template <std::invocable<const Tensor&> F>
+void gradcheck(const F& f, const Tensor& x, const GradcheckOptions& options = {}) {
+  gradcheck([&f](const Tensors& in) { return Tensors{f(in[0])}; }, Tensors{x}, options);
+}
 // The same for the gradient itself: checks second derivatives, with random (seeded) grad_outputs.
 void gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 

@@ -37,6 +37,7 @@ inline constexpr Device Device::cpu{Device::Type::cpu, 0};
 inline constexpr Device Device::cuda{Device::Type::cuda, 0};
 inline constexpr Device Device::meta{Device::Type::meta, 0};
 inline constexpr int kDeviceTypeCount = 3;
+inline constexpr Device kCPU = Device::cpu, kCUDA = Device::cuda;  // PyTorch's names in C++
 
 // While it lives, tensors that this thread makes without naming a device are made there:
 // { DefaultDevice on(Device::meta); Net net; }

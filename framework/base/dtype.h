@@ -11,8 +11,17 @@
 
 namespace halfstep {
 
-enum class DType : uint8_t { f16, bf16, f32, f64, u8, i8, i16, i32, i64, boolean };
+enum class DType : uint8_t {
+  f16, bf16, f32, f64, u8, i8, i16, i32, i64, boolean,
+  // PyTorch's names for them.
+  float16 = f16, bfloat16 = bf16, float32 = f32, float64 = f64, uint8 = u8, int8 = i8, int16 = i16, int32 = i32, int64 = i64
+};
 inline constexpr int kDTypeCount = 10;
+// PyTorch's names in C++.
+inline constexpr DType kFloat16 = DType::f16, kHalf = DType::f16, kBFloat16 = DType::bf16, kFloat32 = DType::f32,
+                       kFloat = DType::f32, kFloat64 = DType::f64, kDouble = DType::f64, kUInt8 = DType::u8, kByte = DType::u8,
+                       kInt8 = DType::i8, kChar = DType::i8, kInt16 = DType::i16, kShort = DType::i16, kInt32 = DType::i32,
+                       kInt = DType::i32, kInt64 = DType::i64, kLong = DType::i64, kBool = DType::boolean;
 
 // IEEE binary16: 1 sign, 5 exponent, 10 fraction bits. Max 65504, eps 9.77e-4. Arithmetic is done in float.
 struct f16 {
@@ -83,6 +92,10 @@ DType promote(DType a, DType b);
 // Largest finite value and distance from 1 to the next number of a floating type.
 double max_value(DType t);
 double epsilon(DType t);
+struct finfo {  // the same, as torch.finfo; min is the lowest
+  explicit finfo(DType t) : eps(epsilon(t)), max(max_value(t)), min(-max_value(t)) {}
+  double eps, max, min;
+};
 
 template <class T> struct dtype_of_t;
 template <> struct dtype_of_t<f16> { static constexpr DType value = DType::f16; };

@@ -74,6 +74,7 @@ class Dataset {
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
   // The input and target of one sample.
   std::pair<Tensor, Tensor> get(int64_t i) const;
+  std::pair<Tensor, Tensor> operator[](int64_t i) const { return get(i); }
   virtual std::string describe() const = 0;  // one line: kind, samples, shapes
   virtual DataNotes notes() const { return {}; }
   // The class of each sample, where it is known without making batches; else empty.

@@ -164,6 +164,12 @@ class DataLoader : public LoaderBase {
   DataLoader(D set, const LoaderOptions& options, F collate)
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options, std::move(collate)) {}
 
+  // As in Python: DataLoader(set, 32, true).
+  template <class D, SizeNumber Size>
+    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
+  DataLoader(D set, Size batch_size, bool shuffle = false)
+      : DataLoader(std::move(set), LoaderOptions{.batch_size = int64_t(batch_size), .shuffle = shuffle}) {}
+
   int64_t size() const { return engine_.size(); }  // batches an epoch; throws ValueError for a stream
   const Set& dataset() const { return *set_; }
   const LoaderOptions& options() const { return engine_.options(); }
@@ -229,6 +235,10 @@ DataLoader(D, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
 template <class D, class F>
   requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
 DataLoader(D, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::Made<samples::Erased<D>, F>>;
+
+template <class D, SizeNumber Size>
+  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>> && !std::is_same_v<D, Tensor>)
+DataLoader(D, Size, bool = false) -> DataLoader<samples::Erased<D>>;
 
 // Nearly equal parts of `total` rows, the larger ones first.
 BatchRows part_of(int64_t total, int rank, int ranks);

@@ -37,7 +37,7 @@ class TensorDataset {
   using Sample = decltype(tuple_of(std::make_index_sequence<n>()));
 
   // Throws ValueError for an undefined tensor and ShapeError where they have no rows, or not one number of them.
-  template <std::same_as<Tensor>... T>
+  template <std::derived_from<Tensor>... T>
     requires(sizeof...(T) == n)
   explicit TensorDataset(T... tensors) : tensors_{std::move(tensors)...} {
     samples::check_rows(tensors_);
@@ -47,6 +47,7 @@ class TensorDataset {
   Sample get(int64_t i) const {
     return each([&](const Tensor& t) { return samples::row(t, i); });
   }
+  Sample operator[](int64_t i) const { return get(i); }
   Sample get_batch(std::span<const int64_t> indices) const {
     return each([&](const Tensor& t) { return samples::rows(t, indices); });
   }
@@ -102,7 +103,7 @@ class TensorDataset<2> : public Dataset {
   std::string label_;
 };
 
-template <std::same_as<Tensor>... T>
+template <std::derived_from<Tensor>... T>
 TensorDataset(Tensor, T...) -> TensorDataset<1 + sizeof...(T)>;
 TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}) -> TensorDataset<2>;
 

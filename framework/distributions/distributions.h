@@ -236,3 +236,10 @@ class Independent : public Distribution {
 };
 
 }  // namespace halfstep::distributions
+
+namespace halfstep {
+
+using distributions::Bernoulli, distributions::Beta, distributions::Categorical, distributions::Gamma, distributions::Independent,
+    distributions::Normal, distributions::Uniform, distributions::kl_divergence;
+
+}  // namespace halfstep

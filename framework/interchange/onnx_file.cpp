@@ -30,7 +30,7 @@ enum { dims = 1, data_type, name = 8, raw_data, external_data = 13, data_locatio
 namespace value_info {
 enum { name = 1, type };
 }
-enum AttributeType { kFloat = 1, kInt, kString, kInts = 7, kStrings };
+enum AttributeType { kFloatType = 1, kIntType, kString, kInts = 7, kStrings };
 
 constexpr int64_t kMostBytes = (int64_t(1) << 31) - (int64_t(1) << 20);  // of one message, with room for the rest of it
 constexpr int64_t kAlignment = 4096;                                     // of a tensor in the file beside: it can be mapped
@@ -38,8 +38,8 @@ constexpr int64_t kAlignment = 4096;                                     // of a
 ProtoWriter attribute_of(const std::string& name, const OnnxFile::Value& v) {
   ProtoWriter a;
   a.bytes(attribute::name, name);
-  if (const auto* i = std::get_if<int64_t>(&v)) a.integer(attribute::i, *i).integer(attribute::type, kInt);
-  if (const auto* f = std::get_if<double>(&v)) a.real(attribute::f, float(*f)).integer(attribute::type, kFloat);
+  if (const auto* i = std::get_if<int64_t>(&v)) a.integer(attribute::i, *i).integer(attribute::type, kIntType);
+  if (const auto* f = std::get_if<double>(&v)) a.real(attribute::f, float(*f)).integer(attribute::type, kFloatType);
   if (const auto* s = std::get_if<std::string>(&v)) a.bytes(attribute::s, *s).integer(attribute::type, kString);
   if (const auto* l = std::get_if<std::vector<int64_t>>(&v)) {
     for (const int64_t i : *l) a.integer(attribute::ints, i);

@@ -9,6 +9,7 @@
 #include "framework/base/generator.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/core/loss_reduction.h"
+#include "framework/tensor/results.h"
 #include "framework/tensor/tensor.h"
 
 // Families with headers of their own.
@@ -235,10 +236,10 @@ Tensor max(const Tensor& x);
 Tensor min(const Tensor& x);
 Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // ties share the gradient
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim = false);  // values, indices (first of ties)
-std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);  // values, indices (first of ties)
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 // (amin, amax)
-std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+MinMax aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 // Bool: whether one of them is not 0. all: whether none of them is 0.

@@ -29,9 +29,12 @@ namespace halfstep {
 
 class Node;          // framework/autograd/node.h
 class TensorIndex;   // framework/ops/index/slicing.h
+class IndexedPart;   // there, too
 class TensorLiteral; // framework/ops/shape/literal.h
 class Generator;     // framework/base/generator.h
 struct TensorImpl;   // below
+struct ValuesIndices;  // framework/tensor/results.h
+struct MinMax;         // there, too
 class Tensor;
 
 using Tensors = std::vector<Tensor>;
@@ -114,6 +117,32 @@ class Tensor {
   MemoryFormat format() const;     // channels_last where the elements lie so and not row by row as well
   bool is_floating_point() const { return is_floating(dtype()); }
   size_t nbytes() const { return size_t(numel()) * size_of(dtype()); }
+
+  // ---- other spellings of PyTorch's (framework/ops/spellings.h has those of functions)
+  TensorOptions options() const { return {.dtype = dtype(), .device = device()}; }  // zeros({2}, x.options())
+  DType scalar_type() const { return dtype(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  size_t element_size() const { return size_of(dtype()); }
+  const Strides& stride() const { return strides(); }
+  int64_t stride(int64_t d) const { return strides()[int(d)]; }  // d may be negative
+  int64_t storage_offset() const;                                // in elements
+  bool is_same(const Tensor& o) const { return same(o); }
+  Tensor to(const Tensor& o) const { return type_as(o); }
+  Tensor to(Device device, DType dtype) const { return to(device).to(dtype); }
+  Tensor max(const Tensor& o) const { return maximum(o); }
+  Tensor min(const Tensor& o) const { return minimum(o); }
+  Tensor adjoint() const { return mT(); }
+  IndexedPart operator[](const TensorIndex& index) const;  // x[mask], x[rows], x[Slice(1, 3)]: x.index({mask})
+  const Tensor& bernoulli_(double p = 0.5, Generator* generator = nullptr) const;  // not recorded
+  const std::shared_ptr<Node>& grad_fn() const { return node(); }
+  struct BackwardOptions {
+    bool retain_graph = false, create_graph = false;
+  };
+  template <int = 0>  // so that backward({}) takes no gradient
+  void backward(const BackwardOptions& o) const {
+    backward(Tensor(), o.retain_graph, o.create_graph);
+  }
   TensorView view() const;         // for kernels
 
   // ---- memory
@@ -337,8 +366,8 @@ class Tensor {
   Tensor logsumexp(const Dims& dims, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
-  std::pair<Tensor, Tensor> max(int64_t dim, bool keepdim = false) const;  // values, indices
-  std::pair<Tensor, Tensor> min(int64_t dim, bool keepdim = false) const;
+  ValuesIndices max(int64_t dim, bool keepdim = false) const;  // values, indices
+  ValuesIndices min(int64_t dim, bool keepdim = false) const;
   Tensor amax(const Dims& dims = {}, bool keepdim = false) const;
   Tensor amin(const Dims& dims = {}, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
@@ -347,14 +376,14 @@ class Tensor {
   Tensor all(const Dims& dims = {}, bool keepdim = false) const;
   Tensor cumsum(int64_t dim, std::optional<DType> dtype = {}) const;
   Tensor cumprod(int64_t dim, std::optional<DType> dtype = {}) const;
-  std::pair<Tensor, Tensor> sort(int64_t dim = -1, bool descending = false) const;  // values, indices; stable
+  ValuesIndices sort(int64_t dim = -1, bool descending = false) const;  // values, indices; stable
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
   Tensor median() const;
-  std::pair<Tensor, Tensor> median(int64_t dim, bool keepdim = false) const;
+  ValuesIndices median(int64_t dim, bool keepdim = false) const;
   Tensor nanmedian() const;
-  std::pair<Tensor, Tensor> nanmedian(int64_t dim, bool keepdim = false) const;
-  std::pair<Tensor, Tensor> mode(int64_t dim = -1, bool keepdim = false) const;
-  std::pair<Tensor, Tensor> topk(int64_t k, int64_t dim = -1, bool largest = true) const;
+  ValuesIndices nanmedian(int64_t dim, bool keepdim = false) const;
+  ValuesIndices mode(int64_t dim = -1, bool keepdim = false) const;
+  ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor softmax(int64_t dim, std::optional<DType> dtype = {}) const;
   Tensor log_softmax(int64_t dim, std::optional<DType> dtype = {}) const;
 
@@ -389,9 +418,9 @@ class Tensor {
   Tensor clamp_max(Number hi) const;
   Tensor clamp_max(const Tensor& hi) const;
   Tensor count_nonzero(const Dims& dims = {}) const;
-  std::pair<Tensor, Tensor> aminmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
-  std::pair<Tensor, Tensor> cummax(int64_t dim) const;
-  std::pair<Tensor, Tensor> cummin(int64_t dim) const;
+  MinMax aminmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  ValuesIndices cummax(int64_t dim) const;
+  ValuesIndices cummin(int64_t dim) const;
   Tensor logcumsumexp(int64_t dim) const;
   Tensor diag(int64_t diagonal = 0) const;
   Tensor diag_embed(int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1) const;
@@ -403,7 +432,7 @@ class Tensor {
   Tensor isfinite() const;
   Tensor isinf() const;
   Tensor isnan() const;
-  std::pair<Tensor, Tensor> kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
+  ValuesIndices kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const;
   Tensor logit(std::optional<double> eps = {}) const;
   Tensor masked_scatter(const Tensor& mask, const Tensor& src) const;
   Tensor msort() const;
@@ -506,6 +535,7 @@ struct TensorImpl {
 inline const Shape& Tensor::shape() const { return get().shape; }
 inline int Tensor::dim() const { return get().shape.size(); }
 inline DType Tensor::dtype() const { return get().dtype; }
+inline int64_t Tensor::storage_offset() const { return get().offset; }
 
 template <class T>
 T* Tensor::data_ptr() const {

@@ -329,7 +329,7 @@ class DnnGraph {
 
 // ---- A small convolution
 inline const Numbers kX{1, 2, 3, 3}, kW{2, 2, 1, 1};
-inline constexpr auto kHalf = CUDNN_DATA_HALF;
+inline constexpr auto kFp16 = CUDNN_DATA_HALF;
 // y = conv(x, w), x and y alike.
 inline void conv(DnnGraph& g, const DnnGraph::T& x, const DnnGraph::T& w, const DnnGraph::T& y) {
   g.conv(0, x, w, y, {0, 0}, {1, 1}, {1, 1});

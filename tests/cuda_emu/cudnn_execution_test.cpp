@@ -134,7 +134,7 @@ TEST_CASE("cudnn: misuse of executions is found") {
          RunningConv r;
          const OnDevice shifted(uniform(DType::f16, {1, 2, 3, 3}, 1), 1);
          DnnGraph g;
-         const auto aligned = g.tensor(kX, packed(kX), kHalf), y = g.tensor(r.y);
+         const auto aligned = g.tensor(kX, packed(kX), kFp16), y = g.tensor(r.y);
          g.pointwise_to(CUDNN_POINTWISE_IDENTITY, aligned, y);
          g.pointers[aligned.uid] = shifted.view.data;
          g.run();

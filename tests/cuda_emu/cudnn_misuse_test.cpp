@@ -11,7 +11,7 @@ namespace {
 
 Desc tensor_desc() {
   Desc d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, kHalf).set(CUDNN_ATTR_TENSOR_DIMENSIONS, kX).set(CUDNN_ATTR_TENSOR_STRIDES, packed(kX));
+  d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, kFp16).set(CUDNN_ATTR_TENSOR_DIMENSIONS, kX).set(CUDNN_ATTR_TENSOR_STRIDES, packed(kX));
   d.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t(1)).set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t(16));
   return d;
 }
@@ -23,13 +23,13 @@ TEST_CASE("cudnn: misuse of descriptors is found") {
       {"an attribute is missing", "lacks its attribute 906",
        [] {
          Desc d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-         d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, kHalf)
+         d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, kFp16)
              .set(CUDNN_ATTR_TENSOR_DIMENSIONS, kX)
              .set(CUDNN_ATTR_TENSOR_STRIDES, packed(kX))
              .finalize();
        }},
       {"an attribute of a wrong type", "is not of type 4", [] { tensor_desc().set(CUDNN_ATTR_TENSOR_UNIQUE_ID, 1.0f); }},
-      {"an attribute of another kind", "has no attribute 1500", [] { tensor_desc().set(CUDNN_ATTR_MATMUL_COMP_TYPE, kHalf); }},
+      {"an attribute of another kind", "has no attribute 1500", [] { tensor_desc().set(CUDNN_ATTR_MATMUL_COMP_TYPE, kFp16); }},
       {"too many elements", "has 9 elements", [] { tensor_desc().set(CUDNN_ATTR_TENSOR_DIMENSIONS, Numbers(9, 1)); }},
       {"set after finalising", "of a finalised tensor",
        [] { tensor_desc().finalize().set(CUDNN_ATTR_TENSOR_UNIQUE_ID, int64_t(2)); }},
@@ -61,71 +61,71 @@ TEST_CASE("cudnn: misuse of descriptors is found") {
       {"a convolution to another shape", "windows of a convolution",
        [] {
          DnnGraph g;
-         conv(g, g.tensor(kX, packed(kX), kHalf), g.tensor(kW, packed(kW), kHalf),
-              g.tensor({1, 2, 3, 2}, packed({1, 2, 3, 2}), kHalf));
+         conv(g, g.tensor(kX, packed(kX), kFp16), g.tensor(kW, packed(kW), kFp16),
+              g.tensor({1, 2, 3, 2}, packed({1, 2, 3, 2}), kFp16));
        }},
       {"a convolution of odd groups", "groups of a convolution",
        [] {
          DnnGraph g;
-         conv(g, g.tensor({1, 3, 3, 3}, packed({1, 3, 3, 3}), kHalf), g.tensor(kW, packed(kW), kHalf),
-              g.tensor(kX, packed(kX), kHalf));
+         conv(g, g.tensor({1, 3, 3, 3}, packed({1, 3, 3, 3}), kFp16), g.tensor(kW, packed(kW), kFp16),
+              g.tensor(kX, packed(kX), kFp16));
        }},
       {"a convolution of two types", "of two types",
        [] {
          DnnGraph g;
-         conv(g, g.tensor(kX, packed(kX), kHalf), g.tensor(kW, packed(kW), CUDNN_DATA_FLOAT), g.tensor(kX, packed(kX), kHalf));
+         conv(g, g.tensor(kX, packed(kX), kFp16), g.tensor(kW, packed(kW), CUDNN_DATA_FLOAT), g.tensor(kX, packed(kX), kFp16));
        }},
       {"a convolution that adds to nothing", "adds to the virtual tensor",
        [] {
          DnnGraph g;
-         const auto x = g.tensor(kX, packed(kX), kHalf), w = g.tensor(kW, packed(kW), kHalf);
+         const auto x = g.tensor(kX, packed(kX), kFp16), w = g.tensor(kW, packed(kW), kFp16);
          g.conv(0, x, w, g.middle(kX), {0, 0}, {1, 1}, {1, 1}, 1, 1);
        }},
       {"padding of one dimension", "has 1 of one parameter",
        [] {
          DnnGraph g;
-         g.conv(0, g.tensor(kX, packed(kX), kHalf), g.tensor(kW, packed(kW), kHalf), g.tensor(kX, packed(kX), kHalf), {0, 0}, {1},
+         g.conv(0, g.tensor(kX, packed(kX), kFp16), g.tensor(kW, packed(kW), kFp16), g.tensor(kX, packed(kX), kFp16), {0, 0}, {1},
                 {1, 1});
        }},
       {"a sum of one", "attribute 752",
        [] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_ADD, g.tensor(kX, packed(kX), kHalf), g.tensor(kX, packed(kX), kHalf));
+         g.pointwise_to(CUDNN_POINTWISE_ADD, g.tensor(kX, packed(kX), kFp16), g.tensor(kX, packed(kX), kFp16));
        }},
       {"a bias that does not broadcast", "pointwise operation: the shapes",
        [] {
          DnnGraph g;
-         const auto b = g.tensor({1, 1, 2, 1}, {2, 2, 1, 1}, kHalf);
-         g.pointwise_to(CUDNN_POINTWISE_ADD, g.tensor(kX, packed(kX), kHalf), g.tensor(kX, packed(kX), kHalf), &b);
+         const auto b = g.tensor({1, 1, 2, 1}, {2, 2, 1, 1}, kFp16);
+         g.pointwise_to(CUDNN_POINTWISE_ADD, g.tensor(kX, packed(kX), kFp16), g.tensor(kX, packed(kX), kFp16), &b);
        }},
       {"a selection by numbers", "not boolean",
        [] {
          DnnGraph g;
-         const auto x = g.tensor(kX, packed(kX), kHalf);
-         g.pointwise_to(CUDNN_POINTWISE_BINARY_SELECT, x, g.tensor(kX, packed(kX), kHalf), &x, &x);
+         const auto x = g.tensor(kX, packed(kX), kFp16);
+         g.pointwise_to(CUDNN_POINTWISE_BINARY_SELECT, x, g.tensor(kX, packed(kX), kFp16), &x, &x);
        }},
       {"a matmul of other lengths", "matmul: the shapes",
        [] {
          DnnGraph g;
-         g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 2, 3}, {6, 3, 1}, kHalf),
-                  g.tensor({1, 2, 3}, {6, 3, 1}, kHalf));
+         g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kFp16), g.tensor({1, 2, 3}, {6, 3, 1}, kFp16),
+                  g.tensor({1, 2, 3}, {6, 3, 1}, kFp16));
        }},
       {"a matmul whose extent is a float", "extent is an int32",
        [] {
          DnnGraph g;
          const auto extent = g.tensor({1, 1, 1}, {1, 1, 1}, CUDNN_DATA_FLOAT);
-         g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 3, 2}, {6, 2, 1}, kHalf),
-                  g.tensor({1, 2, 2}, {4, 2, 1}, kHalf), &extent);
+         g.matmul(g.tensor({1, 2, 3}, {6, 3, 1}, kFp16), g.tensor({1, 3, 2}, {6, 2, 1}, kFp16),
+                  g.tensor({1, 2, 2}, {4, 2, 1}, kFp16), &extent);
        }},
       {"a reshape to other places", "reshape: the shapes",
        [] {
          DnnGraph g;
-         g.reshape(g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 3, 2}, {8, 3, 1}, kHalf));
+         g.reshape(g.tensor({1, 2, 3}, {6, 3, 1}, kFp16), g.tensor({1, 3, 2}, {8, 3, 1}, kFp16));
        }},
       {"a reduction to other sizes", "reduction: the shapes",
        [] {
          DnnGraph g;
-         g.reduce(CUDNN_REDUCE_TENSOR_ADD, g.tensor({1, 2, 3}, {6, 3, 1}, kHalf), g.tensor({1, 2, 2}, {4, 2, 1}, kHalf));
+         g.reduce(CUDNN_REDUCE_TENSOR_ADD, g.tensor({1, 2, 3}, {6, 3, 1}, kFp16), g.tensor({1, 2, 2}, {4, 2, 1}, kFp16));
        }},
   });
 }
@@ -136,9 +136,9 @@ TEST_CASE("cudnn: misuse of graphs is found") {
       {"two tensors of one uid", "two tensors of one uid",
        [&] {
          DnnGraph g;
-         auto x = g.tensor(kX, s, kHalf), y = g.tensor(kX, s, kHalf), w = g.tensor(kW, packed(kW), kHalf);
+         auto x = g.tensor(kX, s, kFp16), y = g.tensor(kX, s, kFp16), w = g.tensor(kW, packed(kW), kFp16);
          w.desc = std::make_shared<Desc>(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-         w.desc->set(CUDNN_ATTR_TENSOR_DATA_TYPE, kHalf)
+         w.desc->set(CUDNN_ATTR_TENSOR_DATA_TYPE, kFp16)
              .set(CUDNN_ATTR_TENSOR_DIMENSIONS, kW)
              .set(CUDNN_ATTR_TENSOR_STRIDES, packed(kW));
          w.desc->set(CUDNN_ATTR_TENSOR_UNIQUE_ID, x.uid).set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t(16)).finalize();
@@ -148,7 +148,7 @@ TEST_CASE("cudnn: misuse of graphs is found") {
       {"two writers", "two operations write",
        [&] {
          DnnGraph g;
-         const auto x = g.tensor(kX, s, kHalf), y = g.tensor(kX, s, kHalf);
+         const auto x = g.tensor(kX, s, kFp16), y = g.tensor(kX, s, kFp16);
          g.pointwise_to(CUDNN_POINTWISE_IDENTITY, x, y);
          g.pointwise_to(CUDNN_POINTWISE_RELU_FWD, x, y);
          g.engines();
@@ -164,25 +164,25 @@ TEST_CASE("cudnn: misuse of graphs is found") {
       {"a virtual tensor from nowhere", "no operation writes the virtual",
        [&] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.middle(kX), g.tensor(kX, s, kHalf));
+         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.middle(kX), g.tensor(kX, s, kFp16));
          g.engines();
        }},
       {"a virtual tensor for nobody", "nothing reads the virtual",
        [&] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kHalf), g.middle(kX));
+         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kFp16), g.middle(kX));
          g.engines();
        }},
       {"an output that overlaps itself", "lie in one place",
        [&] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kHalf), g.tensor(kX, {18, 0, 3, 1}, kHalf));
+         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kFp16), g.tensor(kX, {18, 0, 3, 1}, kFp16));
          g.engines();
        }},
       {"a value that is written", "given by value",
        [&] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor({1, 1}, {1, 1}, kHalf), g.scalar(2, 0));
+         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor({1, 1}, {1, 1}, kFp16), g.scalar(2, 0));
          g.engines();
        }},
       {"a graph of a tensor", "which is no operation",
@@ -195,7 +195,7 @@ TEST_CASE("cudnn: misuse of graphs is found") {
       {"no device", "neither the graph has a handle nor the heuristic a device",
        [&] {
          DnnGraph g;
-         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kHalf), g.tensor(kX, s, kHalf));
+         g.pointwise_to(CUDNN_POINTWISE_IDENTITY, g.tensor(kX, s, kFp16), g.tensor(kX, s, kFp16));
          Desc graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
          graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, g.ops[0].raw()).finalize();
          heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.raw())

@@ -252,3 +252,14 @@ TEST_CASE("loader: parts of ranks are the batches of one process, also those tha
   CHECK_THROWS_WITH_AS(DataLoader(data, {.rank = 2, .ranks = 2}), doctest::Contains("rank must lie in [0, ranks), got 2 of 2"),
                        ValueError);
 }
+
+TEST_CASE("a loader takes the batch size and shuffle by place, and a data set an index") {
+  const Tensor x = arange(10.0).reshape({10, 1});
+  DataLoader loader(TensorDataset(x, x), 4, true);
+  CHECK(loader.size() == 3);
+  CHECK(loader.options().shuffle);
+  CHECK(!DataLoader(TensorDataset(x, x, x), 2).options().shuffle);
+  CHECK(TensorDataset(x, x)[3].first.item() == 3);
+  const auto [a, b, c] = TensorDataset(x, x, x)[4];
+  CHECK(c.item() == 4);
+}

@@ -9,31 +9,11 @@
 #include <vector>
 
 #include "halfstep.h"
+#include "tests/docs/temp_dir.h"
 #include "tests/support/source_dir.h"
 
 using namespace halfstep;
 using namespace halfstep::indexing;
-
-namespace {
-
-// A test's own folder, as lines save files.
-class InTempDir {
- public:
-  InTempDir() : before_(std::filesystem::current_path()) {
-    std::string name = (std::filesystem::temp_directory_path() / "halfstep-docs-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-    std::filesystem::current_path(path_);
-  }
-  ~InTempDir() {
-    std::filesystem::current_path(before_);
-    std::filesystem::remove_all(path_);
-  }
-
- private:
-  std::filesystem::path before_, path_;
-};
-
-}  // namespace
 
 #define HS_VARIABLES                                                                                                               \
   const InTempDir there;                                                                                                           \

@@ -342,3 +342,17 @@ TEST_CASE("a state_dict is a snapshot, with what is tied tied; state_tensors are
   net.state_tensors()[0].tensor.fill_(1);
   CHECK(net.head->weight.sum().item() == 15);
 }
+
+TEST_CASE("tensors and modules are found by name, and a wrong name by a near one") {
+  Sequential net{Linear(4, 3), Sequential{{Linear(3, 2)}}};
+  CHECK(net.get_parameter("1.0.weight").same(net.parameters()[2]));
+  CHECK(net.state_dict()["0.bias"].shape() == Shape{3});
+  CHECK(net.named_parameters().contains("0.bias"));
+  CHECK(!net.named_parameters().contains("2.bias"));
+  CHECK(net.get_submodule("1.0").describe() == Linear(3, 2).describe());
+  CHECK(&net.get_submodule("") == &net);
+  CHECK_THROWS_WITH_AS(net.get_parameter("1.0.wieght"), doctest::Contains("did you mean \"1.0.weight\"?"), ValueError);
+  CHECK_THROWS_WITH_AS(net.get_submodule("1.0.fc"), doctest::Contains("[get_submodule] there is no \"1.0.fc\""), ValueError);
+  CHECK_THROWS_AS(net.get_buffer("0.bias"), ValueError);
+  CHECK_THROWS_AS(net.state_dict().at("0"), ValueError);
+}

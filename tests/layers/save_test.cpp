@@ -206,3 +206,17 @@ TEST_CASE("a parameter that is replaced does not stay in memory") {
   layer.weight = other.weight;
   CHECK(live() <= before - 256 * 256 * sizeof(float));
 }
+
+TEST_CASE("a state and tensors under names are saved as a module is") {
+  const testing::TempDir folder;
+  TiedPair net;
+  save(net, folder / "net.safetensors");
+  save(net.state_dict(), folder / "state.safetensors");
+  const TensorFile file = load_safetensors(folder / "state.safetensors");
+  CHECK(file.tensors.size() == load_safetensors(folder / "net.safetensors").tensors.size());  // shared ones once
+  TiedPair other;
+  load(other, folder / "state.safetensors");
+  CHECK(floats_of(other.head->weight) == floats_of(net.head->weight));
+  save({{"x", tensor({1.0, 2.0})}}, folder / "x.safetensors");
+  CHECK(floats_of(load_safetensors(folder / "x.safetensors").tensors.at("x")) == std::vector<float>{1, 2});
+}

@@ -390,3 +390,12 @@ TEST_CASE("a schedule of another optimizer, absolute ones in a chain, and steps 
   for (int i = 0; i < 8; ++i) last.step();
   CHECK_THROWS_AS(last.step(), ValueError);
 }
+
+TEST_CASE("the last rates are those of all groups") {
+  const Tensor a = ones({1}).set_requires_grad(), b = ones({1}).set_requires_grad();
+  SGD opt(std::vector<ParamGroup>{{.params = {a}, .lr = 0.5}, {.params = {b}, .lr = 0.25}});
+  StepLR schedule(opt, 1, 0.5);
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.5, 0.25});
+  schedule.step();
+  CHECK(schedule.get_last_lr() == std::vector<double>{0.25, 0.125});
+}

@@ -22,16 +22,16 @@ struct Wide {
 
 // What a window is compared by: float32 and float64 themselves, of 16 bits an integer in the same order. NaN is the largest.
 template <class T>
-constexpr bool kHalf = sizeof(T) == 2;
+constexpr bool kIs16 = sizeof(T) == 2;
 template <class T>
-using Key = std::conditional_t<kHalf<T>, int32_t, T>;
+using Key = std::conditional_t<kIs16<T>, int32_t, T>;
 template <class T>
 using Word = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
 // The numbers at even and odd places of 2N, as vectors of N; 16-bit ones in the low half of a word.
 template <class T, int N>
 HS_INLINE inline void pairs(const T* x, typename Wide<Key<T>, N>::type& left, typename Wide<Key<T>, N>::type& right) {
-  if constexpr (kHalf<T>) {
+  if constexpr (kIs16<T>) {
     typename Wide<uint32_t, N>::type words;
     std::memcpy(&words, x, sizeof words);
     left = typename Wide<Key<T>, N>::type(words & 0xffff);
@@ -56,7 +56,7 @@ HS_INLINE inline void pairs(const T* x, typename Wide<Key<T>, N>::type& left, ty
 // -0 and 0 are equal; all NaN are.
 template <class T, class V>
 HS_INLINE inline void key_of(const V& v, V& key) {
-  if constexpr (kHalf<T>) {
+  if constexpr (kIs16<T>) {
     constexpr int32_t kInfinity = std::is_same_v<T, bf16> ? 0x7f80 : 0x7c00;
     const V size = v & 0x7fff, sign = -(v >> 15);
     key = (size ^ sign) - sign;
@@ -83,7 +83,7 @@ HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* b
   for (int k = 1; k < 4; ++k) {
     key_of<T>(v[k], key);
     Marks takes;
-    if constexpr (kHalf<T>)
+    if constexpr (kIs16<T>)
       takes = key > most_key;
     else
       takes = (key > most_key) | ((key != key) & (most_key == most_key));
@@ -91,7 +91,7 @@ HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* b
     most_key = takes ? key : most_key;
     if constexpr (Indices) place = takes ? Marks(at + Word<T>((k & 1) + (k >> 1) * below)) : place;
   }
-  if constexpr (kHalf<T>) {
+  if constexpr (kIs16<T>) {
     const auto bits = __builtin_convertvector(most, typename Wide<uint16_t, N>::type);
     std::memcpy(static_cast<void*>(best), &bits, sizeof bits);
   } else {

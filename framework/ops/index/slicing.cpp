@@ -101,6 +101,16 @@ Tensor Tensor::index(std::initializer_list<TensorIndex> list) const {
   return i.any_tensor() ? i.view.index(i.indices) : i.view;
 }
 
+IndexedPart::IndexedPart(const Tensor& from, const TensorIndex& at) : Tensor(from.index({at})), at_(at) {
+  if (Indexed("index", from, {at}).any_tensor()) from_ = from;
+}
+IndexedPart& IndexedPart::operator=(const Tensor& other) & {
+  from_ = Tensor();
+  Tensor::operator=(other);
+  return *this;
+}
+IndexedPart Tensor::operator[](const TensorIndex& one) const { return {*this, one}; }
+
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
   const Indexed i("index_put_", *this, list);
   if (i.any_tensor())

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -58,6 +59,49 @@ class TensorIndex {
     bool is_mask;
   };
   std::variant<New, indexing::EllipsisType, indexing::Slice, Number, List, Tensor> value_;
+};
+
+// x[index]: a view, or the copy that a tensor or a list takes. What is assigned to it without a name goes into x in both cases, as
+// in Python: x[mask] = 0, x[rows] += y. A variable of it is a tensor as any other.
+class IndexedPart : public Tensor {
+ public:
+  IndexedPart(const Tensor& from, const TensorIndex& at);
+  IndexedPart(const IndexedPart&) = default;
+  IndexedPart& operator=(const IndexedPart&) & = default;
+  IndexedPart& operator=(const Tensor& other) &;  // another tensor
+  template <class V>
+    requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>)
+  void operator=(const V& values) && {
+    put(values);
+  }
+#define HS_ONTO(sign)                                              \
+  template <class V>                                               \
+  const Tensor& operator sign##=(const V& v) const& {              \
+    return Tensor::operator sign##=(v);                            \
+  }                                                                \
+  template <class V>                                               \
+  void operator sign##=(const V& v) && {                           \
+    if (from_.defined())                                           \
+      put(static_cast<const Tensor&>(*this) sign v);               \
+    else                                                           \
+      Tensor::operator sign##=(v);                                 \
+  }
+  HS_ONTO(+)
+  HS_ONTO(-)
+  HS_ONTO(*)
+  HS_ONTO(/)
+#undef HS_ONTO
+
+ private:
+  template <class V>
+  void put(const V& values) {
+    if (from_.defined())
+      from_.index_put_({at_}, values);
+    else
+      static_cast<Tensor&&>(*this) = values;
+  }
+  Tensor from_;  // undefined: this is a view of it
+  TensorIndex at_;
 };
 
 }  // namespace halfstep

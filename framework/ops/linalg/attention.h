@@ -30,7 +30,7 @@ inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& ke
   const AttentionOptions options{.attn_mask = attn_mask, .dropout_p = dropout_p, .is_causal = is_causal, .scale = scale};
   return scaled_dot_product_attention(query, key, value, options);
 }
-template <std::same_as<Tensor> Mask>
+template <std::derived_from<Tensor> Mask>
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Mask& attn_mask) {
   return scaled_dot_product_attention(query, key, value, AttentionOptions{.attn_mask = attn_mask});
 }

@@ -24,7 +24,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, int64_t dims = 2);  // the la
 // twice in one operand takes the diagonal. Sizes of 1 broadcast. Operands are joined from left to right; each product is rounded.
 // Autocast: low.
 Tensor einsum(std::string_view equation, const Tensors& operands);
-template <std::same_as<Tensor>... T>
+template <std::derived_from<Tensor>... T>
 Tensor einsum(std::string_view equation, const Tensor& first, const T&... more) {
   return einsum(equation, Tensors{first, more...});
 }

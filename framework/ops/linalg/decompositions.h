@@ -5,15 +5,20 @@
 #pragma once
 
 #include <string_view>
+#include <tuple>
+#include <utility>
 
+#include "framework/tensor/results.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 // L of x = L L^T, or U of x = U^T U when `upper`; only that triangle is read. Throws ValueError unless x is positive definite.
 Tensor cholesky(const Tensor& x, bool upper = false);
-struct QR {
-  Tensor q, r;
+struct QR : std::pair<Tensor, Tensor> {
+  using Parts = std::pair<Tensor, Tensor>;
+  QR(const Tensor& q, const Tensor& r) : Parts(q, r), q(q), r(r), Q(q), R(r) {}
+  Tensor q, r, Q, R;
 };
 // x = q r: q^T q = 1, r upper triangular. mode "reduced": q [..., M, k], r [..., k, N], k = min(M, N); "complete": k = M, without
 // gradient for M > N; "r": q is undefined.
@@ -23,14 +28,18 @@ namespace linalg {
 
 using halfstep::cholesky, halfstep::qr;
 
-struct SVD {
-  Tensor u, s, vh;
+struct SVD : std::tuple<Tensor, Tensor, Tensor> {
+  using Parts = std::tuple<Tensor, Tensor, Tensor>;
+  SVD(const Tensor& u, const Tensor& s, const Tensor& vh) : Parts(u, s, vh), u(u), s(s), vh(vh), U(u), S(s), Vh(vh) {}
+  Tensor u, s, vh, U, S, Vh;
 };
 // x = u diag(s) vh, s falling. With k = min(M, N): u [..., M, k], s [..., k], vh [..., k, N]; with full_matrices u [..., M, M] and
 // vh [..., N, N].
 SVD svd(const Tensor& x, bool full_matrices = true);
 Tensor svdvals(const Tensor& x);
-struct Eigh {
+struct Eigh : std::pair<Tensor, Tensor> {
+  using Parts = std::pair<Tensor, Tensor>;
+  Eigh(const Tensor& values, const Tensor& vectors) : Parts(values, vectors), eigenvalues(values), eigenvectors(vectors) {}
   Tensor eigenvalues, eigenvectors;  // rising [..., N]; as columns [..., N, N]
 };
 // Of a symmetric matrix, of which the triangle uplo is read, "L" or "U". The gradient is that of the symmetric matrix.

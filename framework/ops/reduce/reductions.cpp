@@ -195,7 +195,7 @@ constexpr OpInfo kExtremeInfo[2] = {
     {.name = "max", .doc = "largest of all, or values and indices of the first largest along a dimension", .takes = Takes::any}};
 constexpr OpInfo kAminmaxInfo{.name = "aminmax", .doc = "smallest and largest over a dimension or all", .takes = Takes::any};
 
-std::pair<Tensor, Tensor> extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
+ValuesIndices extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
   wrap_dim(dim, x.dim(), largest ? "max" : "min");
   if (x.dim() == 0) return {x.clone(), zeros({}, {.dtype = DType::i64, .device = x.device()})};
   const Tensor index = arg_extreme(largest, x, dim, true);
@@ -215,14 +215,14 @@ Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extre
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return call<Extreme>({x}, {false, dims, keepdim}); }
 Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
-std::pair<Tensor, Tensor> max(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(true, x, dim, keepdim); }
-std::pair<Tensor, Tensor> min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
+ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(true, x, dim, keepdim); }
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(true, x, dim, keepdim); }
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(false, x, dim, keepdim); }
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {false, dims, keepdim}); }
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {true, dims, keepdim}); }
 
-std::pair<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+MinMax aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims();
   return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
 }
@@ -240,9 +240,9 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 Tensor Tensor::sum(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::sum(*this, d, k, t); }
 Tensor Tensor::mean(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::mean(*this, d, k, t); }
 Tensor Tensor::max() const { return halfstep::max(*this); }
-std::pair<Tensor, Tensor> Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
+ValuesIndices Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
 Tensor Tensor::min() const { return halfstep::min(*this); }
-std::pair<Tensor, Tensor> Tensor::min(int64_t d, bool k) const { return halfstep::min(*this, d, k); }
+ValuesIndices Tensor::min(int64_t d, bool k) const { return halfstep::min(*this, d, k); }
 Tensor Tensor::amax(const Dims& d, bool k) const { return halfstep::amax(*this, d, k); }
 Tensor Tensor::amin(const Dims& d, bool k) const { return halfstep::amin(*this, d, k); }
 Tensor Tensor::argmin(std::optional<int64_t> d, bool k) const { return halfstep::argmin(*this, d, k); }
@@ -282,7 +282,7 @@ void add_reductions(OpList& list) {
   });
 }
 
-std::pair<Tensor, Tensor> Tensor::aminmax(std::optional<int64_t> dim, bool keepdim) const {
+MinMax Tensor::aminmax(std::optional<int64_t> dim, bool keepdim) const {
   return halfstep::aminmax(*this, dim, keepdim);
 }
 

@@ -90,7 +90,7 @@ Tensor index_so_far(bool largest, const Tensor& x, int dim) {
     return where(logical_or(ne(b, b), largest ? ge(b, a) : le(b, a)), now, before);
   });
 }
-std::pair<Tensor, Tensor> extreme(bool largest, const Tensor& x, int64_t dim) {
+ValuesIndices extreme(bool largest, const Tensor& x, int64_t dim) {
   const int d = wrap_dim(dim, x.dim(), kCumulativeInfo[largest].name);
   if (x.dim() == 0) return {x.clone(), zeros({}, {.dtype = DType::i64, .device = x.device()})};
   const Tensor index = index_so_far(largest, x, d);
@@ -112,8 +112,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
     return by_doubling(in[0].clone(), d, [](const Tensor& u, const Tensor& v) { return logaddexp(u, v); });
   });
 }
-std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim) { return extreme(true, x, dim); }
-std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim) { return extreme(false, x, dim); }
+ValuesIndices cummax(const Tensor& x, int64_t dim) { return extreme(true, x, dim); }
+ValuesIndices cummin(const Tensor& x, int64_t dim) { return extreme(false, x, dim); }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
   check<ShapeError>(x.dim() > 0, "diff", "needs a tensor of at least one dimension, got ", x.shape());
@@ -152,8 +152,8 @@ void add_scans(OpList& list) {
   });
 }
 
-std::pair<Tensor, Tensor> Tensor::cummax(int64_t dim) const { return halfstep::cummax(*this, dim); }
-std::pair<Tensor, Tensor> Tensor::cummin(int64_t dim) const { return halfstep::cummin(*this, dim); }
+ValuesIndices Tensor::cummax(int64_t dim) const { return halfstep::cummax(*this, dim); }
+ValuesIndices Tensor::cummin(int64_t dim) const { return halfstep::cummin(*this, dim); }
 Tensor Tensor::logcumsumexp(int64_t dim) const { return halfstep::logcumsumexp(*this, dim); }
 Tensor Tensor::diff(int64_t n, int64_t dim) const { return halfstep::diff(*this, n, dim); }
 

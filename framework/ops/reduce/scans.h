@@ -2,7 +2,7 @@
 // Running sums, products and extremes along one dimension. A 0-dim tensor counts as one element.
 #pragma once
 
-#include "framework/tensor/tensor.h"
+#include "framework/tensor/results.h"
 
 namespace halfstep {
 
@@ -12,8 +12,8 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
 // ln of the running sums of e^x, without leaving the range.
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
 // Values and indices of the largest and smallest so far: the last of equals; a NaN stays until the next one.
-std::pair<Tensor, Tensor> cummax(const Tensor& x, int64_t dim);
-std::pair<Tensor, Tensor> cummin(const Tensor& x, int64_t dim);
+ValuesIndices cummax(const Tensor& x, int64_t dim);
+ValuesIndices cummin(const Tensor& x, int64_t dim);
 // Differences of neighbours, n times over; bool: whether they differ. prepend and append are joined to x first.
 Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1, const Tensor& prepend = Tensor(), const Tensor& append = Tensor());
 

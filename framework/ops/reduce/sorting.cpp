@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-using Pair = std::pair<Tensor, Tensor>;
+using Pair = ValuesIndices;
 
 enum class Order : uint8_t { sort, topk, kthvalue };
 
@@ -286,7 +286,7 @@ void add_sorting(OpList& list) {
   list.add(kModeInfo, [both](Args& a) { return both(mode(a.tensor(0), a.integer("dim", -1), a.flag("keepdim", false))); });
 }
 
-std::pair<Tensor, Tensor> Tensor::kthvalue(int64_t k, int64_t dim, bool keepdim) const {
+ValuesIndices Tensor::kthvalue(int64_t k, int64_t dim, bool keepdim) const {
   return halfstep::kthvalue(*this, k, dim, keepdim);
 }
 Tensor Tensor::msort() const { return halfstep::msort(*this); }

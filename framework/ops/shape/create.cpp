@@ -269,6 +269,11 @@ Tensor bernoulli(const Tensor& x, double p, Generator* g) {
   return lt(rand(x.shape(), {.device = x.device()}, g), p).to(x.dtype());
 }
 
+const Tensor& Tensor::bernoulli_(double p, Generator* g) const {
+  const NoGrad quiet;
+  return copy_(halfstep::bernoulli(*this, p, g));
+}
+
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* g) {
   constexpr std::string_view op = "multinomial";
   check_sampled(op, weights.dtype());

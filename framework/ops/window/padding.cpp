@@ -124,8 +124,9 @@ void check_padding(std::string_view op, const Dims& padding) {
 
 }  // namespace
 
-Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode, double value) {
+Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options) {
   constexpr std::string_view op = "pad";
+  const auto& [mode, value] = options;
   check_padding(op, padding);
   if (mode == "reflect") return pad_from_elsewhere(Pad::info, x, RowKind::reflect, padding);
   if (mode == "replicate") return pad_from_elsewhere(Pad::info, x, RowKind::replicate, padding);

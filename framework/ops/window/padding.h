@@ -2,6 +2,7 @@
 // Padding. Names, defaults and errors' conditions are PyTorch's.
 #pragma once
 
+#include <concepts>
 #include <string>
 
 #include "framework/tensor/tensor.h"
@@ -14,6 +15,14 @@ namespace halfstep {
 //   replicate  the border element
 //   circular   the other end of the part that negative padding leaves; padding <= its size
 // The last three take the last 1 to 3 dimensions of [C, ...] or [N, C, ...].
-Tensor pad(const Tensor& x, const Dims& padding, const std::string& mode = "constant", double value = 0);
+struct PadArguments {
+  std::string mode = "constant";
+  double value = 0;
+};
+Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options = {});
+template <std::convertible_to<std::string> Mode>
+Tensor pad(const Tensor& x, const Dims& padding, const Mode& mode, double value = 0) {
+  return pad(x, padding, PadArguments{mode, value});
+}
 
 }  // namespace halfstep

@@ -13,7 +13,7 @@ using namespace halfstep::app::testing;
 
 namespace {
 
-const char* kLong = R"({
+const char* kLongConfig = R"({
   "name": "long", "output_dir": "r", "device": "cpu",
   "model": {"type": "Linear", "out_features": "auto"},
   "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1},
@@ -22,7 +22,7 @@ const char* kLong = R"({
 })";
 
 struct Folder : TempDir {
-  Folder() { write(*this / "long.json", kLong); }
+  Folder() { write(*this / "long.json", kLongConfig); }
 };
 
 // `command` of a shell in the folder; $H is the program.

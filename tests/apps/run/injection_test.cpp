@@ -23,7 +23,7 @@ namespace {
 const char* const kRecipes[] = {"optdigits_mlp", "wine_regression", "mnist_lenet",      "mnist_resnet_small", "cifar10_conv",
                                 "airline_lstm",  "char_lstm",       "char_transformer", "ctc_digits"};
 
-const char* const kFloat16 = R"(amp={"dtype":"float16","scaler":{"init_scale":256}})";
+const char* const kInFloat16 = R"(amp={"dtype":"float16","scaler":{"init_scale":256}})";
 
 // HALFSTEP_INJECTIONS: how many for each recipe and value; every kernel has one if it is large.
 int injections() {
@@ -39,7 +39,7 @@ struct Recipe {
 
   explicit Recipe(const std::string& name)
       : Recipe(load_config(halfstep_source_dir() + "/configs/recipes/" + name + ".json",
-                           {.sets = {kFloat16, "data.loader.batch_size=4", "device=cpu"}})) {}
+                           {.sets = {kInFloat16, "data.loader.batch_size=4", "device=cpu"}})) {}
 
  private:
   explicit Recipe(const Config& config)

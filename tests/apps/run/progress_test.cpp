@@ -59,23 +59,23 @@ int count_of(const std::string& text, const std::string& part) {
   return n;
 }
 
-const ProgressView kHalf{
+const ProgressView kHalfway{
     .epoch = 2, .epochs = 3, .step = 15, .steps = 30, .loss = 0.51234, .samples_per_second = 8123, .seconds_left = 41.6};
 
 }  // namespace
 
 TEST_CASE("the bar has the time that is left, and less of the rest on a narrow terminal") {
-  CHECK(bar_text(kHalf, 100) == "epoch 2/3  [===============>              ]   50 %  loss 0.512  8.1k samples/s  42 s left");
-  for (size_t width = 1; width <= 120; ++width) CHECK_MESSAGE(bar_text(kHalf, width).size() <= width, width);
-  CHECK(bar_text(kHalf, 37) == "epoch 2/3  [===>  ]   50 %  42 s left");
-  CHECK(bar_text(kHalf, 30) == "epoch 2/3   50 %  42 s left");
-  CHECK(bar_text(kHalf, 18) == " 50 %  42 s left");
-  ProgressView v = kHalf;
+  CHECK(bar_text(kHalfway, 100) == "epoch 2/3  [===============>              ]   50 %  loss 0.512  8.1k samples/s  42 s left");
+  for (size_t width = 1; width <= 120; ++width) CHECK_MESSAGE(bar_text(kHalfway, width).size() <= width, width);
+  CHECK(bar_text(kHalfway, 37) == "epoch 2/3  [===>  ]   50 %  42 s left");
+  CHECK(bar_text(kHalfway, 30) == "epoch 2/3   50 %  42 s left");
+  CHECK(bar_text(kHalfway, 18) == " 50 %  42 s left");
+  ProgressView v = kHalfway;
   v.seconds_left = INFINITY, v.step = 0, v.loss.reset(), v.samples_per_second = 0;  // before the first step
   CHECK(bar_text(v, 60) == "epoch 2/3  [>                             ]    0 %");
   v.step = 30, v.seconds_left = 0;
   CHECK(bar_text(v, 60).ends_with("]  100 %  1 s left"));
-  v = kHalf;
+  v = kHalfway;
   v.loader_wait = 0.4, v.skipped = 3, v.evaluates = true;
   CHECK(bar_text(v, 120).find("evaluating  3 skipped  waits for data 40 %  8.1k samples/s") != std::string::npos);
   v.epochs = 0;
@@ -84,18 +84,18 @@ TEST_CASE("the bar has the time that is left, and less of the rest on a narrow t
 
 TEST_CASE("on a terminal a bar is redrawn and taken away, and a dumb one gets whole lines") {
   if (!has_terminals()) return;
-  const auto once = [](Progress& p, int) { p.update(kHalf); };
+  const auto once = [](Progress& p, int) { p.update(kHalfway); };
   const std::string narrow = sent(44, "xterm", once);
-  CHECK(narrow == bar_text(kHalf, 41) + "\r\033[J");
+  CHECK(narrow == bar_text(kHalfway, 41) + "\r\033[J");
   CHECK(sent(44, "dumb", once).starts_with("epoch 2/3  step 15/30  loss 0.5123  lr 0  8.1k samples/s"));
-  CHECK(sent(0, "xterm", once) == bar_text(kHalf, 77) + "\r\033[J");  // of unknown width
+  CHECK(sent(0, "xterm", once) == bar_text(kHalfway, 77) + "\r\033[J");  // of unknown width
   const std::string line = sent(44, "xterm", [](Progress& p, int) {
-    p.update(kHalf);
+    p.update(kHalfway);
     CHECK_FALSE(p.is_due());
     p.line("done: of a line that is too long for it");
     CHECK(p.is_due());  // the bar is gone
   });
-  CHECK(line == bar_text(kHalf, 41) + "\r\033[Jdone: of a line that is too long for it\r\n");
+  CHECK(line == bar_text(kHalfway, 41) + "\r\033[Jdone: of a line that is too long for it\r\n");
   CHECK(sent(24, "xterm", [](Progress& p, int) { p.line("done: one two three four five"); }) ==
         "done: one two three four\r\n      five\r\n");
 }
@@ -103,12 +103,12 @@ TEST_CASE("on a terminal a bar is redrawn and taken away, and a dumb one gets wh
 TEST_CASE("a bar that a narrower terminal has broken into lines is taken away whole") {
   if (!has_terminals()) return;
   const auto shrink = [](Progress& p, int terminal) {
-    p.update(kHalf);
+    p.update(kHalfway);
     struct winsize size = {24, 20, 0, 0};
     REQUIRE(ioctl(terminal, TIOCSWINSZ, &size) == 0);
-    p.update(kHalf);
+    p.update(kHalfway);
   };
-  CHECK(sent(80, "xterm", shrink) == bar_text(kHalf, 77) + "\033[3A\r\033[J" + bar_text(kHalf, 17) + "\r\033[J");
+  CHECK(sent(80, "xterm", shrink) == bar_text(kHalfway, 77) + "\033[3A\r\033[J" + bar_text(kHalfway, 17) + "\r\033[J");
 }
 
 TEST_CASE("a long run has some lines on a terminal: every n-th epoch and the best before it; a file has all") {

@@ -13,7 +13,7 @@ using namespace halfstep::cuda::dnn;
 
 namespace {
 
-constexpr auto kHalf = CUDNN_DATA_HALF, kBrain = CUDNN_DATA_BFLOAT16, kFloat = CUDNN_DATA_FLOAT;
+constexpr auto kFp16 = CUDNN_DATA_HALF, kBrain = CUDNN_DATA_BFLOAT16, kFp32 = CUDNN_DATA_FLOAT;
 constexpr Direction kDirections[] = {Direction::forward, Direction::data, Direction::weight};
 
 struct Shapes {
@@ -51,7 +51,7 @@ Answer ask(int capability, const ConvProblem& p) {
 
 std::string title(int capability, const std::string& name, const ConvProblem& p) {
   static constexpr const char* kNames[] = {"forward", "data", "weight"};
-  const char* type = p.type == kHalf ? "f16" : p.type == kBrain ? "bf16" : p.tensor_cores ? "tf32" : "f32";
+  const char* type = p.type == kFp16 ? "f16" : p.type == kBrain ? "bf16" : p.tensor_cores ? "tf32" : "f32";
   return "sm_" + std::to_string(capability) + " " + name + " " + type + (p.x_strides[1] == 1 ? " channels last " : " rows ") +
          kNames[int(p.direction)] + (p.bias ? " + bias" : "") + (p.relu ? " + relu" : "");
 }
@@ -73,7 +73,7 @@ void accepts(int capability, const std::string& name, const ConvProblem& p, int6
 TEST_CASE("images in float16 and bfloat16: plans in every direction, and none of bfloat16 before Ampere") {
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
-    for (cudnnDataType_t type : {kHalf, kBrain}) {
+    for (cudnnDataType_t type : {kFp16, kBrain}) {
       for (bool channels_last : {true, false}) {
         for (Direction d : kDirections) {
           const ConvProblem p = problem(kImage, d, type, channels_last);
@@ -93,7 +93,7 @@ TEST_CASE("images in float32: strictly without tensor cores, and with TF32") {
     for (bool tensor_cores : {false, true}) {
       for (bool channels_last : {true, false}) {
         for (Direction d : kDirections) {
-          ConvProblem p = problem(kImage, d, kFloat, channels_last);
+          ConvProblem p = problem(kImage, d, kFp32, channels_last);
           p.tensor_cores = tensor_cores;
           accepts(capability, "image", p, 110);
         }
@@ -106,7 +106,7 @@ TEST_CASE("one to three dimensions, groups, strides, dilation and odd channels")
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
     for (const Shapes* s : {&kSequence, &kVolume, &kGrouped, &kStrided, &kDilated, &kFirst, &kOdd}) {
-      for (Direction d : kDirections) accepts(capability, s->name, problem(*s, d, kHalf, true), s->most);
+      for (Direction d : kDirections) accepts(capability, s->name, problem(*s, d, kFp16, true), s->most);
     }
   }
 }
@@ -114,7 +114,7 @@ TEST_CASE("one to three dimensions, groups, strides, dilation and odd channels")
 TEST_CASE("a bias, and ReLU after it, come with a convolution; a bias with a transposed one where the channels are last") {
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
-    for (cudnnDataType_t type : {kHalf, kFloat}) {
+    for (cudnnDataType_t type : {kFp16, kFp32}) {
       for (bool channels_last : {true, false}) {
         ConvProblem forward = problem(kImage, Direction::forward, type, channels_last),
                     data = problem(kStrided, Direction::data, type, channels_last);
@@ -122,7 +122,7 @@ TEST_CASE("a bias, and ReLU after it, come with a convolution; a bias with a tra
         accepts(capability, "image", forward, 110);
         forward.relu = true;
         accepts(capability, "image", forward, 110);
-        if (channels_last && type == kHalf) accepts(capability, "strided", data, 110);
+        if (channels_last && type == kFp16) accepts(capability, "strided", data, 110);
       }
     }
   }
@@ -131,7 +131,7 @@ TEST_CASE("a bias, and ReLU after it, come with a convolution; a bias with a tra
 TEST_CASE("depthwise" * doctest::test_suite("slow")) {
   if (!cudnn_is_here()) return;
   for (int capability : {75, 80, 90}) {
-    for (Direction d : kDirections) accepts(capability, "depthwise", problem(kDepthwise, d, kHalf, true), kDepthwise.most);
+    for (Direction d : kDirections) accepts(capability, "depthwise", problem(kDepthwise, d, kFp16, true), kDepthwise.most);
   }
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("ResNet-18 in 16 bits with the channels last: tensor cores in every di
     layers.push_back(layer(2 * in, 2 * in, size / 2, 3, 1));
   }
   for (int capability : {75, 80, 90, 100}) {
-    for (cudnnDataType_t type : {kHalf, kBrain}) {
+    for (cudnnDataType_t type : {kFp16, kBrain}) {
       if (type == kBrain && capability < 80) continue;
       for (const Shapes& s : layers) {
         for (Direction d : kDirections) {
@@ -171,16 +171,16 @@ TEST_CASE("ResNet-18 in 16 bits with the channels last: tensor cores in every di
 }
 
 TEST_CASE("tensor cores are preferred for 16-bit groups of eight channels and more") {
-  CHECK(problem(kImage, Direction::forward, kHalf, true).prefers_tensor_cores());
+  CHECK(problem(kImage, Direction::forward, kFp16, true).prefers_tensor_cores());
   CHECK(problem(kGrouped, Direction::data, kBrain, true).prefers_tensor_cores());
   for (const Shapes* s : {&kDepthwise, &kFirst, &kOdd})
-    CHECK_FALSE(problem(*s, Direction::forward, kHalf, true).prefers_tensor_cores());
-  CHECK_FALSE(problem(kImage, Direction::forward, kFloat, true).prefers_tensor_cores());
+    CHECK_FALSE(problem(*s, Direction::forward, kFp16, true).prefers_tensor_cores());
+  CHECK_FALSE(problem(kImage, Direction::forward, kFp32, true).prefers_tensor_cores());
 }
 
 TEST_CASE("engines that would break a promise are passed over, and there are such") {
   if (!cudnn_is_here()) return;
-  const auto graph = conv_graph(problem(kImage, Direction::weight, kFloat, true));
+  const auto graph = conv_graph(problem(kImage, Direction::weight, kFp32, true));
   int nondeterministic = 0, of_tensor_cores = 0, strict = 0;
   for (const Engine& e : engines(*graph, target(90), CUDNN_HEUR_MODE_A)) {
     if (e.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) {
@@ -211,7 +211,7 @@ TEST_CASE("engines that would break a promise are passed over, and there are suc
 
 TEST_CASE("a plan keeps within the workspace that there is") {
   if (!cudnn_is_here()) return;
-  const ConvProblem p = problem(kImage, Direction::forward, kHalf, false);
+  const ConvProblem p = problem(kImage, Direction::forward, kFp16, false);
   const Answer wide = ask(90, p), narrow = testing::ask(90, [&] { return conv_graph(p); }, {.workspace = 1 << 20});
   REQUIRE(wide.workspace);
   CHECK(*wide.workspace > 1 << 20);
@@ -219,16 +219,16 @@ TEST_CASE("a plan keeps within the workspace that there is") {
 }
 
 TEST_CASE("what plans depend on is in their key") {
-  const ConvProblem base = problem(kImage, Direction::forward, kHalf, true);
+  const ConvProblem base = problem(kImage, Direction::forward, kFp16, true);
   const auto differs = [&](const auto& change) {
     ConvProblem other = base;
     change(other);
     return other.key() != base.key();
   };
-  CHECK(base.key() == problem(kImage, Direction::forward, kHalf, true).key());
+  CHECK(base.key() == problem(kImage, Direction::forward, kFp16, true).key());
   CHECK(differs([](ConvProblem& p) { p.direction = Direction::data; }));
   CHECK(differs([](ConvProblem& p) { p.type = kBrain; }));
-  CHECK(differs([](ConvProblem& p) { p.bias = kHalf; }));
+  CHECK(differs([](ConvProblem& p) { p.bias = kFp16; }));
   CHECK(differs([](ConvProblem& p) { p.relu = true; }));
   CHECK(differs([](ConvProblem& p) { p.tensor_cores = false; }));
   CHECK(differs([](ConvProblem& p) { p.alignment = 8; }));

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors under the names that they have in a module.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+struct NamedTensor {
+  std::string name;  // "0.weight"
+  Tensor tensor;
+};
+
+// A list, by position and by name: net.state_dict()["0.weight"], net.named_parameters()[0].tensor.
+class NamedTensors : public std::vector<NamedTensor> {
+ public:
+  using std::vector<NamedTensor>::vector;
+  NamedTensors(std::vector<NamedTensor> list) : std::vector<NamedTensor>(std::move(list)) {}
+  NamedTensors(const std::map<std::string, Tensor>& map) {
+    for (const auto& [name, tensor] : map) push_back({name, tensor});
+  }
+  using std::vector<NamedTensor>::operator[], std::vector<NamedTensor>::at;
+  // Throw ValueError with the nearest name for one that there is not.
+  const Tensor& operator[](std::string_view name) const { return at(name); }
+  const Tensor& at(std::string_view name) const;
+  bool contains(std::string_view name) const;
+};
+using StateDict = NamedTensors;  // in registration order
+
+}  // namespace halfstep
