@@ -10,6 +10,7 @@
 #include "apps/catalog/modules.h"
 #include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
+#include "framework/base/list_text.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/other_file.h"
 #include "framework/io/printable.h"
@@ -174,9 +175,7 @@ std::string summary(const std::string& path, const WeightFile& file, const State
   if (!file.key.empty()) line += joined(" of \"", printable(file.key), '"');
   if (!file.model.empty()) line += joined(" of the pickled model ", file.model);
   if (file.files.size() > 1) line += joined(" in ", file.files.size(), " files");
-  for (size_t i = 0; i < std::min<size_t>(kept.size(), 4); ++i) line += (i ? ", " : "; ") + kept[i];
-  if (kept.size() > 4) line += joined(" and ", kept.size() - 4, " more");
-  if (!kept.empty()) line += kept.size() > 1 ? " keep their first values" : " keeps its first values";
+  if (!kept.empty()) line += "; " + list_text(kept, 4) + (kept.size() > 1 ? " keep their first values" : " keeps its first values");
   if (!read.joined.empty())
     line += joined("; ", read.joined.size(), read.joined.size() > 1 ? " are" : " is", " joined: ", read.joined[0]);
   if (read.joined.size() > 1) line += joined(", and ", read.joined.size() - 1, " more");

@@ -255,12 +255,6 @@ std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
-std::string listed_names(const std::vector<std::string>& words, const char* between, size_t most) {
-  std::string out;
-  for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];
-  return out + (words.size() > most ? joined(" and ", words.size() - most, " more") : "");
-}
-
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
   try {  // a sheet says places in its errors alone
     sheet.fail_at(row, column, "");

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/series_times.h"
 
 namespace halfstep::app {
@@ -162,7 +163,7 @@ std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
           {R"(  {"inputs": ["level", "change"], "combine": "add"}]})", ""}};
 }
 
-std::string json_list(const std::vector<std::string>& all) { return "[" + listed_names(all, ", ", all.size()) + "]"; }
+std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
 // "missing" and its words.
 void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
@@ -218,14 +219,14 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
   for (const size_t t : found.time) times.push_back(reference(sheet, r.columns[t]));
   const bool one = names.size() == 1;
   out.what = one ? joined("a series of ", rows, " values of ", names[0])
-                 : joined("a series of ", rows, " rows of ", listed_names(names), ", to predict the next ",
+                 : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
                           target ? spoken(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   out.data.push_back(one ? StarterLine{"\"column\": " + references[0], ""}
                          : StarterLine{"\"columns\": " + json_list(references), "what the model sees"});
   if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
   if (!one && !target) out.notes.push_back("all columns are predicted; --target COLUMN predicts one, from all of them");
-  if (!found.left_out.empty()) out.notes.push_back("left out: " + listed_names(found.left_out, "; "));
+  if (!found.left_out.empty()) out.notes.push_back("left out: " + list_text(found.left_out, 8, "; "));
   if (several)
     out.notes.emplace_back(
         "rows follow each other in time, and the last fifth is for validation; for rows that do not depend on those before them, "
@@ -240,7 +241,7 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
     for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
     out.data.push_back({"\"skip_rows\": " + json_list(lines), "they have the time of the row before"});
     out.notes.push_back(joined("left out, since the row before has the same ", spoken(sheet, r.columns[found.time[0]]), ": line",
-                               lines.size() > 1 ? "s " : " ", listed_names(lines)));
+                               lines.size() > 1 ? "s " : " ", list_text(lines)));
   }
   add_format(out, r);
   add_missing(out, found, sheet, window);

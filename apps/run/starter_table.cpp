@@ -8,6 +8,7 @@
 #include "apps/run/starter_columns.h"
 #include "apps/run/starter_series.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -53,7 +54,7 @@ void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) 
     cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
   out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ",
-                             listed_names(cells, ", ", 5), "; correct it in the file, or leave it"));
+                             list_text(cells, 5), "; correct it in the file, or leave it"));
 }
 
 namespace {
@@ -171,7 +172,7 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
-  out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
+  out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
 // Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do;
@@ -193,11 +194,11 @@ std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
 void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
   const StarterColumn& target = *choice.column;
   const std::string others =
-      choice.others.empty() ? "" : joined("; others: ", listed_names(choice.others), " (halfstep init --target COLUMN)");
+      choice.others.empty() ? "" : joined("; others: ", list_text(choice.others), " (halfstep init --target COLUMN)");
   out.data.push_back(
       {"\"target\": " + (target.name.empty() ? std::to_string(target.at) : reference(sheet, target)), choice.why + others});
   if (!choice.others.empty())
-    out.notes.push_back("the target could also be " + listed_names(choice.others) +
+    out.notes.push_back("the target could also be " + list_text(choice.others) +
                         ": --target COLUMN [--task classification|regression]");
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
@@ -226,13 +227,13 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
     excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
     free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
-  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
+  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
                    Help{texts ? "--text COLUMN takes the texts of a column for the input"
                               : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
   if (free_text) out.notes.emplace_back("--text COLUMN takes the words of a text for the input, in place of all other columns");
   if (excluded.empty()) return inputs;
-  out.data.push_back({"\"exclude\": [" + listed_names(excluded, ", ", excluded.size()) + "]", listed_names(why, "; ")});
-  out.notes.push_back("left out: " + listed_names(why, "; "));
+  out.data.push_back({"\"exclude\": [" + list_text(excluded, excluded.size()) + "]", list_text(why, 8, "; ")});
+  out.notes.push_back("left out: " + list_text(why, 8, "; "));
   return inputs;
 }
 
@@ -275,7 +276,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   }
   note_odd(out, sheet, target);
   if (!dates.empty()) {
-    out.data.push_back({"\"dates\": [" + listed_names(dates, ", ", dates.size()) + "]",
+    out.data.push_back({"\"dates\": [" + list_text(dates, dates.size()) + "]",
                         "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
     if (r.order != CsvDateOrder::ymd)
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
@@ -307,7 +308,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
       if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
     }
-    add_texts(out, sheet, texts, listed_names(others));
+    add_texts(out, sheet, texts, list_text(others));
   }
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/csv_cells.h"
 #include "framework/data/unicode.h"
 
@@ -197,10 +198,9 @@ std::string LabelSet::differ_in_case(const char* what) const {
 }
 
 std::string some_labels(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", " : "") + spelled(names[i]);
-  return out + (names.size() > kShown ? joined(" and ", names.size() - kShown, " more") : "");
+  std::vector<std::string> out;
+  for (const std::string& name : names) out.push_back(spelled(name));
+  return list_text(out, 10);
 }
 
 std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem::path& root,

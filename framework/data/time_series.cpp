@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/csv_sheet.h"
 #include "framework/data/form.h"
 #include "framework/data/series_rows.h"
@@ -41,12 +42,6 @@ std::vector<int64_t> sums_of_rows(size_t rows, const std::function<bool(size_t)>
   std::vector<int64_t> out{0};
   for (size_t r = 0; r < rows; ++r) out.push_back(out.back() + counts(r));
   return out;
-}
-
-std::string listed_columns(const std::vector<std::string>& all) {
-  std::string out;
-  for (size_t i = 0; i < std::min<size_t>(all.size(), 8); ++i) out += (i ? ", " : "") + all[i];
-  return out + (all.size() > 8 ? joined(" and ", all.size() - 8, " more") : "");
 }
 
 }  // namespace
@@ -178,9 +173,9 @@ std::string TimeSeriesDataset::describe() const {
   if (columns == 1)
     return joined(label_, ": ", size(), " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                   of.mean, " and deviation ", of.std);
-  const std::string targets = listed_columns(options_.target), rows = joined(options_.horizon, " rows");
+  const std::string targets = list_text(options_.target), rows = joined(options_.horizon, " rows");
   const bool all = options_.target.size() == columns;
-  return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", listed_columns(options_.columns), "; ",
+  return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", list_text(options_.columns), "; ",
                 options_.horizon > 1 ? rows + (all ? "" : " of " + targets) : "the next " + (all ? "row" : targets), " to predict");
 }
 
