@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -175,17 +176,19 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do;
-// not if one does. Empty: the cells do not say it.
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
+// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
+  const std::vector<size_t>& same = sheet.same_as_first();
   for (size_t c = 0; c < sheet.names().size(); ++c) {
-    std::set<std::string_view> seen;
+    std::map<std::string_view, size_t> seen;
     const std::string_view first = sheet.cell(0, c);
     number |= sheet.is_number(0, c);
     for (size_t row = 0; row < sheet.rows() && !first.empty(); ++row) {
+      if (std::binary_search(same.begin(), same.end(), row)) continue;
       if (row > 0 && sheet.cell(row, c) == first) return false;
-      repeats |= !seen.insert(sheet.cell(row, c)).second;
+      repeats |= ++seen[sheet.cell(row, c)] > 1 + same.size();
     }
   }
   return repeats && !number ? std::optional(true) : std::nullopt;
@@ -244,6 +247,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   read.emplace("init", file, CsvFormat(), std::nullopt);
   const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
   const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  const bool first_is_repeated = !read->same_as_first().empty();
   if (header) read.emplace("init", file, CsvFormat(), *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
@@ -261,7 +265,10 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   if (header)
     out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
-                        *header ? "none of the first row's texts comes again" : "a text of the first row comes again"});
+                        !*header                 ? "a text of the first row comes again"
+                        : first_is_repeated ? "the first row comes again as a whole, and none of its texts elsewhere"
+                                            : "none of the first row's texts comes again"});
+  if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
   add_target(out, sheet, choice, classes);
   add_format(out, r);
   const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);

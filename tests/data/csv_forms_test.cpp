@@ -180,9 +180,6 @@ TEST_CASE("csv: rows that are no samples") {
   CHECK(units.read({.format = {.skip_rows = {2}}}).size() == 3);
   CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(units.path, {.columns = {"mass"}}); }), "row 2 has no numbers"));
   const Table twice("length,kind\n1,x\n2,y\nlength,kind\n3,x\n\nlength,kind\n");
-  CHECK(
-      contains(Table("length,kind\n1,x\n2,y\nlength,kind\n3,x\nlength,kind\n4,y\n").fault(),
-               "t.csv:4: the header must stand once, but row 4, 6 repeat it\nhelp: \"skip_rows\": [4, 6] leaves out these lines"));
   CHECK(twice.read({.format = {.skip_rows = {4, 6, 7}}}).size() == 3);
   // A title above the header.
   CHECK(contains(twice.read({.format = {.skip_rows = {4, 6, 7}}}).notes().made,
@@ -199,8 +196,38 @@ TEST_CASE("csv: rows that are no samples") {
   const CsvRows rows = units.rows(units.read({.format = {.skip_rows = {2}}}));
   CHECK(rows.rows == std::vector<size_t>{1, 2, 3});
   CHECK(contains(rows.faults[0], "column \"length\" must be a number, got \"cm\""));
+  // Of files put together each has its own.
+  CHECK(contains(Table("length,mass,kind\ncm,g,\n1,2,x\n2,3,y\nlength,mass,kind\ncm,g,\n3,4,x\n").fault(),
+                 "t.csv:2: row 2 has no numbers where rows 3 to 7 have: is it one of units?\nhelp: \"skip_rows\": [2, 6] leaves "
+                 "such rows out"));
   // A text that is the same in two rows is no header.
   CHECK(Table("x,1\ny,2\nx,1\n").read(kNumbers).size() == 3);
+}
+
+TEST_CASE("csv: rows that repeat the header are left out, with a count") {
+  const Table table("length,kind\n1,x\n2,y\n\xef\xbb\xbflength,kind\n3,x\nlength, kind \n4,y\n");
+  const CsvDataset data = table.read();
+  CHECK(data.input().to_vector<float>() == Floats{1, 2, 3, 4});
+  CHECK((data.class_names() == Names{"x", "y"} && data.line(2) == 5));
+  CHECK(contains(data.notes().made, "; 2 rows left out, which repeat the header (lines 4, 6)"));
+  const CsvRows rows = table.rows(data);
+  CHECK((rows.rows == std::vector<size_t>{0, 1, 2, 3} && rows.cells[2] == Names{"3", "x"}));
+  CHECK(contains(rows.notes.made, "2 rows left out, which repeat the header"));
+  const Table series("day,sold\n2024-01-01,1\n2024-01-02,2\nday,sold\n2024-01-03,4\n2024-01-04,8\n");
+  const TimeSeriesDataset windows(series.path, {.columns = {"sold"}, .time = {"day"}, .window = 2});
+  CHECK(windows.size() == 2);
+  CHECK(contains(windows.notes().made, "1 row left out, which repeats the header (line 4)"));
+  // Its names may be numbers, or texts above texts.
+  CHECK(Table("land,2001,2002,growth\nA,1,2,5\nland,2001,2002,growth\nB,3,4,6\n").read({.classification = false}).size() == 2);
+  const Table years("2001,2002,2003,2004\n1,5,2,9\n2001,2002,2003,2004\n3,4,1,8\n");
+  CHECK(years.read({.classification = false}).size() == 2);
+  const Table texts("color,size\nred,s\nblue,l\ncolor,size\nred,l\n");
+  CHECK(texts.read({.header = CsvOptions::Header::yes}).size() == 3);
+  CHECK(texts.read({.target = "size"}).size() == 3);
+  CHECK(texts.read({.header = CsvOptions::Header::no}).size() == 5);
+  CHECK(contains(texts.read().notes().warnings.at(0),
+                 "the first row was read as a sample, and 1 row that is the same (line 4); if it is a header, set"));
+  CHECK(contains(Table("a,b\na,b\n").fault({.header = CsvOptions::Header::yes}), "a header but no rows: each repeats it"));
 }
 
 TEST_CASE("csv: the delimiter of Excel's first line") {
