@@ -20,8 +20,8 @@ class CsvSheet {
  public:
   // header: is the first row one? Empty: see find_header of csv_header.h. Rows that repeat it are left out. Throws as CsvTable, and
   // DataError for a header without rows, or with a row of units below it. where: the data set, for messages. each_row_alone: a row
-  // of units is the caller's affair. named: columns that the user names; where the cells do not say it, a first row with all of them
-  // is the header.
+  // of units is the caller's affair. named: columns that the user names; where the cells do not say it, a first row with all of
+  // them is the header.
   CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
            bool each_row_alone = false, const std::vector<std::string>& named = {});
 

@@ -180,7 +180,8 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
   const auto words = [](int i) { return std::string(i % 2 ? "red" : "blue") + ',' + (i % 3 ? "big" : "small"); };
   says(table("color,size", 30, words) + table("color,size", 30, words),
        {R"("header": true)", R"("target": "size")", "1 row left out, which repeats the header (line 32)", "48 samples"});
-  says("red,big\nblue,small\nred,big\nblue,small\n", {"was read as a sample, and 1 row that is the same (line 3)"}, {R"("header")"});
+  says("red,big\nblue,small\nred,big\nblue,small\n", {"was read as a sample, and 1 row that is the same (line 3)"},
+       {R"("header")"});
   says(
       table("\"income\n(euro)\",x,y", 60, [&](int i) { return "it was a good film number " + text(i) + ',' + text(i % 7) + y(i); }),
       {"income (euro) has free texts"});
