@@ -22,7 +22,7 @@ std::vector<Field> array_fields(std::vector<Field> first) {
         choice(
             "bytes", "auto", byte_meanings(),
             "of uint8 inputs: \"pixels\": 0 to 255 become 0 to 1; \"numbers\": they stay what they are; \"auto\": pixels where a "
-            "sample has two dimensions or more, which a line says"),
+            "sample has two dimensions or more and some byte is above 1, which a line says"),
         integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)
@@ -53,6 +53,7 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
     if (!o.classification) o.classification = data->classes() > 0;
     if (o.classes == 0) o.classes = data->classes();
     if (o.tokens && o.vocabulary == 0) o.vocabulary = data->vocabulary();
+    if (o.bytes == ByteMeaning::automatic) o.bytes = data->bytes();
   }
   return std::make_shared<ArrayDataset>(make(r, o));
 }

@@ -63,8 +63,10 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
                    ": the model takes inputs [N, ...] of shape ", form.input, ", got ", given.shape());
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
-      logging::warn(what + ": bytes are read as pixels, divided by 255");
-      return x.to(DType::f32) * double(1.f / 255);  // as the training data was
+      const bool bits = are_zeros_and_ones(x);  // no pixels, as in the training data
+      logging::warn(what + (bits ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
+                                 : ": bytes are read as pixels, divided by 255"));
+      return bits ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
     note_not_finite(x, what);
     check_range(x, form, what);

@@ -8,7 +8,8 @@
 
 namespace halfstep::app {
 
-// As the model's data has them, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels. Throws DataError for
+// As the model's data has them, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
+// unless all are 0 and 1. Throws DataError for
 // inputs of another shape, tokens outside the vocabulary, and as check_range. what: their name.
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what);
 

@@ -313,7 +313,11 @@ StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
     out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
   else if (wishes.task == "classification")
     out.data.push_back({R"("task": "classification")", "as asked"});
-  const bool pixels = x.dtype() == DType::u8 && x.dim() > 2;
+  const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
+  if (bytes && !pixels) {
+    out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});
+    out.notes.push_back(names.x + " has bytes of 0 and 1, which are no pixels, and stay as they are");
+  }
   if (pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
   if (x.dim() > 1 && x.size(1) <= (pixels ? kMostColors : kMostChannels))
     out.data.push_back({R"("transforms": [{"type": "Normalize", "from": "data"}])",

@@ -32,7 +32,7 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
   if (input.dtype() != DType::u8) return ByteMeaning::automatic;
   if (o.bytes != ByteMeaning::automatic) return o.bytes;
-  return input.dim() > 2 ? ByteMeaning::pixels : ByteMeaning::numbers;
+  return input.dim() > 2 && !are_zeros_and_ones(input) ? ByteMeaning::pixels : ByteMeaning::numbers;
 }
 
 int64_t largest(const Tensor& t) {
@@ -103,6 +103,15 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
 
 }  // namespace
 
+bool are_zeros_and_ones(const Tensor& bytes) {
+  constexpr int64_t kPiece = 1 << 16;
+  const Tensor all = bytes.contiguous();
+  const uint8_t* const p = all.data_ptr<uint8_t>();
+  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first
+    if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
+  return true;
+}
+
 struct ArrayDataset::Parts {
   Tensor input;
   Targets target;
@@ -125,7 +134,11 @@ ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
   if (bytes_ == ByteMeaning::automatic) return;
   const bool pixels = bytes_ == ByteMeaning::pixels, guessed = o.bytes == ByteMeaning::automatic;
-  notes_ = joined("inputs are bytes, read as ", pixels ? "pixels in [0, 1]" : "numbers from 0 to 255",
+  const bool bits = !pixels && are_zeros_and_ones(p.input);
+  notes_ = joined("inputs are bytes", bits ? " of 0 and 1" : "", ", read as ",
+                  pixels ? "pixels in [0, 1]"
+                  : bits ? "these numbers"
+                         : "numbers from 0 to 255",
                   !guessed ? ""
                   : pixels ? " (\"bytes\": \"numbers\" leaves them as they are)"
                            : " (\"bytes\": \"pixels\" divides them by 255)",

@@ -12,8 +12,11 @@
 namespace halfstep {
 
 // What bytes (u8) of inputs are. pixels: 0 to 255 become 0 to 1, as in all data sets of pictures. numbers: they stay what they are.
-// automatic: pixels where a sample has two dimensions or more, numbers where it has one.
+// automatic: pixels where a sample has two dimensions or more and some byte is above 1, else numbers.
 enum class ByteMeaning : uint8_t { automatic, pixels, numbers };
+
+// Is no byte (u8) above 1, as in masks and one-hot inputs?
+bool are_zeros_and_ones(const Tensor& bytes);
 
 struct ArrayOptions {
   std::string input = "x", target = "y";  // names of arrays, in files that hold several
@@ -40,13 +43,14 @@ class ArrayDataset : public TensorDataset<> {
 
   DataNotes notes() const override { return {.made = notes_}; }
   DataForm form() const override;
+  ByteMeaning bytes() const { return bytes_; }  // as they were read; automatic: the inputs are no bytes
 
  private:
   struct Parts;
   ArrayDataset(const std::string& label, Parts parts, const ArrayOptions& options);
   ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& options);
   std::string notes_;
-  ByteMeaning bytes_;  // automatic: the inputs are no bytes
+  ByteMeaning bytes_;
 };
 
 }  // namespace halfstep

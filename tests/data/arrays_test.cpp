@@ -104,6 +104,17 @@ TEST_CASE("arrays: what bytes mean") {
   const auto plain = std::make_shared<ArrayDataset>(pixels);
   const auto normalized = transformed(plain, {std::make_shared<NormalizeTransform>(Normalize{.mean = 0.5, .std = 0.25})});
   CHECK(normalized->batch(std::vector<int64_t>{1}).input.to_vector<float>().back() == doctest::Approx((253.0 / 255 - 0.5) / 0.25));
+  // Bytes of 0 and 1 are no pixels, whatever their shape.
+  const auto bits = [&](const Shape& shape, ByteMeaning bytes = ByteMeaning::automatic) {
+    save_safetensors(dir / "bits", {{"x", remainder(arange(0, numel(shape)), 2).reshape(shape).to(DType::u8)},
+                                    {"y", from_vector<int64_t>({0, 1}, {2})}});
+    const ArrayDataset data = ArrayDataset::safetensors(dir / "bits", {.bytes = bytes});
+    return std::pair(amax(data.batch(std::vector<int64_t>{1}).input).item<float>(), data.notes().made);
+  };
+  CHECK(bits({2, 3, 300, 200}) == std::pair(1.f, std::string("inputs are bytes of 0 and 1, read as these numbers (\"bytes\": "
+                                                              "\"pixels\" divides them by 255)")));
+  CHECK(bits({2, 6}) == bits({2, 2, 2}));
+  CHECK(bits({2, 3, 4}, ByteMeaning::pixels) == std::pair(1.f / 255, std::string("inputs are bytes, read as pixels in [0, 1]")));
   save_safetensors(dir / "flat",
                    {{"x", (arange(0, 8).reshape({2, 4}) * 30).to(DType::u8)}, {"y", from_vector<int64_t>({0, 1}, {2})}});
   const ArrayDataset flat = ArrayDataset::safetensors(dir / "flat");

@@ -50,6 +50,41 @@ TEST_CASE("arrays: pictures of bytes, as a folder of pictures has them") {
   CHECK_MESSAGE(contains(normalized.err, "before any Normalize"), normalized.err);
 }
 
+TEST_CASE("arrays: bytes of 0 and 1 are no pixels, from init to predict") {
+  const TempDir dir;
+  manual_seed(1);
+  Tensor masks = randint(0, 2, {80, 9, 9}).to(DType::u8);
+  for (int64_t i = 0; i < 80; i += 2) masks.select(0, i).fill_(1);
+  save_safetensors(dir / "m.safetensors", {{"x", masks}, {"y", kinds(80)}});
+  // Held-out bytes are what those of the training data are.
+  save_safetensors(dir / "held.safetensors", {{"x", (masks * 200).to(DType::u8)}, {"y", kinds(80)}});
+  const Ran init = run(dir, "init m.safetensors --out c.json");
+  REQUIRE_MESSAGE(init.code == 0, init.err);
+  CHECK(contains(init.err, "x has bytes of 0 and 1, which are no pixels, and stay as they are"));
+  CHECK(contains(read(dir / "c.json"), R"("bytes": "numbers")"));
+  REQUIRE(run(dir, "train c.json --quiet --set train.epochs=1").code == 0);
+  const auto predict = [&](const Tensor& x, const std::string& model) {
+    save_safetensors(dir / "new.safetensors", {{"x", x}});
+    return run(dir, "predict runs/" + model + " new.safetensors");
+  };
+  const Tensor few = masks.narrow(0, 0, 6).contiguous();
+  const Ran as_bytes = predict(few, "m");
+  CHECK(as_bytes.code == 0);
+  for (const DType dtype : {DType::f32, DType::boolean}) CHECK(as_bytes.out == predict(few.to(dtype), "m").out);
+  CHECK(contains(predict((few * 255).to(DType::u8), "m").err, "the training data had numbers from 0 to 1, got uint8 from 0 to"));
+  const Ran automatic = run(dir, "inspect data c.json --set data.bytes=auto --set data.val.path=held.safetensors --json");
+  CHECK_MESSAGE(automatic.code == 0, automatic.err);
+  CHECK_MESSAGE(contains(automatic.out, "200"), automatic.out);
+  // And where the training data had pixels.
+  save_safetensors(dir / "p.safetensors", {{"x", pictures(80)}, {"y", kinds(80)}});
+  REQUIRE(run(dir, "init p.safetensors --out p.json").code == 0);
+  REQUIRE(run(dir, "train p.json --quiet --set train.epochs=1").code == 0);
+  const Tensor white = (pictures(6) >= 128).to(DType::u8);
+  const Ran bits = predict(white, "p");
+  CHECK_MESSAGE(contains(bits.err, "bytes of 0 and 1 are read as they are, not divided by 255"), bits.err);
+  CHECK(bits.out == predict(white.to(DType::f32), "p").out);
+}
+
 TEST_CASE("arrays: numbers far from those of the training data") {
   const TempDir dir;
   manual_seed(1);
