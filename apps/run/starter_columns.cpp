@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "framework/base/check.h"
+#include "framework/data/series_times.h"
 
 namespace halfstep::app {
 namespace {
@@ -232,6 +233,12 @@ TableReading read_columns(const CsvSheet& sheet) {
     if (std::min(day_first.texts, month_first.texts) < best.texts) {
       out.order = day ? CsvDateOrder::dmy : CsvDateOrder::mdy;
       out.order_is_sure = day_first.texts != month_first.texts;
+    }
+    for (size_t c = 0; c < sheet.names().size() && !out.order_is_sure && out.order_why.empty(); ++c) {
+      const std::optional<CsvDateOrder> order = order_by_steps(sheet, c);
+      if (!order) continue;
+      out.order = *order;
+      out.order_why = joined("no day is above 12, but so the rows of ", sheet.names()[c], " are evenly apart");
     }
   }
   for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(look_at(sheet, c, out));

@@ -49,6 +49,7 @@ struct TableReading {
   CsvFormat format;
   CsvDateOrder order = CsvDateOrder::ymd;
   bool order_is_sure = true;  // false: days and months are all below 13
+  std::string order_why{};    // of such an order that was found all the same
   std::string thousands_example{};
   std::vector<StarterColumn> columns;
 };

@@ -42,10 +42,13 @@ std::vector<size_t> parts_of_time(const Columns& all) {
 // The columns of the time, if there can be one. Of two columns the other one must be of numbers.
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const StarterWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
+  const auto is_unix = [&](const StarterColumn& c) {
+    return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.at) > 0;
+  };
   if (all.size() == 2) {
     for (const size_t time : {size_t(0), size_t(1)}) {
       const StarterColumn &t = all[time], &values = all[1 - time];
-      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)));
+      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_unix(t));
       if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
       if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return {time};
     }
@@ -53,7 +56,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const S
   }
   if (!wishes.task.empty() || !sheet.has_header()) return {};
   for (const StarterColumn& c : all)
-    if (is_date(c)) return {c.at};
+    if (is_date(c) || is_unix(c)) return {c.at};
   if (std::vector<size_t> parts = parts_of_time(all); !parts.empty()) return parts;
   for (const StarterColumn& c : all)
     if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.at};
@@ -194,7 +197,8 @@ void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, i
 }  // namespace
 
 bool is_named_as_time(const StarterColumn& c) {
-  static const std::set<std::string> names = {"year", "time", "date", "month", "day", "week", "hour", "t", "step", "period", ""};
+  static const std::set<std::string> names = {"year", "time",      "date", "month", "day",    "week",
+                                              "hour", "timestamp", "t",    "step",  "period", ""};
   std::string name = c.name;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
   return names.contains(name);
@@ -243,6 +247,9 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
     out.notes.push_back(joined("left out, since the row before has the same ", spoken(sheet, r.columns[found.time[0]]), ": line",
                                lines.size() > 1 ? "s " : " ", list_text(lines)));
   }
+  if (found.times)
+    for (const std::string& how : {found.times->read_text, found.times->doubt_text})
+      if (!how.empty()) out.notes.push_back(how);
   add_format(out, r);
   add_missing(out, found, sheet, window);
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});

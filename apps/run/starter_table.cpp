@@ -54,8 +54,8 @@ void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) 
   for (const size_t row : c.odd)
     cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
   out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
-                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ",
-                             list_text(cells, 5), "; correct it in the file, or leave it"));
+                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
+                             "; correct it in the file, or leave it"));
 }
 
 namespace {
@@ -265,7 +265,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   if (header)
     out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
-                        !*header                 ? "a text of the first row comes again"
+                        !*header            ? "a text of the first row comes again"
                         : first_is_repeated ? "the first row comes again as a whole, and none of its texts elsewhere"
                                             : "none of the first row's texts comes again"});
   if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
@@ -287,7 +287,13 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
                         "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
     if (r.order != CsvDateOrder::ymd)
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
-                          r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
+                          r.order_is_sure        ? ""
+                          : !r.order_why.empty() ? r.order_why
+                                                 : "or \"mdy\": no day is above 12"});
+    if (!r.order_is_sure)
+      out.notes.push_back(
+          joined("dates are read ", r.order == CsvDateOrder::dmy ? "day" : "month", " first; ",
+                 r.order_why.empty() ? "no day is above 12, so \"date_order\": \"mdy\" would fit as well" : r.order_why));
   }
   add_missing(out, sheet, target, classes, inputs, texts.empty() ? "median" : "constant");
   if (texts.empty()) out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});

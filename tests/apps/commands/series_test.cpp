@@ -4,8 +4,11 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "tests/apps/support.h"
 
@@ -151,4 +154,31 @@ TEST_CASE("a series of several columns: gaps are said, and all values are in the
   REQUIRE(run(dir, "train c.json --quiet --threads 1 --overwrite").code == 0);
   const Ran filled = run(dir, "predict out holes.csv");
   CHECK_MESSAGE((filled.code == 0 && contains(filled.err, "10 lacking rows are filled in by interpolation")), filled.err);
+}
+
+TEST_CASE("init: dates of which no day is above 12, years of two digits and Unix times") {
+  const TempDir dir;
+  const auto says = [&](const std::function<std::string(int)>& time, const std::vector<std::string>& parts, int columns = 1) {
+    std::string table = columns == 1 ? "at,v\n" : "at,v,w\n";
+    for (int i = 0; i < 60; ++i) table += time(i) + ',' + heat(i) + (columns == 1 ? "\n" : ',' + rain(i) + '\n');
+    write(dir / "s.csv", table);
+    const Ran r = run(dir, "init s.csv");
+    for (const std::string& part : parts) CHECK_MESSAGE(contains(r.out + r.err, part), time(1), ": ", r.out, r.err);
+  };
+  const auto numbers = [](const char* format, int a, int b, int c) {
+    char text[64];
+    std::snprintf(text, sizeof text, format, a, b, c);
+    return std::string(text);
+  };
+  const std::string series = R"("type": "TimeSeries")";
+  for (const int columns : {1, 2}) {
+    says([&](int i) { return numbers("%02d/01/%04d", 1 + i % 12, 2015 + i / 12, 0); },
+         {series, "at: no day is above 12; dates are read month first, as \"02/01/2015\" is 2015-02-01, since so they are evenly"},
+         columns);
+    says([&](int i) { return numbers("%d/%d/%02d", 1 + i / 20, 1 + i % 20, 24); }, {series, "years have two digits"}, columns);
+    says([](int i) { return std::to_string(1704067200 + 86400 * i); },
+         {series, R"("time": "at")", "numbers are read as Unix times in seconds, \"1704067200\" is 2024-01-01"}, columns);
+    says([](int i) { return std::to_string((1704067200 + 3600 * int64_t(i)) * 1000); }, {series, "Unix times in milliseconds"},
+         columns);
+  }
 }
