@@ -101,6 +101,34 @@ TEST_CASE("pictures that cannot be read are listed before the first step, by val
   CHECK_MESSAGE(contains(wrong.err, "on_error"), wrong.err);
 }
 
+TEST_CASE("init opens the pictures: it leaves a few bad ones out, and writes nothing for more") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  paint_both(dir / "pets", 20);
+  const Ran whole = run(dir, "init pets --out whole.json");
+  CHECK(whole.code == 0);
+  CHECK_MESSAGE(contains(whole.err, "all 40 pictures were opened, and can be read"), whole.err);
+  CHECK(!contains(read(dir / "whole.json"), "on_error"));
+  ruin(dir / "pets/dog/7.png");
+  const Ran few = run(dir, "init pets --out c.json");
+  CHECK(few.code == 0);
+  CHECK_MESSAGE(contains(few.err, "1 of 40 pictures is left out, since they cannot be read: [image] pets/dog/7.png"), few.err);
+  CHECK(contains(few.err, "all 39 pictures were opened, and can be read"));
+  CHECK(contains(read(dir / "c.json"), R"("on_error": "skip")"));
+  CHECK(run(dir, "validate c.json").code == 0);
+  for (int i = 0; i < 12; ++i)
+    write(dir / "pets/cat" / (std::to_string(i) + ".png"),
+          "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize " + std::to_string(i) + "\n");
+  const Ran many = run(dir, "init pets --out d.json");
+  CHECK(many.code == 3);
+  CHECK_MESSAGE(contains(many.err, "pets: no config is written:"), many.err);
+  CHECK(contains(many.err, "all pictures must be readable, but 13 of 40 are not:\n  pets/cat/0.png: "));
+  CHECK(contains(many.err, "git-lfs"));
+  CHECK(contains(many.err, "and 3 more\nhelp: mend or remove them"));
+  CHECK(!fs::exists(dir / "d.json"));
+}
+
 TEST_CASE("ranks put together what each of them found in its pictures") {
   PictureReport all;
   for (int rank = 0; rank < 3; ++rank) {
