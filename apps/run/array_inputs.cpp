@@ -7,6 +7,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/data/far.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep::app {
@@ -57,6 +58,38 @@ void note_not_finite(const Tensor& x, const std::string& what) {
                        "]: their predictions mean nothing"));
 }
 
+// Warns of numbers that are far outside of the training data's.
+void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  const auto* const table = std::get_if<TableForm>(&form.source);
+  std::vector<double> low, high;  // of each column, or one of all
+  if (array && array->low <= array->high) low = {array->low}, high = {array->high};
+  if (table && table->options.encoding) low = table->options.encoding->low, high = table->options.encoding->high;
+  const auto rows = x.size(0), each = rows > 0 ? x.numel() / rows : 0;
+  if (low.empty() || each == 0 || (low.size() > 1 && int64_t(low.size()) != each)) return;
+  const Tensor numbers = x.to(DType::f32).contiguous();
+  const float* p = numbers.data_ptr<float>();
+  int64_t samples = 0, first = 0;
+  double least = INFINITY, most = -INFINITY;
+  size_t column = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    bool far = false;
+    for (int64_t k = 0; k < each; ++k, ++p) {
+      const size_t at = low.size() > 1 ? size_t(k) : 0;
+      if (!is_far(*p, low[at], high[at]) || (samples + far > 0 && at != column)) continue;
+      column = at, far = true;
+      least = std::min<double>(least, *p), most = std::max<double>(most, *p);
+    }
+    if (far && samples++ == 0) first = i;
+  }
+  if (samples == 0) return;
+  const std::string of = low.size() > 1 ? joined(" in column ", column) : "";
+  logging::warn(joined(what, ": ", samples, " of ", rows, " samples, the first is [", first, "], have numbers far outside of the ",
+                       "training data's", of, ", which go from ", low[column], " to ", high[column], ": ",
+                       least == most ? joined(most) : joined("from ", least, " to ", most),
+                       "; their predictions may mean nothing"));
+}
+
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
   Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
   check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
@@ -70,6 +103,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
     }
     note_not_finite(x, what);
     check_range(x, form, what);
+    note_far(x, form, what);
     return x.to(DType::f32);
   }
   check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());

@@ -79,7 +79,9 @@ json to_json(const TableForm& form) {
           {"fills", e.fill},
           {"standardize", o.standardize},
           {"mean", e.mean},
-          {"std", e.std}};
+          {"std", e.std},
+          {"low", e.low},
+          {"high", e.high}};
 }
 
 json to_json(const SeriesForm& form) {

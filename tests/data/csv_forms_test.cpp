@@ -264,3 +264,16 @@ TEST_CASE("csv: columns aligned by blanks") {
   CHECK(rows.input.to_vector<float>() == Floats{5, 7});
   CHECK(rows.delimiter == ',');
 }
+
+TEST_CASE("csv: values of new rows that are far outside of the training data's are counted, and one is named with both") {
+  const CsvDataset data = Table("mass,kind,y\n2700,a,1\n6300,b,2\n4000,a,3\n").read({.classification = false, .standardize = true});
+  CHECK((data.encoding().low == std::vector<double>{2700, 0, 0} && data.encoding().high == std::vector<double>{6300, 1, 1}));
+  const CsvRows rows = Table("mass,kind,y\n2.7,a,1\n3000000,b,2\n4000,a,3\n-40000,b,3\n").rows(data);
+  CHECK(rows.rows.size() == 4);
+  CHECK(rows.far_values == 2);
+  CHECK(rows.far_value == "mass is 3e+06 in row 2, where the training data has 2700 to 6300");
+  CHECK(Table("mass,kind,y\n-20000,a,1\n40000,b,2\n").rows(data).far_values == 0);
+  // Without a scale, too; and of one value alone.
+  const CsvDataset plain = Table("1,5,2\n2,5,3\n").read(kNumbers);
+  CHECK(Table("9,5.1,2\n20,500,4\n").rows(plain).far_values == 2);
+}

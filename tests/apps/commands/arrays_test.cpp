@@ -105,6 +105,18 @@ TEST_CASE("arrays: numbers far from those of the training data") {
   const Ran unit = predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0);
   CHECK(unit.code == 3);
   CHECK_MESSAGE(contains(unit.err, "the training data had whole numbers from 0 to"), unit.err);
+  CHECK_MESSAGE(
+      contains(predict(flat.narrow(0, 0, 3).to(DType::f32) * 1e4).err,
+               "new.safetensors: 3 of 3 samples, the first is [0], have numbers far outside of the training data's, which go "
+               "from 0 to"),
+      predict(flat.narrow(0, 0, 3).to(DType::f32) * 1e4).err);
+  trained_on(randn({40, 5}));
+  Tensor some = randn({6, 5});
+  CHECK(!contains(predict(some * 5.0).err, "far outside"));
+  some.select(0, 4).mul_(1e5);
+  const Ran far = predict(some);
+  CHECK(far.code == 0);
+  CHECK_MESSAGE(contains(far.err, "1 of 6 samples, the first is [4], have numbers far outside"), far.err);
   trained_on(flat.to(DType::f32) / 255.0);
   CHECK(predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0).code == 0);
   const Ran large = predict(flat.narrow(0, 0, 3));
