@@ -25,7 +25,7 @@ struct ImageFolderOptions {
   bool grayscale = false;
   std::vector<std::string> classes{};  // the folders, e.g. the training data's; empty: those that there are, sorted by name
   PictureFit fit = PictureFit::crop;
-  Background background = Background::black;  // behind transparent pixels and of `pad`, where none is black
+  Background background = Background::none;   // behind transparent pixels and of `pad`, where none is black
   bool exif = true;                           // pictures are turned as EXIF says
   bool skip_bad = false;                      // leaves out pictures that cannot be read, which check_pictures finds
   PictureCheckOptions check{};                // of that check
