@@ -9,6 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/found_pictures.h"
 #include "framework/data/image_folder.h"
+#include "framework/data/labels.h"
 #include "framework/data/unicode.h"
 
 namespace halfstep::app {
@@ -116,10 +117,20 @@ std::vector<std::string> visible_folders(const fs::path& root) {
 }
 
 StarterParts picture_starter(const fs::path& given) {
-  const auto [root, train, val, test, remark] = picture_folders(given);
-  const bool parts = !val.empty();
+  auto [root, train, val, test, remark] = picture_folders(given);
   const ImageFolderDataset data(root / train, {.size = 32});
   const auto classes = int64_t(data.class_names().size());
+  for (std::string* part : {&val, &test}) {  // such as test/unknown
+    if (part->empty()) continue;
+    const std::vector<std::string> folders = visible_folders(root / *part);
+    const auto is_class = [&](const std::string& folder) { return find_label(data.class_names(), folder) >= 0; };
+    if (std::any_of(folders.begin(), folders.end(), is_class)) continue;
+    remark +=
+        joined("; ", *part, " has no folder of a class, but ", some_labels(folders), ": left out; halfstep predict answers for it");
+    part->clear();
+  }
+  if (val.empty()) std::swap(val, test);
+  const bool parts = !val.empty();
 
   // The sides of some hundred pictures, spread over all.
   constexpr int64_t kLook = 300;

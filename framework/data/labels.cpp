@@ -224,11 +224,10 @@ std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem
     for (const size_t label : label_of) out.push_back(places[label]);
     return out;
   }
-  for (const std::string& folder : folders) {
-    out.push_back(find_label(classes, folder));
-    check<DataError>(out.back() >= 0, where, (root / folder).string(),
-                     " is a class that the training data does not have: ", spelled(folder), Help{"it has " + some_labels(classes)});
-  }
+  for (const std::string& folder : folders) out.push_back(find_label(classes, folder));
+  const bool some = std::any_of(out.begin(), out.end(), [](int64_t c) { return c >= 0; });
+  check<DataError>(some, where, root.string(), " must have a folder of a class that the training data has, but has ",
+                   some_labels(folders), Help{"the classes are " + some_labels(classes) + "; halfstep predict answers for others"});
   return out;
 }
 

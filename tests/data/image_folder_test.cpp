@@ -79,7 +79,7 @@ TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") 
                  "b.jpg: a picture must be 4 x 4 pixels as the first one, " + (dir / "cats/a.png").string() +
                      ", got 16 x 8\nhelp: set \"size\""));
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path(), {.classes = {"dogs"}}); }),
-                 "cats is a class that the training data does not have"));
+                 "must have a folder of a class that the training data has, but has \"cats\""));
 }
 
 TEST_CASE("pictures: inks become RGB, and what is behind transparent pixels is a choice") {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "framework/data/image_file.h"
@@ -223,6 +224,34 @@ TEST_CASE("init: parts of the data and folders that hold just another are not cl
         R"({"data": {"root": ".", "train": {"type": "CSV", "path": "t.csv"}}, "model": {"type": "MLP", "hidden": [2],
     "out_features": "auto"}, "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 1}})");
   CHECK(contains(run(dir, "train c.json --threads 1").err, "has one class, of which every model is right"));
+}
+
+TEST_CASE("folders of held-out pictures that are no class: counted in evaluation, answered by predict") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  paint_both(dir / "pets/train", 8), paint_both(dir / "pets/val", 4);
+  paint(dir / "pets/val/fox", 3, 90, 90), paint(dir / "pets/test/unknown", 5, 200, 40);
+  const Ran made = run(dir, "init pets --out c.json");
+  REQUIRE_MESSAGE(made.code == 0, made.err);
+  CHECK_MESSAGE(contains(made.err, "; test has no folder of a class, but \"unknown\": left out; halfstep predict answers"),
+                made.err);
+  CHECK(!contains(read(dir / "c.json"), R"("test": )"));
+  const char* const left = "3 pictures are left out, in folders that are no classes of the training data: \"fox\" (3)";
+  CHECK_MESSAGE(contains(run(dir, "validate c.json").out + made.err, left), made.err);
+  const Ran trained = run(dir, "train c.json --quiet --set train.epochs=2");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(contains(trained.err, left), trained.err);
+  const Ran evaluated = run(dir, "eval runs/pets");
+  CHECK(evaluated.code == 0);
+  CHECK_MESSAGE(contains(evaluated.out + evaluated.err, left), evaluated.err);
+  const Ran predicted = run(dir, "predict runs/pets pets/test pets/val");
+  CHECK(predicted.code == 0);
+  CHECK(std::count(predicted.out.begin(), predicted.out.end(), '\n') == 16);
+  CHECK_MESSAGE(contains(predicted.err, "8 with a known answer:"), predicted.err);
+  const Ran none = run(dir, "validate c.json --set data.val.path=test");
+  CHECK(none.code == 3);
+  CHECK_MESSAGE(contains(none.err, "must have a folder of a class that the training data has, but has \"unknown\""), none.err);
 }
 
 TEST_CASE("predict: the class of a nested folder is the training data's") {
