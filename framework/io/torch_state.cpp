@@ -136,9 +136,12 @@ class StateFinder {
     if (left.empty() && pickle_.root().kind == Kind::map && pickle_.root().items.empty()) return pickle_.root();
     if (left.empty()) refuse();
     if (left.size() > 1) {
-      fail<DataError>(kTorchState, file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(left),
-                      Help{joined("\"key\": ", quoted(*left[0]), " in \"weights\" of a config, or halfstep inspect --key ",
-                                  left[0]->key.empty() ? kTop : left[0]->key)});
+      SeveralStates error(
+          joined('[', kTorchState, "] ", file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(left),
+                 Help{joined("\"key\": ", quoted(*left[0]), " in \"weights\" of a config, or halfstep inspect --key ",
+                             left[0]->key.empty() ? kTop : left[0]->key)}));
+      for (const Candidate* c : left) error.keys.push_back(c->key.empty() ? std::string(kTop) : c->key);
+      throw error;
     }
     key_ = left[0]->key;
     return *left[0]->map;
