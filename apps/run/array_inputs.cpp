@@ -8,6 +8,9 @@
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/data/far.h"
+#include "framework/data/npy.h"
+#include "framework/io/safetensors.h"
+#include "framework/io/zip.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep::app {
@@ -111,6 +114,66 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
   const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
   check<DataError>(fits, "predict", what, ": tokens must be in 0..", form.vocabulary - 1);
   return x;
+}
+
+ArrayFile read_array_file(const std::filesystem::path& path, const Json& config) {
+  const std::string end = path.extension().string();
+  if (end == ".npy") return {map_npy(path), {}};
+  const Json& data = config.value("data", Json::object());
+  const Json& train = data.value("train", Json::object());
+  const auto named = [&](const char* key, const char* usual, const auto& has) {
+    const std::string name = train.contains("path") && train.contains(key) && train[key].is_string() ? train[key] : Json(usual);
+    return has(name) ? name : has(usual) ? std::string(usual) : std::string();
+  };
+  if (end == ".npz") {
+    const auto has = [archive = ZipFile(path).names()](const std::string& name) {
+      return std::find(archive.begin(), archive.end(), name + ".npy") != archive.end();
+    };
+    const std::string x = named("input", "x", has), y = named("target", "y", has);
+    return {read_npz(path, x.empty() ? "x" : x), y.empty() || y == x ? Tensor() : read_npz(path, y)};
+  }
+  const TensorMap tensors = load_safetensors(path).tensors;
+  const auto has = [&](const std::string& name) { return tensors.contains(name); };
+  const std::string x = named("input", "x", has), y = named("target", "y", has);
+  check<DataError>(!x.empty() || tensors.size() == 1, "predict", path.string(),
+                   " must hold one tensor, or one named \"x\", but has ", tensors.size());
+  return {x.empty() ? tensors.begin()->second : tensors.at(x), x.empty() || y.empty() || y == x ? Tensor() : tensors.at(y)};
+}
+
+Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what) {
+  const auto refuse = [&](const std::string& why) {
+    logging::warn(joined(what, ": the targets ", y.shape(), " are not compared with the answers: ", why));
+    return Tensor();
+  };
+  if (y.dim() < 1 || y.size(0) != samples) return refuse(joined("there are ", samples, " samples"));
+  if (form.classes == 0) {
+    if (y.numel() != samples * numel(form.target)) return refuse(joined("answers are numbers ", form.target));
+    return y.to(DType::f32).reshape(with_batch(samples, form.target));
+  }
+  const Tensor whole = y.to(DType::f64).contiguous();
+  if (!form.target.empty() || form.label_sequences)
+    return y.shape() == with_batch(samples, form.target) && !y.is_floating_point() && !form.label_sequences
+               ? y.to(DType::i64)
+               : refuse("answers are a class for each position");
+  Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
+  const double* p = whole.data_ptr<double>();
+  int64_t* to = out.data_ptr<int64_t>();
+  if (y.numel() == samples) {
+    for (int64_t i = 0; i < samples; ++i)
+      to[i] = p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i]) : -1;
+  } else if (y.shape() == Shape{samples, form.classes}) {
+    for (int64_t i = 0; i < samples; ++i, p += form.classes) {
+      const double* const one = std::find(p, p + form.classes, 1.0);
+      to[i] = std::count(p, p + form.classes, 0.0) == form.classes - 1 && one != p + form.classes ? one - p : -1;
+    }
+  } else {
+    return refuse(joined("answers are one of ", form.classes, " classes"));
+  }
+  if (const auto unknown = std::count(to, to + samples, -1); unknown > 0)
+    logging::warn(joined(what, ": ", unknown, unknown == 1 ? " answer is" : " answers are",
+                         " unknown and left out of the metrics, the first is [", std::find(to, to + samples, -1) - to,
+                         "]; the classes are 0 to ", form.classes - 1));
+  return out;
 }
 
 }  // namespace halfstep::app

@@ -130,3 +130,50 @@ TEST_CASE("arrays: numbers far from those of the training data") {
   CHECK(warned.code == 0);
   CHECK_MESSAGE(contains(warned.err, "1 of 3 samples hold NaN or infinity, the first is [1]"), warned.err);
 }
+
+TEST_CASE("arrays: predict compares its answers with targets in the file") {
+  const TempDir dir;
+  manual_seed(2);
+  const Tensor x = randn({60, 4}), classes = kinds(60), sums = x.sum({1});
+  const auto trained_on = [&](const Tensor& y, const std::string& more = "") {
+    fs::remove_all(dir / "runs");
+    save_safetensors(dir / "d.safetensors", {{"images", x}, {"labels", y}});
+    REQUIRE(run(dir, "init d.safetensors --out d.json --replace").code == 0);
+    const Ran trained = run(dir, "train d.json --quiet --set train.epochs=1" + more);
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  };
+  const auto predict = [&](const TensorMap& arrays, const std::string& more = "") {
+    save_safetensors(dir / "new.safetensors", arrays);
+    return run(dir, "predict runs/d new.safetensors" + more);
+  };
+  trained_on(classes);
+  const Ran named = predict({{"images", x}, {"labels", classes}});
+  CHECK_MESSAGE(contains(named.err, "60 with a known answer: accuracy "), named.err);
+  for (const Tensor& y : {classes, classes.unsqueeze(1), one_hot(classes, 2), classes.to(DType::f32), classes.to(DType::boolean)}) {
+    const Ran same = predict({{"x", x}, {"y", y}});
+    CHECK_MESSAGE(same.err == named.err, same.err);
+    CHECK(same.out == named.out);
+  }
+  Tensor other = classes.contiguous();
+  other.data_ptr<int64_t>()[7] = 5;
+  const Ran unknown = predict({{"x", x}, {"y", other}});
+  CHECK(unknown.code == 0);
+  CHECK_MESSAGE(contains(unknown.err, "1 answer is unknown and left out of the metrics, the first is [7]; the classes are 0 to 1"),
+                unknown.err);
+  CHECK_MESSAGE(contains(unknown.err, "59 with a known answer: accuracy "), unknown.err);
+  CHECK(contains(predict({{"x", x}, {"y", rand({60, 7})}}).err, "the targets [60, 7] are not compared with the answers"));
+  CHECK(contains(predict({{"x", x}, {"y", classes.narrow(0, 0, 9)}}).err, "there are 60 samples"));
+  CHECK(!contains(predict({{"x", x}}).err, "known answer"));
+  const Ran wrong = predict({{"x", x}, {"y", classes}}, " --wrong");
+  CHECK(wrong.code == 0);
+  // Numbers, one or several of a sample.
+  trained_on(sums);
+  CHECK_MESSAGE(contains(predict({{"x", x}, {"y", sums}}).err, "60 with a known answer: rmse "), "");
+  trained_on(x * 2.0);
+  CHECK_MESSAGE(contains(predict({{"x", x}, {"y", x * 2.0}}).err, "60 with a known answer: rmse "), "");
+  write_bytes(dir / "new.npz", zip({{"images.npy", npy("<f4", "(1, 4)", std::string(16, '\0'))},
+                                    {"labels.npy", npy("<f4", "(1, 4)", std::string(16, '\0'))}},
+                                   true));
+  CHECK_MESSAGE(contains(run(dir, "predict runs/d new.npz").err, "1 with a known answer: rmse "),
+                run(dir, "predict runs/d new.npz").err);
+}
