@@ -93,10 +93,27 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
                        "; their predictions may mean nothing"));
 }
 
+namespace {
+
+// With a batch dimension, and the channels where the model has them.
+Tensor with_channels_first(const Tensor& x, const DataForm& form) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  if (!array || !array->channels_last || form.input.empty()) return x.shape() == form.input ? x.unsqueeze(0) : x;
+  Shape last;
+  for (size_t i = 1; i < size_t(form.input.size()); ++i) last.push_back(form.input[i]);
+  last.push_back(form.input[0]);
+  const Tensor batch = x.shape() == last ? x.unsqueeze(0) : x;
+  return batch.dim() == last.size() + 1 && without_batch(batch.shape()) == last ? batch.movedim(-1, 1).contiguous() : batch;
+}
+
+}  // namespace
+
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
-  Tensor x = given.shape() == form.input ? given.unsqueeze(0) : given;
+  Tensor x = with_channels_first(given, form);
+  const auto* const array = std::get_if<TensorForm>(&form.source);
   check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
-                   ": the model takes inputs [N, ...] of shape ", form.input, ", got ", given.shape());
+                   ": the model takes inputs [N, ...] of shape ", form.input,
+                   array && array->channels_last ? ", or with their channels last" : "", ", got ", given.shape());
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
       const bool bits = are_zeros_and_ones(x);  // no pixels, as in the training data

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/data/tensor_dataset.h"
 
@@ -25,7 +27,10 @@ struct ArrayOptions {
   int64_t classes = 0;                    // 0: one more than the largest target
   int64_t vocabulary = 0;                 // of tokens; 0: one more than the largest
   ByteMeaning bytes = ByteMeaning::automatic;
+  bool channels_last = false;  // inputs [N, H, W, C] or [N, T, C] are read as [N, C, H, W] and [N, C, T], into memory
 };
+// Are samples of this shape probably pictures with their channels last? [32, 32, 3], but not [3, 32, 32].
+bool looks_channels_last(const Shape& sample);
 
 // Inputs [N, ...], targets [N, ...], a row of each a sample; numbers [N] to predict become [N, 1], as those of a table. Of classes
 // these are read as [N], too: booleans; [N, 1]; and one-hot rows [N, classes], unless they may be a class for each position of the
@@ -41,7 +46,8 @@ class ArrayDataset : public TensorDataset<> {
   // Where no conversion is needed the arrays stay in the file, which is mapped: see map_safetensors of framework/io/safetensors.h.
   static ArrayDataset safetensors(const std::filesystem::path& path, const ArrayOptions& options = {});
 
-  DataNotes notes() const override { return {.made = notes_}; }
+  DataNotes notes() const override { return {.made = notes_, .warnings = warnings_}; }
+  void add_warning(std::string text) { warnings_.push_back(std::move(text)); }
   DataForm form() const override;
   ByteMeaning bytes() const { return bytes_; }  // as they were read; automatic: the inputs are no bytes
 
@@ -50,6 +56,8 @@ class ArrayDataset : public TensorDataset<> {
   ArrayDataset(const std::string& label, Parts parts, const ArrayOptions& options);
   ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& options);
   std::string notes_;
+  std::vector<std::string> warnings_;
+  bool channels_last_;
   ByteMeaning bytes_;
 };
 

@@ -38,6 +38,7 @@ json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), s
 json to_json(const TensorForm& f) {
   json out = {{"bytes", word(form_words::kByteMeanings, f.bytes)}};
   if (f.low <= f.high) out["low"] = f.low, out["high"] = f.high;
+  if (f.channels_last) out["channels_last"] = true;
   return out;
 }
 

@@ -46,6 +46,7 @@ struct TensorForm {
   ByteMeaning bytes = ByteMeaning::automatic;  // what bytes of the inputs were read as; automatic: they were none
   // Of numbers that the model takes, before any transforms; low > high: unknown.
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+  bool channels_last = false;  // files have [N, ..., C] where the model takes [N, C, ...]
 };
 
 struct DataForm {

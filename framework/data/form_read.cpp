@@ -98,6 +98,7 @@ TensorForm read_tensor(const StoredJson& s) {
   if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", form_words::kByteMeanings);
   if (s.has("low")) out.low = s.number("low"), out.high = s.number("high");
   s.expect(!s.has("low") || out.low <= out.high, "low", "at most high");
+  if (s.has("channels_last")) out.channels_last = flag(s, "channels_last");
   return out;
 }
 

@@ -2,6 +2,7 @@
 // Arrays from `halfstep init` to `predict`: what bytes mean, and inputs in other units than the training data.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "framework/io/safetensors.h"
@@ -176,4 +177,41 @@ TEST_CASE("arrays: predict compares its answers with targets in the file") {
                                    true));
   CHECK_MESSAGE(contains(run(dir, "predict runs/d new.npz").err, "1 with a known answer: rmse "),
                 run(dir, "predict runs/d new.npz").err);
+}
+
+TEST_CASE("arrays: channels that are last are guessed by init, named, and normalised each for itself") {
+  const TempDir dir;
+  manual_seed(3);
+  Tensor x = rand({60, 8, 9, 3});
+  x.select(3, 1).mul_(100), x.select(3, 2).add_(40);
+  save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", kinds(60)}});
+  const Ran init = run(dir, "init d.safetensors --out d.json");
+  REQUIRE_MESSAGE(init.code == 0, init.err);
+  CHECK_MESSAGE(contains(init.err, "x [60, 8, 9, 3] seems to have its channels last, and is read as [N, C, H, W]; if not: "),
+                init.err);
+  CHECK(contains(init.err, "input [3, 8, 9]"));
+  const std::string config = read(dir / "d.json");
+  CHECK((contains(config, R"("channels_last": true)") && contains(config, R"("from": "data")") && !contains(config, "Permute")));
+  REQUIRE(run(dir, "train d.json --quiet --set train.epochs=1").code == 0);
+  const auto predict = [&](const Tensor& inputs) {
+    save_safetensors(dir / "new.safetensors", {{"x", inputs}});
+    return run(dir, "predict runs/d new.safetensors");
+  };
+  const Ran last = predict(x.narrow(0, 0, 5).contiguous()), first = predict(x.narrow(0, 0, 5).permute({0, 3, 1, 2}).contiguous());
+  CHECK(last.code == 0);
+  CHECK((last.out == first.out && std::count(last.out.begin(), last.out.end(), '\n') == 5));
+  CHECK(contains(predict(rand({2, 9, 8, 3})).err, "of shape [3, 8, 9], or with their channels last, got [2, 9, 8, 3]"));
+  const Ran one = predict(x.select(0, 3).contiguous());
+  CHECK_MESSAGE(
+      one.out.substr(one.out.find(": ")) == last.out.substr(last.out.find("[3]: ") + 3, one.out.size() - one.out.find(": ")),
+      one.out, last.out);
+  // By hand, without the key.
+  const Ran plain =
+      run(dir, R"(validate d.json --set data.channels_last=false --set 'model={"type": "MLP", "hidden": [7], "out_features": 2}')");
+  CHECK_MESSAGE(contains(plain.out + plain.err, "inputs [60, 8, 9, 3] seem to have their channels last: "), plain.out, plain.err);
+  // Series with a feature in each column.
+  save_safetensors(dir / "s.safetensors", {{"x", rand({60, 30, 4})}, {"y", kinds(60)}});
+  const Ran series = run(dir, "init s.safetensors");
+  CHECK_MESSAGE(contains(series.err, "x [60, 30, 4] seems to have its channels last, and is read as [N, C, T]"), series.err);
+  CHECK(contains(series.err, "input [4, 30]"));
 }
