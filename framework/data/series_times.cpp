@@ -332,7 +332,8 @@ double times_of_day(const CsvSheet& sheet, size_t column, const std::optional<Se
   if (!known || known->size == 0) return unix_times_of_day(sheet, column);
   if (known->unit == SeriesStep::Unit::number) return 0;
   for (const double of_day : kUnixTimes)
-    if (const double day = sheet.number(0, column) / of_day; day >= kFirstUnixDay && day < kLastUnixDay) return of_day;
+    if (sheet.number(0, column) >= kFirstUnixDay * of_day && sheet.number(sheet.rows() - 1, column) < kLastUnixDay * of_day)
+      return of_day;
   return 0;
 }
 
