@@ -32,6 +32,7 @@ bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const C
   bool some = false;
   const std::string above(table.cell(row, column));
   for (size_t r = row + 1; r < table.rows(); ++r) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), r)) continue;
     if (!std::isnan(table.number(r, column))) {
       some = true;
       continue;

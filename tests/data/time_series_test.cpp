@@ -331,7 +331,7 @@ TEST_CASE("TimeSeries: dates that can be read in two orders are read so that the
   CHECK(step(shorter).unit == SeriesStep::Unit::month);
   CHECK(contains(shorter.notes().made, "month first, as \"02/01/20\" is 2020-02-01"));
   CHECK(data({"30/12/98", "31/12/98", "01/01/99"}).notes().made == "t: years have two digits, \"30/12/98\" is 1998-12-30");
-  CHECK(data({"30-Dec-68", "31-Dec-68", "1-Jan-70"}).size() == 2);
+  CHECK(data({"30-Dec-70", "31-Dec-70", "1-Jan-71"}).size() == 2);
 }
 
 TEST_CASE("TimeSeries: Unix times that grow evenly are times, in seconds or parts of them") {
@@ -364,10 +364,8 @@ TEST_CASE("TimeSeries: Unix times that grow evenly are times, in seconds or part
   CHECK(step(data({"1577836800", "1577923200"}, step(days))).unit == SeriesStep::Unit::day);
   CHECK(contains(data({"1577836800", "1577923200"}, step(days)).notes().made, "Unix times"));
   // Numbers stay what they are that are no such times, or have no rhythm.
-  for (const auto& times : {unix(1900, 1, 40),
-                            unix(200000000, 1, 40),
-                            unix(5000000, 3600, 40),
-                            {"1577836800", "1577836900", "1577999000", "1578000000", "1579000000"}}) {
+  const std::vector<std::string> irregular = {"1577836800", "1577836900", "1577999000", "1578000000", "1579000000"};
+  for (const auto& times : {unix(1900, 1, 40), unix(200000000, 1, 40), unix(5000000, 3600, 40), irregular}) {
     CHECK_MESSAGE(step(data(times)).unit == SeriesStep::Unit::number, times[0]);
     CHECK_MESSAGE(!contains(data(times).notes().made, "Unix"), times[0]);
   }
