@@ -172,9 +172,8 @@ TEST_CASE("arrays: predict compares its answers with targets in the file") {
   CHECK_MESSAGE(contains(predict({{"x", x}, {"y", sums}}).err, "60 with a known answer: rmse "), "");
   trained_on(x * 2.0);
   CHECK_MESSAGE(contains(predict({{"x", x}, {"y", x * 2.0}}).err, "60 with a known answer: rmse "), "");
-  write_bytes(dir / "new.npz", zip({{"images.npy", npy("<f4", "(1, 4)", std::string(16, '\0'))},
-                                    {"labels.npy", npy("<f4", "(1, 4)", std::string(16, '\0'))}},
-                                   true));
+  const std::string zeros_of_numpy = halfstep::testing::npy("<f4", "(1, 4)", std::string(16, '\0'));
+  write(dir / "new.npz", halfstep::testing::zip({{"images.npy", zeros_of_numpy}, {"labels.npy", zeros_of_numpy}}, true));
   CHECK_MESSAGE(contains(run(dir, "predict runs/d new.npz").err, "1 with a known answer: rmse "),
                 run(dir, "predict runs/d new.npz").err);
 }
