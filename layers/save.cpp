@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/backend/witness.h"
+#include "framework/base/list_text.h"
+#include "framework/base/log.h"
+#include "framework/io/printable.h"
 #include "framework/io/safetensors.h"
 
 namespace halfstep {
@@ -43,12 +47,25 @@ void save(const StateDict& state, const std::filesystem::path& path, const std::
   write(without_copies(state), path, metadata);
 }
 
+void warn_of_bad_values(const StateDict& state, const std::string& file) {
+  std::vector<std::string> bad;
+  for (const NamedTensor& n : state) {
+    if (!n.tensor.defined() || n.tensor.device().is_meta() || !n.tensor.is_floating_point()) continue;
+    const ValueCounts c = count_values(n.tensor);
+    if (c.bad()) bad.push_back(joined(printable(n.name), " (", c.nan + c.inf(), " of ", c.numel, ')'));
+  }
+  if (bad.empty()) return;
+  logging::warn(joined(file, ": ", bad.size(), bad.size() == 1 ? " tensor holds" : " tensors hold",
+                       " NaN or infinity: ", list_text(bad), "; a model with such weights answers NaN"));
+}
+
 StateForModule read_state(const Module& module, const std::filesystem::path& path, const LoadOptions& options) {
   return state_for(module, read_weight_file(path, options.key), options);
 }
 
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options) {
   StateForModule read = read_state(module, path, options);
+  warn_of_bad_values(read.state, path.string());
   if (!options.device) return module.load_state_dict(read.state, options.strict);
   const StateDict mine = module.state_tensors();
   const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });

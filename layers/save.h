@@ -73,12 +73,15 @@ struct StateForModule {
 // does not have. Throws DataError for the first, ValueError for a prefix that no name has, `transpose` of a tensor that is no
 // matrix, `part` of what a tensor does not have, and `join` of parts that are not all there or do not fit.
 StateForModule state_for(const Module& module, const WeightFile& file, const LoadOptions& options = {});
+// Warns of tensors that hold NaN or infinity, with their names. file: theirs.
+void warn_of_bad_values(const StateDict& state, const std::string& file);
 // Of read_weight_file(path). Throws as `load`.
 StateForModule read_state(const Module& module, const std::filesystem::path& path, const LoadOptions& options = {});
 
 // Copies the file's tensors into the module's. The file is one of safetensors or of torch.save, which its content decides, not its
 // name; or a folder or an index of such files (framework/io/weight_file.h). Throws IoError and, for torch.save, DataError for a
-// file that is malformed, and ValueError listing the names, shapes and dtypes that do not fit; then nothing has changed.
+// file that is malformed, and ValueError listing the names, shapes and dtypes that do not fit; then nothing has changed. Warns of
+// values that are not finite.
 LoadReport load(Module& module, const std::filesystem::path& path, const LoadOptions& options = {});
 
 }  // namespace halfstep

@@ -52,9 +52,9 @@ def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(image=None, before=b"", behind=b""):
+def png(image=None, before=b"", behind=b"", **options):
     out = io.BytesIO()
-    (image or scene(5, 3)).save(out, "PNG")
+    (image or scene(5, 3)).save(out, "PNG", **options)
     data = out.getvalue()
     end = data.rindex(b"IEND") - 4
     return data[:33] + before + data[33:end] + behind + data[end:]
@@ -103,6 +103,19 @@ add("color.gray", png(scene(5, 3).convert("L"), before=gamma[55556]))
 transparent = scene(5, 3).convert("RGBA")
 transparent.putpixel((1, 1), (200, 100, 50, 60))
 add("color.transparent", png(transparent, before=gamma[100000]))
+# Pixels that cannot be seen have colors, too, which Pillow keeps: in each way in which a PNG can say it.
+clear = scene(5, 3)
+shades = Image.new("L", (5, 3))
+shades.putdata([0, 0, 255, 128, 3] * 3)
+for mode in ("RGBA", "LA"):
+    image = clear.convert("L" if mode == "LA" else "RGB").convert(mode)
+    image.putalpha(shades)
+    add("color.clear." + mode, png(image))
+palette = clear.quantize(12)
+add("color.clear.palette", png(palette, transparency=bytes([0, 255, 0, 100])))
+add("color.clear.rgb", png(clear, before=chunk(b"tRNS", struct.pack(">3H", *clear.getpixel((2, 1))))))
+gray = clear.convert("L")
+add("color.clear.gray", png(gray, before=chunk(b"tRNS", struct.pack(">H", gray.getpixel((2, 1))))))
 plain = jpeg()
 add("jpeg.junk_before_end", plain[:-2] + b"\x12" * 258 + plain[-2:])
 add("jpeg.junk_behind_end", plain + b"\0" * 1000)

@@ -102,6 +102,8 @@ def cases():
                          "optimizer": torch.optim.Adam(layer().parameters()).state_dict(), "shape": torch.Size([2, 3]),
                          "dtype": torch.float32, "device": torch.device("cpu")}
     yield "two_models", {"model": layer().state_dict(), "state_dict": layer().state_dict()}
+    # The second one is of the model of the tests.
+    yield "two_unlike", {"maler": torch.nn.Linear(4, 4).state_dict(), "pr\u00fcfer": layer().state_dict()}
     yield "student", {"epoch": 3, "student": layer().state_dict()}
     yield "parameter", {"w": torch.nn.Parameter(numbers(2)), "count": 4, "nested": {"w": numbers(1)}}
     rows = numbers(60, 2)

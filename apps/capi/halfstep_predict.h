@@ -102,7 +102,11 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
  *              where the training data's were filled in
  *   series     values in the units of the file
  *   text       tokens, also of tables of texts: "texts" in "source" of the form has them
- *   others     what the arrays of the training data had; where those were bytes of pixels, pixels in [0, 1]
+ *   others     what the arrays of the training data had; where those were bytes of pixels, pixels in [0, 1]. Bytes of 0 and 1
+ *              were no pixels, and are 0 and 1 here
+ * Pixels up to 255 and other arrays that are surely in other units than the training data are refused. Other numbers are not
+ * compared with the training data's, however far outside they are: "low" and "high" in "source" of the form have its range, for
+ * tables of each input (arrays and tables; series have the mean and deviation in "scaling").
  * `dtype`: HS_FLOAT32 or HS_INT64; whole numbers are converted for a model that takes float32, but a model that takes int64 refuses
  * float32. `inputs` is aligned as its type and only read during the call.
  *

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets of arrays in files.
+#include <algorithm>
+
 #include "apps/catalog/dataset_rows.h"
 #include "framework/data/arrays.h"
 
@@ -22,7 +24,10 @@ std::vector<Field> array_fields(std::vector<Field> first) {
         choice(
             "bytes", "auto", byte_meanings(),
             "of uint8 inputs: \"pixels\": 0 to 255 become 0 to 1; \"numbers\": they stay what they are; \"auto\": pixels where a "
-            "sample has two dimensions or more, which a line says"),
+            "sample has two dimensions or more and some byte is above 1, which a line says"),
+        boolean("channels_last", false,
+                "inputs [N, H, W, C] or [N, T, C] are read, into memory, as [N, C, H, W] and [N, C, T], which layers and "
+                "transforms take"),
         integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)
@@ -40,6 +45,7 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   if (!self["classes"].is_null()) o.classes = self["classes"];
   if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
   o.bytes = place_in<ByteMeaning>(byte_meanings(), self["bytes"]);
+  o.channels_last = self["channels_last"];
   const SplitRequest train = train_of(r);
   if (r.known) {
     if (!o.classification) o.classification = r.known->classes > 0;
@@ -53,8 +59,15 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
     if (!o.classification) o.classification = data->classes() > 0;
     if (o.classes == 0) o.classes = data->classes();
     if (o.tokens && o.vocabulary == 0) o.vocabulary = data->vocabulary();
+    if (o.bytes == ByteMeaning::automatic) o.bytes = data->bytes();
   }
-  return std::make_shared<ArrayDataset>(make(r, o));
+  auto out = std::make_shared<ArrayDataset>(make(r, o));
+  const auto by_channel = [](const Json& t) { return t["type"] == "Normalize" && t["from"] == "data"; };
+  const Json& transforms = self["transforms"];
+  if (!o.channels_last && looks_channels_last(out->input_shape()) && std::any_of(transforms.begin(), transforms.end(), by_channel))
+    out->add_warning(joined("Normalize goes by dimension 1, and inputs ", with_batch(out->size(), out->input_shape()),
+                            " seem to have their channels last: \"channels_last\": true puts them there"));
+  return out;
 }
 
 DatasetRow array_row(const char* type, const char* doc, std::vector<Field> files, const char* file, const Make& make) {

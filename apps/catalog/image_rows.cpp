@@ -150,7 +150,8 @@ void add_image_rows(Catalog<DatasetRow>& all) {
          choice("fit", "crop", picture_fits(),
                 "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
                 "side and fill the rest with the background"),
-         choice("background", "black", backgrounds(), "color behind transparent pixels; \"none\": ignore transparency"),
+         choice("background", "none", backgrounds(),
+                "\"none\": transparent pixels keep their own color, as by PIL and torchvision; else the color behind them"),
          boolean("grayscale", false, "gray pictures: [1, H, W] instead of [3, H, W]"),
          boolean("exif", true, "turn pictures as EXIF says, which cameras and phones write; false: as they are stored"),
          choice("on_error", "fail", {"fail", "skip"},

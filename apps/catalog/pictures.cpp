@@ -63,6 +63,11 @@ std::string PictureReport::warning() const {
                 flaw);
 }
 
+std::string PictureReport::opened(double seconds) const {
+  if (checked == pictures) return joined("all ", pictures, " pictures were opened");
+  return joined(checked, " of ", pictures, " pictures were opened within ", seconds, " s (halfstep train opens all)");
+}
+
 Json to_json(const PictureReport& r) {
   return {{"pictures", r.pictures}, {"checked", r.checked}, {"bad", r.bad},
           {"flawed", r.flawed},     {"faults", r.faults},   {"flaw", r.flaw}};

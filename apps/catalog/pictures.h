@@ -19,10 +19,12 @@ struct PictureReport {
   std::vector<std::string> faults;  // of the first ones
   std::string flaw;                 // the first one's name
 
-  void add(const PictureReport& more);  // of other pictures
-  std::string error() const;            // all faults in one message; "" without one
-  std::string warning() const;          // of pictures that lack no pixel; "" without one
+  void add(const PictureReport& more);       // of other pictures
+  std::string error() const;                 // all faults in one message; "" without one
+  std::string warning() const;               // of pictures that lack no pixel; "" without one
+  std::string opened(double seconds) const;  // "3 of 1200 pictures were opened within 10 s", or that all were
 };
+constexpr double kPictureSeconds = 10;  // for opening pictures where no run needs all of them
 Json to_json(const PictureReport& report);
 PictureReport read_report(const Json& json);
 

@@ -4,17 +4,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "apps/catalog/modules.h"
 #include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
+#include "framework/base/list_text.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/other_file.h"
 #include "framework/io/printable.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
+#include "framework/io/torch_state.h"
 #include "framework/ops/ops.h"
 #include "layers/save.h"
 
@@ -174,9 +177,7 @@ std::string summary(const std::string& path, const WeightFile& file, const State
   if (!file.key.empty()) line += joined(" of \"", printable(file.key), '"');
   if (!file.model.empty()) line += joined(" of the pickled model ", file.model);
   if (file.files.size() > 1) line += joined(" in ", file.files.size(), " files");
-  for (size_t i = 0; i < std::min<size_t>(kept.size(), 4); ++i) line += (i ? ", " : "; ") + kept[i];
-  if (kept.size() > 4) line += joined(" and ", kept.size() - 4, " more");
-  if (!kept.empty()) line += kept.size() > 1 ? " keep their first values" : " keeps its first values";
+  if (!kept.empty()) line += "; " + list_text(kept, 4) + (kept.size() > 1 ? " keep their first values" : " keeps its first values");
   if (!read.joined.empty())
     line += joined("; ", read.joined.size(), read.joined.size() > 1 ? " are" : " is", " joined: ", read.joined[0]);
   if (read.joined.size() > 1) line += joined(", and ", read.joined.size() - 1, " more");
@@ -209,15 +210,58 @@ fs::path file_of(const fs::path& path) {
 
 bool contains_help(const std::string& message) { return message.find("\nhelp: ") != std::string::npos; }
 
+// How many tensors of the model are in the file, under their names and with their shapes.
+size_t fitting(const Module& module, const WeightFile& file, const LoadOptions& options) {
+  std::map<std::string, Shape> held;
+  try {
+    for (const NamedTensor& n : state_for(module, file, options).state) held.emplace(n.name, n.tensor.shape());
+  } catch (const Error&) { return 0; }
+  size_t out = 0;
+  for (const NamedTensor& n : module.state_tensors()) {
+    const auto found = held.find(n.name);
+    out += found != held.end() && found->second == n.tensor.shape();
+  }
+  return out;
+}
+
+// The file's tensors. Where it has several dictionaries of them, the error names the one that fits the model.
+WeightFile read_chosen(const Module& module, const fs::path& file, const LoadOptions& options, const std::string& place) {
+  try {
+    return read_weight_file(file, options.key);
+  } catch (const SeveralStates& e) {
+    std::string best;
+    size_t most = 0;
+    for (const std::string& key : e.keys)
+      if (const size_t fits = fitting(module, read_weight_file(file, key), options); fits > most) best = key, most = fits;
+    if (most == 0) throw;
+    const std::string what = e.what();
+    fail<ConfigError>(place, what.substr(0, what.find("\nhelp: ")),
+                      Help{joined("\"key\": \"", printable(best), "\" fits this model: it has ", most, " of its ",
+                                  module.state_tensors().size(), " tensors")});
+  }
+}
+
+constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes of weights whose values `validate` reads, too
+
+uint64_t bytes_of(const StateDict& state) {
+  uint64_t out = 0;
+  for (const NamedTensor& n : state)
+    if (!n.tensor.device().is_meta()) out += uint64_t(n.tensor.numel()) * size_of(n.tensor.dtype());
+  return out;
+}
+
 std::string load_file(Module& module, const Json& weights, const std::string& place) {
   fs::path file = weights["path"].get<std::string>();
   try {
     file = file_of(file);
     const LoadOptions options = load_options_of(weights);
-    const WeightFile held = read_weight_file(file, options.key);
+    const WeightFile held = read_chosen(module, file, options, place);
     StateForModule read;
     std::vector<std::string> kept;
     LoadReport report;
+    const StateDict mine = module.state_tensors();
+    const bool loads = std::none_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
+    bool looked = true;
     size_t loaded = 0;
     try {
       read = state_for(module, held, options);
@@ -227,11 +271,14 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
       kept.insert(kept.end(), report.missing.begin(), report.missing.end());
       loaded = read.state.size() - read.skipped.size() - report.unexpected.size();
       check<ValueError>(loaded > 0, "load", "no name of the file is one of the model, so nothing would be read");
+      looked = loads || bytes_of(read.state) <= kMostLookedAt;
+      if (looked) warn_of_bad_values(read.state, file.string());
     } catch (const ValueError& e) {
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
-    return summary(weights["path"], held, read, loaded, kept, report.unexpected.size());
+    return summary(weights["path"], held, read, loaded, kept, report.unexpected.size()) +
+           (looked ? "" : "; its values are not looked at, since they are more than 4 GiB");
   } catch (const ConfigError&) { throw; } catch (const Error& e) {
     fail<ConfigError>(place, e.what());
   }

@@ -202,6 +202,10 @@ class Unknowns {
     if (!rows.notes.made.empty()) std::cerr << rows.notes.made << '\n';
     add(values_, value_, rows.unknown_values, rows.unknown_value);
     add(answers_, answer_, rows.unknown_answers, rows.unknown_answer);
+    if (rows.far_values > 0)
+      logging::warn(joined(rows.far_values, rows.far_values == 1 ? " value is" : " values are",
+                           " far outside of the training data's, such as ", rows.far_value,
+                           ": predictions there may mean nothing"));
   }
   void print(const DataForm& form) const {
     if (values_ > 0) {

@@ -22,6 +22,7 @@
 #include "apps/sweep/sweep_results.h"
 #include "apps/sweep/sweep_run.h"
 #include "framework/backend/backend.h"
+#include "framework/base/list_text.h"
 #include "framework/comm/launcher.h"
 #include "framework/io/atomic_file.h"
 
@@ -57,13 +58,6 @@ RunLock lock_folder(const fs::path& folder) {
   }
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kListed = 5;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kListed); ++i) out += (i > 0 ? ", " : "") + names[i];
-  return out + (names.size() > kListed ? joined(" and ", names.size() - kListed, " more") : "");
-}
-
 void introduce(std::ostream& out, const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {
   const auto count = [](size_t n, const char* what) { return joined(n, ' ', what, n == 1 ? "" : "s"); };
   out << sweep.name << ": " << count(members.all.size(), "member");
@@ -77,7 +71,7 @@ void introduce(std::ostream& out, const SweepArguments& o, const SweepFile& swee
   if (finished > 0) out << "  finished before: " << finished << '\n';
   if (failed > 0) out << "  failed before: " << failed << (o.retry ? ", tried again" : "; --retry tries them again") << '\n';
   if (added > 0 && (added < members.all.size() || !members.others.empty())) out << "  new: " << added << '\n';
-  if (!members.others.empty()) out << "  not members of " << o.file << ", left alone: " << listed(members.others) << '\n';
+  if (!members.others.empty()) out << "  not members of " << o.file << ", left alone: " << list_text(members.others, 5) << '\n';
 }
 
 int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {

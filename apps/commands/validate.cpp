@@ -20,14 +20,6 @@ struct ValidateArguments {
   bool json = false;
 };
 
-constexpr double kPictureSeconds = 10;  // limit for opening pictures
-
-// "3 of 1200 pictures", and more where time ran out.
-std::string opened(const PictureReport& r) {
-  if (r.checked == r.pictures) return joined("all ", r.pictures, " pictures were opened");
-  return joined(r.checked, " of ", r.pictures, " pictures were opened within ", kPictureSeconds, " s (halfstep train opens all)");
-}
-
 int validate_files(const ValidateArguments& o) {
   int code = kDone;
   for (const std::string& file : o.files) {
@@ -54,7 +46,8 @@ int validate_files(const ValidateArguments& o) {
         else
           std::cout << file << ": cannot be trained with: its keys are right, but its data cannot be read\n";
         if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
-        if (pictures.pictures > 0) std::cout << "  " << opened(pictures) << ", " << pictures.bad << " cannot be read\n";
+        if (pictures.pictures > 0)
+          std::cout << "  " << pictures.opened(kPictureSeconds) << ", " << pictures.bad << " cannot be read\n";
         for (const std::string& line : weights) std::cout << "  " << line << '\n';
       }
       if (!readable) {

@@ -5,6 +5,7 @@
 
 #include "apps/export/exporter.h"
 #include "apps/run/progress.h"
+#include "framework/base/list_text.h"
 #include "generated/halfstep_release.h"
 
 namespace halfstep::app {
@@ -12,10 +13,10 @@ namespace {
 
 std::string text_of(const Shape& shape) { return joined(shape); }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "`" : ", `") + name + '`';
-  return out;
+std::string listed(std::vector<std::string> names) {
+  constexpr size_t kMost = 100;
+  for (std::string& name : names) name = '`' + name + '`';
+  return list_text(names, kMost);
 }
 
 std::string columns_text(const CsvEncoding& encoding) {

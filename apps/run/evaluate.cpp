@@ -12,6 +12,7 @@
 #include "apps/run/progress.h"
 #include "apps/run/ranks.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 
@@ -75,20 +76,16 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
 std::string beside(const MetricValue& m) { return m.last_value ? " (last value: " + number_text(*m.last_value, 4) + ")" : ""; }
 
 std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most) {
-  std::vector<std::pair<std::string, std::string>> lines;  // by the metric's name
-  std::vector<size_t> counts;
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // by the metric's name
   for (const MetricValue& m : metrics) {
     if (m.column.empty()) continue;
     const std::string name = m.name.substr(0, m.name.size() - m.column.size() - 1);
     auto at = std::find_if(lines.begin(), lines.end(), [&](const auto& line) { return line.first == name; });
-    if (at == lines.end()) at = lines.insert(at, {name, ""}), counts.push_back(0);
-    size_t& count = counts[size_t(at - lines.begin())];
-    if (count++ < most) at->second += joined(count == 1 ? " " : ", ", m.column, ' ', number_text(m.value, 4), beside(m));
+    if (at == lines.end()) at = lines.insert(at, {name, {}});
+    at->second.push_back(joined(m.column, ' ', number_text(m.value, 4), beside(m)));
   }
   std::vector<std::string> out;
-  for (size_t i = 0; i < lines.size(); ++i)
-    out.push_back(lines[i].first + " by column:" + lines[i].second +
-                  (counts[i] > most ? joined(" and ", counts[i] - most, " more") : ""));
+  for (const auto& [name, columns] : lines) out.push_back(name + " by column: " + list_text(columns, most));
   return out;
 }
 

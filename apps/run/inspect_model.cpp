@@ -11,9 +11,12 @@
 #include "apps/run/model_file.h"
 #include "apps/run/progress.h"
 #include "apps/run/terminal.h"
+#include "framework/backend/witness.h"
+#include "framework/base/list_text.h"
 #include "framework/data/form.h"
 #include "framework/data/statistics.h"
 #include "framework/io/checkpoint.h"
+#include "framework/io/printable.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/torch_file.h"
 #include "framework/io/weight_file.h"
@@ -34,7 +37,11 @@ uint64_t bytes_in(const fs::path& folder) {
 Json finite(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
 Json json_of(const TensorMap& tensors, bool values) {
+  constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes; more take long, and --values asks for it
   Json out = Json::array();
+  uint64_t bytes = 0;
+  for (const auto& [name, t] : tensors) bytes += uint64_t(t.numel()) * size_of(t.dtype());
+  const bool looks = bytes <= kMostLookedAt;
   for (const auto& [name, t] : tensors) {
     Json entry{{"name", name}, {"shape", t.shape()}, {"dtype", halfstep::name(t.dtype())}, {"numbers", t.numel()}};
     if (values && t.numel() > 0) {
@@ -47,6 +54,8 @@ Json json_of(const TensorMap& tensors, bool values) {
                         {"std", finite(s.std)},
                         {"nan", s.nan},
                         {"inf", s.inf}});
+    } else if (looks && t.is_floating_point() && !t.device().is_meta()) {
+      if (const ValueCounts c = count_values(t); c.bad()) entry.update(Json{{"nan", c.nan}, {"inf", c.inf()}});
     }
     out.push_back(std::move(entry));
   }
@@ -159,7 +168,8 @@ std::string with_commas(int64_t n) {
 }
 
 void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
-  int64_t numbers = 0, broken = 0, unread = 0;
+  int64_t numbers = 0, unread = 0;
+  std::vector<std::string> broken;
   const bool values = !tensors.empty() && tensors[0].contains("mean");
   Cells cells{{"tensor", "shape", "dtype"}};
   if (values) cells[0].insert(cells[0].end(), {"min", "max", "mean", "std", ""});
@@ -167,7 +177,7 @@ void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
   for (const Json& t : tensors) {
     numbers += t["numbers"].get<int64_t>();
     unread += t.contains("unread");
-    broken += t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0);
+    if (t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0)) broken.push_back(printable(t["name"].get<std::string>()));
     cells.push_back({t["name"].get<std::string>(), shape_text(t["shape"]), t["dtype"].get<std::string>()});
     if (!t.contains("mean")) continue;
     for (const char* key : {"min", "max", "mean", "std"}) cells.back().push_back(number(t[key]));
@@ -178,8 +188,9 @@ void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
   print_cells(out, cells, {.width = width, .left_out = {6, 2}, .shortened = {0}, .right = {3, 4, 5, 6}});
   out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
   if (unread > 0) out << unread << (unread == 1 ? " of them is" : " of them are") << " of a kind that halfstep does not have\n";
-  if (broken > 0)
-    out << "warning: " << broken << (broken == 1 ? " tensor holds" : " tensors hold") << " values that are NaN or infinite\n";
+  if (!broken.empty())
+    out << "warning: " << broken.size() << (broken.size() == 1 ? " tensor holds" : " tensors hold")
+        << " values that are NaN or infinite: " << list_text(broken) << '\n';
 }
 
 void print_data(std::ostream& out, const Json& data) {

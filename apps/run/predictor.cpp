@@ -20,8 +20,6 @@
 #include "framework/base/log.h"
 #include "framework/data/found_pictures.h"
 #include "framework/data/labels.h"
-#include "framework/data/npy.h"
-#include "framework/io/safetensors.h"
 
 namespace halfstep::app {
 namespace {
@@ -33,14 +31,6 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // What a checkpoint of an older halfstep was trained on: its training data says it.
 StoredData of_training_data(const Config& config) {
   return {build_dataset(config.json, "train")->form(), transforms_in_use(with_statistics(config.json))};
-}
-
-// The file's tensor of inputs: the one of this name, or the only one.
-Tensor input_of(const TensorMap& tensors, const std::string& path) {
-  const auto named = tensors.find("x");
-  if (named != tensors.end()) return named->second;
-  check<DataError>(tensors.size() == 1, kPredict, path, " must hold one tensor, or one named \"x\", but has ", tensors.size());
-  return tensors.begin()->second;
 }
 
 // Does a call write into the model? Stateful layers keep their last state, and embeddings with max_norm scale rows of weights.
@@ -252,6 +242,25 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
   for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
 }
 
+// The same of answers of any shape, whose truths are as known_answers gives them; those of one class or number go into `found`.
+void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
+  const bool single = truths.numel() == truths.size(0);
+  if (!single || outputs.dim() != 2) {
+    known_ += truths.size(0);
+    const Tensor of = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
+    for (const NamedMetric& m : metrics_) m.metric->add(of, truths);
+    return;
+  }
+  std::vector<double> values = truths.reshape({-1}).to_vector<double>();
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (form_.classes > 0 && values[i] < 0) values[i] = kUnknown;
+    if (std::isnan(values[i])) continue;
+    found[i].truth = values[i];
+    if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(values[i]));
+  }
+  measure(outputs, values);
+}
+
 std::vector<MetricValue> Predictor::metrics() const {
   std::vector<MetricValue> out;
   for (const NamedMetric& m : metrics_) out.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details()});
@@ -373,13 +382,14 @@ void Predictor::series(const fs::path& path, const FileOptions& o, const Receive
 }
 
 void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
-  const std::string end = ending(path);
-  const Tensor given = end == ".npy"   ? map_npy(path)
-                       : end == ".npz" ? read_npz(path, "x")
-                                       : input_of(load_safetensors(path).tensors, path.string());
-  const Tensor x = from_units(array_inputs(given, form_, path.string()));
+  const ArrayFile file = read_array_file(path, config_.json);
+  const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
+  const Tensor truths = file.targets.defined() ? known_answers(file.targets, x.size(0), form_, path.string()) : Tensor();
   for (int64_t begin = 0; begin < x.size(0); begin += o.batch) {
-    std::vector<Prediction> found = answer((*this)(x.narrow(0, begin, std::min(o.batch, x.size(0) - begin))), o);
+    const int64_t count = std::min(o.batch, x.size(0) - begin);
+    const Tensor outputs = (*this)(x.narrow(0, begin, count));
+    std::vector<Prediction> found = answer(outputs, o);
+    if (truths.defined()) compare(outputs, truths.narrow(0, begin, count), found);
     for (size_t i = 0; i < found.size(); ++i) {
       found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
       receive(found[i]);

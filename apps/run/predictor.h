@@ -112,6 +112,7 @@ class Predictor {
  private:
   std::vector<Prediction> answer(const Tensor& outputs, const FileOptions& options) const;
   void measure(const Tensor& outputs, const std::vector<double>& truths);
+  void compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found);
   void pictures(const std::vector<std::filesystem::path>& paths, const FileOptions& options, const Receive& receive);
   void table(const CsvRows& rows, const std::string& name, const FileOptions& options, const Receive& receive,
              const std::function<void(const CsvRows&)>& sees);

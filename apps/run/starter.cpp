@@ -4,16 +4,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <optional>
-#include <set>
 
+#include "apps/catalog/pictures.h"
 #include "apps/config/config.h"
 #include "apps/schema/json.h"
 #include "framework/base/check.h"
-#include "framework/data/found_pictures.h"
-#include "framework/data/image_folder.h"
 #include "framework/data/text.h"
-#include "framework/data/unicode.h"
 #include "framework/io/json.h"
 
 namespace halfstep::app {
@@ -36,166 +32,6 @@ std::string in_small_letters(std::string text) {
 
 bool exists_any(const fs::path& folder, std::initializer_list<const char*> names) {
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
-}
-
-// --- pictures ---
-
-// Are some of the pictures, spread over all, without a colour?
-bool are_gray(const ImageFolderDataset& data) {
-  constexpr int64_t kRead = 12;
-  const int64_t n = std::min(kRead, data.size());
-  for (int64_t i = 0; i < n; ++i) {
-    try {
-      const auto pixels = read_picture(data.file(i * data.size() / n), 3).pixels;
-      for (size_t at = 0; at + 2 < pixels.size(); at += 3)
-        if (pixels[at] != pixels[at + 1] || pixels[at] != pixels[at + 2]) return false;
-    } catch (const DataError&) {}  // the check of the config names it
-  }
-  return true;
-}
-
-// Digits and letters, which mean something else when they are mirrored.
-bool are_characters(const std::vector<std::string>& classes) {
-  return std::all_of(classes.begin(), classes.end(),
-                     [](const std::string& c) { return c.size() == 1 && std::isalnum(static_cast<unsigned char>(c[0])); });
-}
-
-// The folders in a folder that may be classes or parts of the data.
-std::vector<std::string> visible_folders(const fs::path& root) {
-  PassedOver hidden;
-  return folders_in(root, hidden);
-}
-
-// What is left of a folder's name without this word, in small letters: "seg_" of "seg_train"; nothing: the word is not in it.
-std::optional<std::string> rest_without(const std::string& folder, const std::string& word) {
-  std::string name = in_small_letters(folder);
-  const auto is_letter = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
-  const size_t at = name.find(word);
-  if (at == std::string::npos || (at > 0 && is_letter(at - 1)) || is_letter(at + word.size())) return std::nullopt;
-  return name.erase(at, word.size());
-}
-
-// The first of these folders whose name has one of the words, and `rest` beside it; "" if none is there.
-std::string folder_called(const fs::path& root, std::initializer_list<const char*> words, const std::string& rest) {
-  const std::vector<std::string> there = visible_folders(root);
-  for (const char* word : words)
-    for (const std::string& folder : there)
-      if (rest_without(folder, word) == rest) return folder;
-  return "";
-}
-
-// A part that just holds a folder of its own name: "seg_train/seg_train".
-std::string inner_folder(const fs::path& root, const std::string& part) {
-  const std::vector<std::string> inner = visible_folders(root / part);
-  return inner.size() == 1 && inner[0] == part && !visible_folders(root / part / part).empty() ? part + '/' + part : part;
-}
-
-// Where pictures lie: the parts of the data are folders with a folder for each class.
-struct PictureFolders {
-  fs::path root;                 // of the parts, or of the classes
-  std::string train, val, test;  // empty: there is no such part
-  std::string remark;
-};
-
-PictureFolders picture_folders(const fs::path& given) {
-  PictureFolders out{given, {}, {}, {}, {}};
-  for (;;) {  // to the first folder that does not just hold another
-    // "train" and "test", or names that are alike but for these words: "seg_train" and "seg_test".
-    std::set<std::string> rests{""};
-    for (const std::string& folder : visible_folders(out.root))
-      for (const char* word : {"train", "training"})
-        if (const auto rest = rest_without(folder, word)) rests.insert(*rest);
-    for (const std::string& rest : rests) {
-      out.train = folder_called(out.root, {"train", "training"}, rest);
-      out.val = folder_called(out.root, {"val", "valid", "validation"}, rest);
-      out.test = folder_called(out.root, {"test", "testing"}, rest);
-      if (!out.train.empty() && (rest.empty() || !out.val.empty() || !out.test.empty())) break;
-      out.train.clear();
-    }
-    for (std::string* part : {&out.train, &out.val, &out.test}) {
-      if (part->empty() || !visible_folders(out.root / *part).empty()) continue;
-      if (part != &out.train && !out.train.empty()) out.remark += "; " + *part + " has no folders of classes: left out";
-      part->clear();
-    }
-    for (std::string* part : {&out.train, &out.val, &out.test})
-      if (!part->empty()) *part = inner_folder(out.root, *part);
-    if (!out.train.empty()) break;
-    out.remark.clear();
-    PassedOver passed;
-    PassedOver::Paths pictures;
-    const std::vector<std::string> folders = folders_in(out.root, passed, &pictures);
-    if (folders.size() != 1 || !pictures.empty() || visible_folders(out.root / folders[0]).empty()) break;
-    out.root /= folders[0];
-  }
-  if (out.train.empty()) out.val.clear(), out.test.clear();
-  if (out.val.empty()) std::swap(out.val, out.test);
-  if (out.root != given) out.remark += joined("; they lie in ", out.root.string());
-  return out;
-}
-
-StarterParts picture_starter(const fs::path& given) {
-  const auto [root, train, val, test, remark] = picture_folders(given);
-  const bool parts = !val.empty();
-  const ImageFolderDataset data(root / train, {.size = 32});
-  const auto classes = int64_t(data.class_names().size());
-
-  // The sides of some hundred pictures, spread over all.
-  constexpr int64_t kLook = 300;
-  std::vector<int64_t> sides;
-  std::set<std::pair<int64_t, int64_t>> sizes;
-  std::string fault;
-  for (int64_t i = 0; i < std::min(kLook, data.size()); ++i) {
-    try {
-      const PictureSize s = picture_size(data.file(i * data.size() / std::min(kLook, data.size())));
-      sides.push_back(std::min(s.width, s.height));
-      sizes.insert({s.width, s.height});
-    } catch (const DataError& e) { fault = e.what(); }  // halfstep validate lists all of them
-  }
-  check<DataError>(!sides.empty(), "init", "none of the pictures that were looked at can be read: ", fault);
-  std::nth_element(sides.begin(), sides.begin() + sides.size() / 2, sides.end());
-  const int64_t middle = sides[sides.size() / 2];
-  int64_t size = std::min<int64_t>(middle, 32);  // small pictures keep their size
-  while (size >= 32 && size < 128 && size * 3 / 2 < middle) size *= 2;
-
-  StarterParts out;
-  out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
-  if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
-  if (const std::string left_out = data.notes().made; !left_out.empty()) out.what += "; " + left_out;
-  for (const std::string& w : data.notes().warnings) out.what += "; " + w;
-  out.what = replace_not_utf8(std::move(out.what));  // it becomes a comment of one line
-  std::replace(out.what.begin(), out.what.end(), '\n', ' ');
-  out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});
-  out.data.push_back({joined("\"size\": ", size),
-                      sizes.size() == 1
-                          ? joined("pictures have ", sizes.begin()->first, " x ", sizes.begin()->second, " pixels",
-                                   size < middle ? "; smaller ones take less time" : "")
-                          : joined("pictures have different sizes; half of those looked at have a shorter side up to ", middle)});
-  if (are_gray(data)) out.data.push_back({R"("grayscale": true)", "one channel: no picture looked at has a colour"});
-  const std::string flips = R"({"type": "RandomHorizontalFlip"}, )", normal = R"({"type": "Normalize", "from": "data"})";
-  const bool mirrors = !are_characters(data.class_names());
-  const auto split = [&](const char* name, const std::string& path, const std::string& range, bool augments) {
-    out.data.push_back({joined('"', name, R"(": {"type": "ImageFolder", "path": )", in_quotes(path), range, R"(, "transforms": [)",
-                               augments && mirrors ? flips : "", normal, "]}"),
-                        !augments ? ""
-                        : mirrors ? "mirrored at random; leave that out where left and right differ, as in text"
-                                  : "not mirrored: classes with names of one character may be digits or letters"});
-  };
-  const std::string whole = train.empty() ? "." : train;
-  split("train", whole, parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
-  split("val", parts ? val : whole, parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
-  if (!test.empty()) split("test", test, "", false);
-  out.layers = starter_convolutions(size, true);
-  out.loss = R"("CrossEntropyLoss")";
-  out.samples = parts ? data.size() : data.size() * 4 / 5;
-  const std::vector<int64_t> labels = data.labels();
-  std::vector<int64_t> counts(size_t(classes), 0);
-  for (const int64_t c : labels) ++counts[size_t(c)];
-  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-  if (*most > 3 * *least) {
-    out.loss = R"({"type": "CrossEntropyLoss", "weight": "balanced"})";
-    out.loss_comment = joined("classes have ", *least, " to ", *most, " pictures");
-  }
-  return out;
 }
 
 // --- data sets in their publishers' files ---
@@ -298,10 +134,28 @@ void add(std::string& out, const std::string& indent, const StarterLine& line, b
   out += text + '\n';
 }
 
+// Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
+bool check_starter_pictures(const fs::path& data, Starter& starter, const Json& config) {
+  constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
+  const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
+  if (pictures.pictures == 0) return true;
+  if (pictures.bad == 0) {
+    starter.notes.push_back(pictures.opened(kPictureSeconds) + ", and can be read");
+    if (const std::string flawed = pictures.warning(); !flawed.empty()) starter.notes.push_back(flawed);
+    return true;
+  }
+  check<DataError>(kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n", pictures.error());
+  std::string line;
+  add(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
+  starter.text.insert(starter.text.find("    \"loader\": "), line);
+  return false;
+}
+
 // Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
 // number of classes of a sample; 0: it has none.
 int64_t check_starter(const fs::path& data, Starter& starter, const StarterParts& parts) {
   std::string wrong;
+  const std::vector<std::string> before = starter.notes;
   try {
     const Config config = resolve_config(read_json<Json>(starter.text, /*comments=*/true), "the config");
     wrong = config.data_fault;
@@ -313,6 +167,10 @@ int64_t check_starter(const fs::path& data, Starter& starter, const StarterParts
       starter.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
                                      f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
                                      parameters, " parameters"));
+      if (wrong.empty() && !check_starter_pictures(data, starter, config.json)) {
+        starter.notes = before;
+        return check_starter(data, starter, parts);
+      }
       if (wrong.empty()) return f.target.empty() ? f.classes : 0;
     }
   } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL

@@ -26,9 +26,9 @@ struct Starter {
 // data: a delimited table (any name but those below), a series (a table of a date and a number), a text (.txt, .md), an archive of
 // arrays (.npz, .safetensors), a folder of pictures in folders of classes, or a folder of MNIST's or CIFAR-10's files. Reads as
 // much as the choices need: a table and arrays whole, of pictures the headers of some hundred, and then whatever `halfstep
-// validate` reads, whose rules the config passes. Throws DataError for what it does not know, with what it looked for, for data of
-// which it can make no config that passes, with the remedy, and as the readers do; ConfigError for wishes that the data does not
-// have.
+// validate` reads, whose rules the config passes; pictures that cannot be read are left out by the config if they are few. Throws
+// DataError for what it does not know, with what it looked for, for data of which it can make no config that passes, with the
+// remedy, and as the readers do; ConfigError for wishes that the data does not have.
 Starter starter_config(const std::filesystem::path& data, const StarterWishes& wishes = {});
 
 // What the kinds of data differ in. A line is a part of the JSON and its comment, which may be empty.
@@ -50,6 +50,9 @@ struct StarterParts {
 std::string in_quotes(const std::string& text);                 // as JSON
 std::string folder_of_file(const std::filesystem::path& file);  // "." where the path has none
 std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batches);
+// The folders in a folder that may be classes or parts of the data.
+std::vector<std::string> visible_folders(const std::filesystem::path& root);
+StarterParts picture_starter(const std::filesystem::path& folder);
 StarterParts table_starter(const std::filesystem::path& file, const StarterWishes& wishes);  // a series, too
 StarterParts array_starter(const std::filesystem::path& file, const StarterWishes& wishes);
 

@@ -5,6 +5,7 @@
 
 #include "apps/run/starter.h"
 #include "framework/base/check.h"
+#include "framework/data/arrays.h"
 #include "framework/data/npy.h"
 #include "framework/io/safetensors.h"
 #include "framework/io/zip.h"
@@ -128,24 +129,23 @@ ArrayValues values_of(const Tensor& t) {
 Shape rest_of(const Shape& s) { return s.empty() ? s : without_batch(s); }
 Shape sample_of(const Tensor& t) { return rest_of(t.shape()); }
 
-// The inputs with their channels first, and the layers that bring them there.
+// The inputs with their channels first, and the layers that bring them there, or the reader.
 struct Layout {
   std::vector<StarterLine> layers{};
   Shape sample;
+  bool channels_last = false;
   int spatial() const { return int(sample.size()) - 1; }
   bool is_large() const { return (spatial() == 1 || spatial() == 2) && *std::min_element(sample.begin() + 1, sample.end()) >= 8; }
 };
 Layout layout_of(const Tensor& x, const Shape& target) {
   const Shape s = sample_of(x);
-  if (s.size() == 3 && s[0] > 4 && (s[2] == 1 || s[2] == 3 || s[2] == 4))
-    return {{{R"({"type": "Permute", "dims": [0, 3, 1, 2]})", "the array has channels last"}}, {s[2], s[0], s[1]}};
+  if (looks_channels_last(s)) return {{}, {s[2], s[0], s[1]}, true};
   if (s.size() != 2) return {{}, s};
   const bool picture = s[0] >= 8 && s[1] >= 8 && (x.dtype() == DType::u8 || s[0] == s[1]);
   if (picture || target == s)
     return {{{joined(R"({"type": "Unflatten", "dim": 1, "unflattened_size": [1, )", s[0], "]}"), "pictures with one channel"}},
             {1, s[0], s[1]}};
-  if (s[0] > s[1] && s[0] >= 8)
-    return {{{R"({"type": "Permute", "dims": [0, 2, 1]})", "the array has channels last"}}, {s[1], s[0]}};
+  if (s[0] > s[1] && s[0] >= 8) return {{}, {s[1], s[0]}, true};
   return {{}, s};
 }
 
@@ -313,9 +313,21 @@ StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
     out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
   else if (wishes.task == "classification")
     out.data.push_back({R"("task": "classification")", "as asked"});
-  const bool pixels = x.dtype() == DType::u8 && x.dim() > 2;
+  const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
+  if (bytes && !pixels) {
+    out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});
+    out.notes.push_back(names.x + " has bytes of 0 and 1, which are no pixels, and stay as they are");
+  }
   if (pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
-  if (x.dim() > 1 && x.size(1) <= (pixels ? kMostColors : kMostChannels))
+  if (at.channels_last) {
+    const std::string given = at.spatial() == 1 ? "[N, T, C]" : "[N, H, W, C]",
+                      read = at.spatial() == 1 ? "[N, C, T]" : "[N, C, H, W]";
+    out.data.push_back({R"("channels_last": true)", given + " is read as " + read});
+    out.notes.push_back(joined(names.x, ' ', x.shape(), " seems to have its channels last, and is read as ", read,
+                               "; if not: \"channels_last\": false"));
+  }
+  const int64_t channels = x.dim() == 1 ? 0 : at.channels_last ? at.sample[0] : x.size(1);
+  if (x.dim() > 1 && channels <= (pixels ? kMostColors : kMostChannels))
     out.data.push_back({R"("transforms": [{"type": "Normalize", "from": "data"}])",
                         "inputs to mean 0 and deviation 1 of the training data, by place in dimension 1"});
   const bool parts = !names.x_val.empty();

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "framework/base/check.h"
+#include "framework/data/series_times.h"
 
 namespace halfstep::app {
 namespace {
@@ -233,6 +234,12 @@ TableReading read_columns(const CsvSheet& sheet) {
       out.order = day ? CsvDateOrder::dmy : CsvDateOrder::mdy;
       out.order_is_sure = day_first.texts != month_first.texts;
     }
+    for (size_t c = 0; c < sheet.names().size() && !out.order_is_sure && out.order_why.empty(); ++c) {
+      const std::optional<CsvDateOrder> order = order_by_steps(sheet, c);
+      if (!order) continue;
+      out.order = *order;
+      out.order_why = joined("no day is above 12, but so the rows of ", sheet.names()[c], " are evenly apart");
+    }
   }
   for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(look_at(sheet, c, out));
   for (const StarterColumn& c : out.columns) {
@@ -253,12 +260,6 @@ std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
 
 std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
-}
-
-std::string listed_names(const std::vector<std::string>& words, const char* between, size_t most) {
-  std::string out;
-  for (size_t i = 0; i < std::min(words.size(), most); ++i) out += (i > 0 ? between : "") + words[i];
-  return out + (words.size() > most ? joined(" and ", words.size() - most, " more") : "");
 }
 
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {

@@ -49,6 +49,7 @@ struct TableReading {
   CsvFormat format;
   CsvDateOrder order = CsvDateOrder::ymd;
   bool order_is_sure = true;  // false: days and months are all below 13
+  std::string order_why{};    // of such an order that was found all the same
   std::string thousands_example{};
   std::vector<StarterColumn> columns;
 };
@@ -69,8 +70,6 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
 std::string reference(const CsvSheet& sheet, const StarterColumn& c);
 // How a sentence names it.
 std::string spoken(const CsvSheet& sheet, const StarterColumn& c);
-// "a, b, c and 4 more".
-std::string listed_names(const std::vector<std::string>& words, const char* between = ", ", size_t most = 8);
 // Why a column is no input: "counts the rows"; "": it is one.
 std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/series_times.h"
 
 namespace halfstep::app {
@@ -41,10 +42,13 @@ std::vector<size_t> parts_of_time(const Columns& all) {
 // The columns of the time, if there can be one. Of two columns the other one must be of numbers.
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const StarterWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
+  const auto is_unix = [&](const StarterColumn& c) {
+    return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.at) > 0;
+  };
   if (all.size() == 2) {
     for (const size_t time : {size_t(0), size_t(1)}) {
       const StarterColumn &t = all[time], &values = all[1 - time];
-      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)));
+      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_unix(t));
       if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
       if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return {time};
     }
@@ -52,7 +56,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const S
   }
   if (!wishes.task.empty() || !sheet.has_header()) return {};
   for (const StarterColumn& c : all)
-    if (is_date(c)) return {c.at};
+    if (is_date(c) || is_unix(c)) return {c.at};
   if (std::vector<size_t> parts = parts_of_time(all); !parts.empty()) return parts;
   for (const StarterColumn& c : all)
     if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.at};
@@ -162,7 +166,7 @@ std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
           {R"(  {"inputs": ["level", "change"], "combine": "add"}]})", ""}};
 }
 
-std::string json_list(const std::vector<std::string>& all) { return "[" + listed_names(all, ", ", all.size()) + "]"; }
+std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
 // "missing" and its words.
 void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
@@ -193,7 +197,8 @@ void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, i
 }  // namespace
 
 bool is_named_as_time(const StarterColumn& c) {
-  static const std::set<std::string> names = {"year", "time", "date", "month", "day", "week", "hour", "t", "step", "period", ""};
+  static const std::set<std::string> names = {"year", "time",      "date", "month", "day",    "week",
+                                              "hour", "timestamp", "t",    "step",  "period", ""};
   std::string name = c.name;
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
   return names.contains(name);
@@ -218,14 +223,14 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
   for (const size_t t : found.time) times.push_back(reference(sheet, r.columns[t]));
   const bool one = names.size() == 1;
   out.what = one ? joined("a series of ", rows, " values of ", names[0])
-                 : joined("a series of ", rows, " rows of ", listed_names(names), ", to predict the next ",
+                 : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
                           target ? spoken(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   out.data.push_back(one ? StarterLine{"\"column\": " + references[0], ""}
                          : StarterLine{"\"columns\": " + json_list(references), "what the model sees"});
   if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
   if (!one && !target) out.notes.push_back("all columns are predicted; --target COLUMN predicts one, from all of them");
-  if (!found.left_out.empty()) out.notes.push_back("left out: " + listed_names(found.left_out, "; "));
+  if (!found.left_out.empty()) out.notes.push_back("left out: " + list_text(found.left_out, 8, "; "));
   if (several)
     out.notes.emplace_back(
         "rows follow each other in time, and the last fifth is for validation; for rows that do not depend on those before them, "
@@ -240,8 +245,11 @@ std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableRea
     for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
     out.data.push_back({"\"skip_rows\": " + json_list(lines), "they have the time of the row before"});
     out.notes.push_back(joined("left out, since the row before has the same ", spoken(sheet, r.columns[found.time[0]]), ": line",
-                               lines.size() > 1 ? "s " : " ", listed_names(lines)));
+                               lines.size() > 1 ? "s " : " ", list_text(lines)));
   }
+  if (found.times)
+    for (const std::string& how : {found.times->read_text, found.times->doubt_text})
+      if (!how.empty()) out.notes.push_back(how);
   add_format(out, r);
   add_missing(out, found, sheet, window);
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});

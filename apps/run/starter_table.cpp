@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "apps/run/starter_columns.h"
 #include "apps/run/starter_series.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -52,8 +54,8 @@ void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) 
   for (const size_t row : c.odd)
     cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
   out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
-                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ",
-                             listed_names(cells, ", ", 5), "; correct it in the file, or leave it"));
+                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
+                             "; correct it in the file, or leave it"));
 }
 
 namespace {
@@ -171,20 +173,22 @@ void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& 
   if ((without == 0 && cells == 0) || words.empty()) return;
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
-  out.data.push_back({"\"missing_words\": [" + listed_names(list, ", ", list.size()) + "]", "how they are written"});
+  out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, and others do;
-// not if one does. Empty: the cells do not say it.
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
+// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
+  const std::vector<size_t>& same = sheet.same_as_first();
   for (size_t c = 0; c < sheet.names().size(); ++c) {
-    std::set<std::string_view> seen;
+    std::map<std::string_view, size_t> seen;
     const std::string_view first = sheet.cell(0, c);
     number |= sheet.is_number(0, c);
     for (size_t row = 0; row < sheet.rows() && !first.empty(); ++row) {
+      if (std::binary_search(same.begin(), same.end(), row)) continue;
       if (row > 0 && sheet.cell(row, c) == first) return false;
-      repeats |= !seen.insert(sheet.cell(row, c)).second;
+      repeats |= ++seen[sheet.cell(row, c)] > 1 + same.size();
     }
   }
   return repeats && !number ? std::optional(true) : std::nullopt;
@@ -193,11 +197,11 @@ std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
 void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
   const StarterColumn& target = *choice.column;
   const std::string others =
-      choice.others.empty() ? "" : joined("; others: ", listed_names(choice.others), " (halfstep init --target COLUMN)");
+      choice.others.empty() ? "" : joined("; others: ", list_text(choice.others), " (halfstep init --target COLUMN)");
   out.data.push_back(
       {"\"target\": " + (target.name.empty() ? std::to_string(target.at) : reference(sheet, target)), choice.why + others});
   if (!choice.others.empty())
-    out.notes.push_back("the target could also be " + listed_names(choice.others) +
+    out.notes.push_back("the target could also be " + list_text(choice.others) +
                         ": --target COLUMN [--task classification|regression]");
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
@@ -226,13 +230,13 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
     excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
     free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
-  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", listed_names(why, "; "),
+  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
                    Help{texts ? "--text COLUMN takes the texts of a column for the input"
                               : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
   if (free_text) out.notes.emplace_back("--text COLUMN takes the words of a text for the input, in place of all other columns");
   if (excluded.empty()) return inputs;
-  out.data.push_back({"\"exclude\": [" + listed_names(excluded, ", ", excluded.size()) + "]", listed_names(why, "; ")});
-  out.notes.push_back("left out: " + listed_names(why, "; "));
+  out.data.push_back({"\"exclude\": [" + list_text(excluded, excluded.size()) + "]", list_text(why, 8, "; ")});
+  out.notes.push_back("left out: " + list_text(why, 8, "; "));
   return inputs;
 }
 
@@ -243,6 +247,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   read.emplace("init", file, CsvFormat(), std::nullopt);
   const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
   const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  const bool first_is_repeated = !read->same_as_first().empty();
   if (header) read.emplace("init", file, CsvFormat(), *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
@@ -260,7 +265,10 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   if (header)
     out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
-                        *header ? "none of the first row's texts comes again" : "a text of the first row comes again"});
+                        !*header            ? "a text of the first row comes again"
+                        : first_is_repeated ? "the first row comes again as a whole, and none of its texts elsewhere"
+                                            : "none of the first row's texts comes again"});
+  if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
   add_target(out, sheet, choice, classes);
   add_format(out, r);
   const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
@@ -275,11 +283,17 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   }
   note_odd(out, sheet, target);
   if (!dates.empty()) {
-    out.data.push_back({"\"dates\": [" + listed_names(dates, ", ", dates.size()) + "]",
+    out.data.push_back({"\"dates\": [" + list_text(dates, dates.size()) + "]",
                         "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
     if (r.order != CsvDateOrder::ymd)
       out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
-                          r.order_is_sure ? "" : "or \"mdy\": no day is above 12"});
+                          r.order_is_sure        ? ""
+                          : !r.order_why.empty() ? r.order_why
+                                                 : "or \"mdy\": no day is above 12"});
+    if (!r.order_is_sure)
+      out.notes.push_back(
+          joined("dates are read ", r.order == CsvDateOrder::dmy ? "day" : "month", " first; ",
+                 r.order_why.empty() ? "no day is above 12, so \"date_order\": \"mdy\" would fit as well" : r.order_why));
   }
   add_missing(out, sheet, target, classes, inputs, texts.empty() ? "median" : "constant");
   if (texts.empty()) out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
@@ -307,7 +321,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
       if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
     }
-    add_texts(out, sheet, texts, listed_names(others));
+    add_texts(out, sheet, texts, list_text(others));
   }
   out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
   return out;

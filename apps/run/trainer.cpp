@@ -334,7 +334,7 @@ void Trainer::save() {
   learn_cause();
   if (group_) average_buffers(*s_.model, *group_);
   make_averaged_statistics();
-  dir_.sync();  // a checkpoint promises the lines until its step
+  if (pace_.is_due()) dir_.sync();  // a checkpoint promises the lines until its step
   write_checkpoint();
   saved_ = now;
   saved_step_ = n_.applied();

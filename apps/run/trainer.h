@@ -96,6 +96,8 @@ class Trainer {
   void consider_stopping(const std::string& what, std::optional<double> value);
   void save();
   void write_checkpoint();
+  std::vector<int64_t> best_steps() const;
+  void settle();
   void save_at_interval();
   bool due(const Interval& every, bool epoch_end, Clock::time_point& last);
   bool applied_steps_reach(int64_t count);
@@ -139,7 +141,8 @@ class Trainer {
   uint32_t agreed_ = 0;                               // notices of all ranks at the last step
   int stop_ = 0;                                      // the signal that any rank got
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
-  int64_t saved_step_ = -1;                           // applied ones then; kSecured: only save_before_evaluation has saved
+  CheckpointPace pace_;
+  int64_t saved_step_ = -1;  // applied ones then; kSecured: only save_before_evaluation has saved
 };
 
 }  // namespace halfstep::app

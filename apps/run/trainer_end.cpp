@@ -124,6 +124,7 @@ void Trainer::diverged(const std::string& what) {
 TrainSummary Trainer::run() {
   try {
     TrainSummary out = run_steps();
+    settle();
     if (profiler_ && !profiler_->done()) report_profile();
     if (recorded_)
       dir_.record_end(out.ending == Ending::finished      ? "finished"
@@ -133,6 +134,9 @@ TrainSummary Trainer::run() {
     return out;
   } catch (const std::exception& e) {
     lines_.end();
+    try {
+      settle();
+    } catch (const Error& later) { progress_.warn(one_line(later)); }
     if (recorded_) dir_.record_end("failed", {{"error", e.what()}});
     throw;
   }

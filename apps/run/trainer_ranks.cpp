@@ -53,13 +53,25 @@ void Trainer::agree_on_bests() {
   n_.bests = stored_bests(StoredJson(first));
 }
 
+std::vector<int64_t> Trainer::best_steps() const {
+  std::vector<int64_t> out;
+  for (const Best& b : n_.bests.list) out.push_back(b.step);
+  return out;
+}
+
+// What was saved without waiting for the disk is on it when a run ends.
+void Trainer::settle() {
+  if (!writes(group_) || !pace_.has_pending()) return;
+  dir_.sync();
+  settle_checkpoints(dir_.path(), pace_, config_.checkpoint.keep_last, best_steps());
+}
+
 // Rank 0 writes; where ranks share the optimizer's states, it first gathers them.
 void Trainer::write_checkpoint() {
-  std::vector<int64_t> best;
-  for (const Best& b : n_.bests.list) best.push_back(b.step);
+  const std::vector<int64_t> best = best_steps();
   CheckpointContents contents;
   if (writes(group_) || s_.optimizer->is_sharded()) contents = pack(s_, config_.json, n_, group_);
-  if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), contents, config_.checkpoint.keep_last, best);
+  if (writes(group_)) save_checkpoint(dir_.path(), n_.applied(), contents, config_.checkpoint.keep_last, best, &pace_);
   if (group_) group_->wait(group_->barrier());  // no rank ends before the checkpoint is whole
 }
 
@@ -79,7 +91,7 @@ void Trainer::consider_best(const std::string& what, std::optional<double> value
   if (!saved_)
     n_.bests = before;
   else if (n_.bests.step() == n_.applied() && writes(group_))
-    mark_best(dir_.path(), n_.applied());
+    mark_best(dir_.path(), n_.applied(), Waits::no);
 }
 
 // Outcomes that have not been read count as applied until they are: they are read where that matters, so that nothing comes late.

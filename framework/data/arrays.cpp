@@ -32,7 +32,7 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
   if (input.dtype() != DType::u8) return ByteMeaning::automatic;
   if (o.bytes != ByteMeaning::automatic) return o.bytes;
-  return input.dim() > 2 ? ByteMeaning::pixels : ByteMeaning::numbers;
+  return input.dim() > 2 && !are_zeros_and_ones(input) ? ByteMeaning::pixels : ByteMeaning::numbers;
 }
 
 int64_t largest(const Tensor& t) {
@@ -103,6 +103,17 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
 
 }  // namespace
 
+bool are_zeros_and_ones(const Tensor& bytes) {
+  constexpr int64_t kPiece = 1 << 16;
+  const Tensor all = bytes.contiguous();
+  const uint8_t* const p = all.data_ptr<uint8_t>();
+  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first
+    if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
+  return true;
+}
+
+bool looks_channels_last(const Shape& s) { return s.size() == 3 && s[0] > 4 && s[1] > 4 && (s[2] == 1 || s[2] == 3 || s[2] == 4); }
+
 struct ArrayDataset::Parts {
   Tensor input;
   Targets target;
@@ -112,8 +123,11 @@ struct ArrayDataset::Parts {
     check<DataError>(target.dim() >= 1 && input.dim() >= 1 && input.size(0) == target.size(0), label,
                      "input and target must have a row for each sample, got shapes ", input.shape(), " and ", target.shape());
     const MemoryScope scope(MemoryTag::data);
-    const Tensor made = input_of(label, input, o.tokens);
-    return {made, read_target(label, input, target, o), meaning_of_bytes(made, o)};
+    check<DataError>(!o.channels_last || input.dim() > 2, label,
+                     "channels_last is for inputs [N, ..., channels] of three dimensions ", "or more, got ", input.shape());
+    const Tensor given = input_of(label, input, o.tokens);
+    const Tensor made = o.channels_last ? given.movedim(-1, 1).contiguous() : given;
+    return {made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
   }
 };
 
@@ -121,11 +135,18 @@ ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions
     : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
                     label),
       notes_(std::move(p.target.note)),
+      channels_last_(o.channels_last),
       bytes_(p.bytes) {
+  if (channels_last_)
+    notes_ = joined("inputs have their channels last, read as ", p.input.shape(), notes_.empty() ? "" : "; ", notes_);
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
   if (bytes_ == ByteMeaning::automatic) return;
   const bool pixels = bytes_ == ByteMeaning::pixels, guessed = o.bytes == ByteMeaning::automatic;
-  notes_ = joined("inputs are bytes, read as ", pixels ? "pixels in [0, 1]" : "numbers from 0 to 255",
+  const bool bits = !pixels && are_zeros_and_ones(p.input);
+  notes_ = joined("inputs are bytes", bits ? " of 0 and 1" : "", ", read as ",
+                  pixels ? "pixels in [0, 1]"
+                  : bits ? "these numbers"
+                         : "numbers from 0 to 255",
                   !guessed ? ""
                   : pixels ? " (\"bytes\": \"numbers\" leaves them as they are)"
                            : " (\"bytes\": \"pixels\" divides them by 255)",
@@ -138,7 +159,7 @@ ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const 
 DataForm ArrayDataset::form() const {
   constexpr int64_t kMostValues = int64_t(1) << 22;
   DataForm out = Dataset::form();
-  TensorForm form{.bytes = bytes_};
+  TensorForm form{.bytes = bytes_, .channels_last = channels_last_};
   if (input().dtype() != DType::i64) {  // of some samples, spread over all
     const int64_t row = std::max<int64_t>(1, numel(input_shape())), n = std::clamp<int64_t>(kMostValues / row, 1, size());
     std::vector<int64_t> rows(size_t(n), 0);

@@ -175,8 +175,15 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   for (size_t first = 0; first < rows.size(); first += kAtOnce) {
     for (size_t j = 0; j < features.size(); ++j) {
       const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
-      for (size_t i = first; i < std::min(first + kAtOnce, rows.size()); ++i)
-        x[i * features.size() + j] = float((features[j].values[size_t(rows[i])] - mean) / std);
+      double low = std::numeric_limits<double>::infinity(), high = -low;
+      for (size_t i = first; i < std::min(first + kAtOnce, rows.size()); ++i) {
+        const double value = features[j].values[size_t(rows[i])];
+        low = std::min(low, value), high = std::max(high, value);
+        x[i * features.size() + j] = float((value - mean) / std);
+      }
+      if (given) continue;
+      if (first == 0) encoding.low.push_back(low), encoding.high.push_back(high);
+      encoding.low[j] = std::min(encoding.low[j], low), encoding.high[j] = std::max(encoding.high[j], high);
     }
   }
   out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})

@@ -32,6 +32,7 @@ struct CsvEncoding {
   std::string target{};               // the column's name
   bool header = false;                // are columns named by one?
   std::vector<std::string> classes{};
+  std::vector<double> low{}, high{};  // of each input, before it was scaled; empty: not known
   bool operator==(const CsvEncoding&) const = default;
 };
 
@@ -49,8 +50,8 @@ struct CsvOptions {
   std::vector<std::string> exclude{};   // columns that are no features, without `features`
   std::vector<std::string> dates{};     // columns of dates
   CsvDateOrder date_order = CsvDateOrder::ymd;
-  bool date_parts = false;          // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
-  bool standardize = false;         // (x - mean) / std
+  bool date_parts = false;   // year, month, day, weekday and, where a cell has a time, hour; else days since 1970-01-01
+  bool standardize = false;  // (x - mean) / std
   CsvMissing missing = CsvMissing::refuse;
   std::vector<std::string> missing_words{};  // "?", "NA": besides empty cells
   double fill = 0;                           // of CsvMissing::constant
@@ -133,6 +134,10 @@ struct CsvRows {
   // Values of inputs that CsvOptions::unknown read, and the first: "\"peat\" in column soil".
   int64_t unknown_values = 0;
   std::string unknown_value{};
+  // Values of inputs far outside of the training data's, and the first: "mass is 3e+06 in row 4, where the training data has 2700
+  // to 6300".
+  int64_t far_values = 0;
+  std::string far_value{};
   DataNotes notes{};     // how the file was read, where that is not plain
   char delimiter = ',';  // for a file of the same kind
 };

@@ -46,11 +46,17 @@ struct CsvDate {
   int weekday = 0;  // 0: Monday
   double hour = 0;  // with minutes and seconds as a fraction
   bool timed = false;
+  bool short_year = false;  // of two digits
 };
-// Is the cell a date? Year (four digits), month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03"
-// and "20240318". With a month's name in English or a quarter, whatever the order: "9-Jan-2023", "Jan 9, 2023", "January 2023",
-// "09JAN2023", "2023Q1". A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
+// Is the cell a date? Year, month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03" and "20240318".
+// With a month's name in English or a quarter, whatever the order: "9-Jan-2023", "Jan 9, 2023", "January 2023", "09JAN2023",
+// "2023Q1". A year has four digits; two, which are from 1969 to 2068, where it is the last part: "3/18/24", "18.03.24", "Jan-23".
+// A time may follow after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
+// The day that begins so many days after 1970-01-01, with its time.
+CsvDate date_of_days(double days);
+// "2024-03-18", with the time if it has one that is not midnight.
+std::string text_of(const CsvDate& date);
 
 // For a cell that looks like a number but is not one in `format`: the reason, such as "a decimal comma", and the remedy. Empty for
 // other cells.

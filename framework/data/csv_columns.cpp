@@ -190,7 +190,7 @@ std::vector<std::string_view> CsvColumns::texts(size_t column) {
 void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out) {
   std::vector<CsvDate> dates(sheet_.rows());
   std::vector<bool> there(sheet_.rows());
-  bool timed = false;
+  bool timed = false, short_years = false;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     if (meets_missing(r, column, "be a date")) continue;
     const std::string_view cell = sheet_.cell(r, column);
@@ -203,6 +203,9 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
                      ", got \"", cell.substr(0, 60), '"',
                      Help{"\"date_order\": \"ymd\", \"dmy\" or \"mdy\" sets the order of year, month and day"});
     timed = timed || dates[r].timed;
+    if (dates[r].short_year && !short_years)
+      joined_ += joined("; column ", made.name, ": years have two digits, \"", cell.substr(0, 60), "\" is ", text_of(dates[r]));
+    short_years = short_years || dates[r].short_year;
   }
   if (!given) {
     made.date = {"days"};

@@ -27,17 +27,19 @@ bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictl
 
 bool is_gap(std::string_view cell, const CsvFormat& format) { return cell.empty() || number_hint(cell, format).word; }
 
-// Are the cells below `row` numbers, but for gaps, and at least one is?
+// Are the cells below `row` numbers, but for gaps and the text of `row` again, and at least one is?
 bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const CsvFormat& format) {
   bool some = false;
+  const std::string above(table.cell(row, column));
   for (size_t r = row + 1; r < table.rows(); ++r) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), r)) continue;
     if (!std::isnan(table.number(r, column))) {
       some = true;
       continue;
     }
     const std::string_view cell = table.cell(r, column);
     const bool number = is_number(cell, format);
-    if (!number && !is_gap(cell, format)) return false;
+    if (!number && !is_gap(cell, format) && cell != above) return false;
     some = some || number;
   }
   return some;
@@ -69,6 +71,7 @@ double distance_of(const CsvTable& table, const CsvFormat& format, const std::ve
                    const std::vector<size_t>& columns) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (size_t r = 1; r < table.rows(); ++r) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), r)) continue;
     for (const size_t c : columns) {
       double value = table.number(r, c);
       if (std::isnan(value) && (!parse_number(table.cell(r, c), format, value) || !std::isfinite(value))) continue;
@@ -119,13 +122,6 @@ CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
 }
 
 void check_below_header(const char* where, const CsvTable& table, const CsvFormat& format, const std::string& path) {
-  if (!table.repeats().empty()) {
-    std::vector<int64_t> lines;
-    for (const size_t row : table.repeats()) lines.push_back(table.line(row));
-    fail<DataError>(where, path, ':', lines[0], ": the header must stand once, but row ", list_of(lines),
-                    lines.size() == 1 ? " repeats it" : " repeat it",
-                    Help{joined(R"("skip_rows": [)", list_of(lines), "] leaves out these lines")});
-  }
   if (table.rows() < 3) return;
   bool numbers = false;
   for (size_t c = 0; c < table.columns(); ++c) {
@@ -134,9 +130,17 @@ void check_below_header(const char* where, const CsvTable& table, const CsvForma
   }
   if (!numbers) return;
   const int64_t line = table.line(1);
+  std::vector<int64_t> lines;  // of files joined together each has its row of units
+  for (size_t r = 1; r < table.rows() && lines.size() <= kNamed; ++r) {
+    bool same = true;
+    for (size_t c = 0; c < table.columns() && same; ++c) same = table.cell(r, c) == std::string(table.cell(1, c));
+    if (same) lines.push_back(table.line(r));
+  }
+  const bool one = lines.size() == 1;
   fail<DataError>(where, path, ':', line, ": row ", line, " has no numbers where rows ", table.line(2), " to ",
                   table.line(table.rows() - 1), " have: is it one of units?",
-                  Help{joined(R"("skip_rows": [)", line, "] leaves it out; or remove it from the file")});
+                  Help{joined(R"("skip_rows": [)", list_of(lines), "] leaves ", one ? "it" : "such rows", " out; or remove ",
+                              one ? "it" : "them", " from the file")});
 }
 
 }  // namespace halfstep

@@ -20,7 +20,7 @@ struct CsvHeader {
 // which lie far from all others.
 CsvHeader find_header(const CsvTable& table, const CsvFormat& format);
 
-// Throws DataError for a row of units below the header, and for rows that repeat it.
+// Throws DataError for a row of units below the header.
 void check_below_header(const char* where, const CsvTable& table, const CsvFormat& format, const std::string& path);
 
 }  // namespace halfstep

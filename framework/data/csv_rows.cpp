@@ -11,6 +11,7 @@
 #include "framework/data/csv.h"
 #include "framework/data/csv_columns.h"
 #include "framework/data/csv_sheet.h"
+#include "framework/data/far.h"
 #include "framework/data/labels.h"
 #include "framework/data/unicode.h"
 #include "framework/tensor/storage.h"
@@ -77,9 +78,10 @@ void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string
                     ", and the model was trained on whole rows");
 }
 
-// The inputs of the row that the sheet shows. Throws DataError for one that cannot be read.
+// The inputs of the row that the sheet shows, and in `says` those far outside of the training data's. Throws DataError for a row
+// that cannot be read.
 std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
-                                  const std::string& path) {
+                                  const std::string& path, size_t row, CsvRows& says) {
   const CsvEncoding& e = *o.encoding;
   std::vector<CsvFeature> features;
   for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &e.columns[i], features);
@@ -87,6 +89,13 @@ std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvO
   std::vector<double> fills = e.fill;
   fill_missing(features, {0}, o, path, fills);
   std::vector<double> out;
+  for (size_t j = 0; j < std::min(features.size(), e.low.size()); ++j) {
+    const double value = features[j].values[0];
+    if (features[j].categorical || !is_far(value, e.low[j], e.high[j])) continue;
+    if (says.far_values++ == 0)
+      says.far_value = joined(features[j].name, " is ", value, " in row ", row + 1, ", where the training data has ", e.low[j],
+                              " to ", e.high[j]);
+  }
   for (size_t j = 0; j < features.size(); ++j)
     out.push_back(e.mean.empty() ? features[j].values[0] : (features[j].values[0] - e.mean[j]) / e.std[j]);
   return out;
@@ -145,7 +154,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
       if (e.tokens)
         row = tokens_of_row(columns, o, read_as, path.string(), counts);
       else
-        inputs = inputs_of_row(columns, o, read_as, path.string());
+        inputs = inputs_of_row(columns, o, read_as, path.string(), r, out);
       bool unknown = false;
       if (target) out.targets.push_back(target_of(sheet, *target, o, unknown));
       if (unknown && out.unknown_answers++ == 0)

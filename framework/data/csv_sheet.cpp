@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "framework/base/list_text.h"
 #include "framework/data/csv_header.h"
 #include "framework/data/labels.h"
 #include "framework/data/unicode.h"
@@ -29,6 +30,18 @@ bool has_names(const CsvTable& table, const std::vector<std::string>& named) {
   return some;
 }
 
+std::string lines_of_repeats(const CsvTable& table) {
+  std::vector<std::string> lines;
+  for (const size_t row : table.repeats()) lines.push_back(std::to_string(table.line(row)));
+  return (lines.size() == 1 ? "line " : "lines ") + list_text(lines, 5);
+}
+
+// For a warning: ", and 2 rows that are the same (lines 7 and 30)".
+std::string repeats_text(const CsvTable& table) {
+  const size_t n = table.repeats().size();
+  return n == 0 ? "" : joined(", and ", n, n == 1 ? " row that is" : " rows that are", " the same (", lines_of_repeats(table), ")");
+}
+
 }  // namespace
 
 CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
@@ -46,13 +59,33 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
                                      found.doubtful ? joined(", though its numbers from ", table_->cell(0, 0).substr(0, 40),
                                                              " on rise evenly as names of columns do")
                                                     : std::string(),
+                                     repeats_text(*table_),
                                      "; if it is a header, set \"header\": true (false: no warning)"));
   if (has_header_ && !each_row_alone) check_below_header(where_, *table_, format_, path_);
+  leave_out_repeats();
   for (size_t c = 0; c < table_->columns(); ++c)
     names_.push_back(has_header_ ? std::string(table_->cell(0, c)) : std::to_string(c));
   check<DataError>(
       rows() > 0, where_, path_, ": the file has a header but no rows",
       header ? Help{"it must have a row for each sample"} : Help{"if its only row is a sample, say \"header\": false"});
+}
+
+// Leaves out rows that repeat the header, which a file has that was put together of several.
+void CsvSheet::leave_out_repeats() {
+  const std::vector<size_t>& repeats = table_->repeats();
+  if (!has_header_ || repeats.empty()) return;
+  size_t next = 0;
+  for (size_t row = 1; row < table_->rows(); ++row)
+    if (next < repeats.size() && repeats[next] == row)
+      ++next;
+    else
+      first_rows_.push_back(row);
+  check<DataError>(!first_rows_.empty(), where_, path_, ": the file has a header but no rows: each repeats it",
+                   Help{"if they are samples, say \"header\": false"});
+  rows_ = first_rows_;
+  const bool one = repeats.size() == 1;
+  notes_.made += joined(notes_.made.empty() ? "" : "; ", repeats.size(), one ? " row" : " rows", " left out, which ",
+                        one ? "repeats" : "repeat", " the header (", lines_of_repeats(*table_), ')');
 }
 
 void CsvSheet::keep(const std::vector<size_t>& rows) {

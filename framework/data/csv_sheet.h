@@ -18,10 +18,10 @@ namespace halfstep {
 
 class CsvSheet {
  public:
-  // header: is the first row one? Empty: see find_header of csv_header.h. Throws as CsvTable, and DataError for a header without
-  // rows, with a row of units below it, or that is repeated. where: the data set, for messages. each_row_alone: a row that is no
-  // sample is the caller's affair. named: columns that the user names; where the cells do not say it, a first row with all of them
-  // is the header.
+  // header: is the first row one? Empty: see find_header of csv_header.h. Rows that repeat it are left out. Throws as CsvTable, and
+  // DataError for a header without rows, or with a row of units below it. where: the data set, for messages. each_row_alone: a row
+  // of units is the caller's affair. named: columns that the user names; where the cells do not say it, a first row with all of
+  // them is the header.
   CsvSheet(const char* where, const std::filesystem::path& path, const CsvFormat& format, std::optional<bool> header,
            bool each_row_alone = false, const std::vector<std::string>& named = {});
 
@@ -34,11 +34,12 @@ class CsvSheet {
   int64_t line(size_t row) const { return table_->line(row_of(row)); }  // of the file, from 1
   // The cell with the blanks around it that quotes kept, or that are none of ASCII's.
   std::string_view spelled(size_t row, size_t column) const { return table_->spelled(row_of(row), column); }
+  // Rows of a table without a header that are the same as its first, in order.
+  const std::vector<size_t>& same_as_first() const { return table_->repeats(); }
   // Leaves the other rows out.
   void keep(const std::vector<size_t>& rows);
-  // Shows one row of the table alone, or all again.
-  void show_row(size_t row) { rows_ = {(has_header_ ? 1 : 0) + row}; }
-  void show_all() { rows_.clear(); }
+  // Shows one row alone, of those that the file has.
+  void show_row(size_t row) { rows_ = {first_rows_.empty() ? (has_header_ ? 1 : 0) + row : first_rows_[row]}; }
   // By name or 0-based index, negative from the end. Throws ConfigError for one that is not there.
   size_t find(const std::string& column) const;
   bool is_number(size_t row, size_t column) const;
@@ -64,7 +65,9 @@ class CsvSheet {
   DataNotes notes_;
   bool has_header_;
   std::vector<size_t> rows_;  // of the table, that are there; empty: all below the header
+  std::vector<size_t> first_rows_;  // the same, before any was left out by others
 
+  void leave_out_repeats();
   size_t row_of(size_t row) const { return rows_.empty() ? row + (has_header_ ? 1 : 0) : rows_[row]; }
 
   std::vector<std::string> names_;

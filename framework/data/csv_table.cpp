@@ -16,7 +16,7 @@ namespace halfstep {
 namespace {
 
 constexpr const char* kTable = "CSV";
-constexpr size_t kMostRepeats = 200;
+constexpr size_t kMostRepeats = 100'000;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -329,7 +329,9 @@ void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
   check<DataError>(fields == columns_, kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
                    ": a row must have ", columns_, " fields like the first, got ", fields);
   numbers_->end_row();
-  if (row == 0 || repeats_.size() >= kMostRepeats || bare(first) != first_row_[0]) return;
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of a file that was put behind another
+  if (row == 0 || repeats_.size() >= kMostRepeats) return;
+  if (bare(first.starts_with(kMark) ? first.substr(kMark.size()) : first) != first_row_[0]) return;
   for (size_t c = 1; c < columns_; ++c)
     if (cell(row, c) != first_row_[c]) return;
   repeats_.push_back(row);

@@ -50,7 +50,7 @@ class CsvTable {
   // "path:line:field", both from 1.
   std::string where(size_t row, size_t column) const;
   int64_t line(size_t row) const;
-  // Rows that are the same as the first, each cell; at most some hundred.
+  // Rows that are the same as the first, each cell, in their order; at most 100,000.
   const std::vector<size_t>& repeats() const { return repeats_; }
   // How the file was read, where that is not plain.
   const DataNotes& notes() const { return notes_; }

@@ -38,6 +38,7 @@ json sizes_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), s
 json to_json(const TensorForm& f) {
   json out = {{"bytes", word(form_words::kByteMeanings, f.bytes)}};
   if (f.low <= f.high) out["low"] = f.low, out["high"] = f.high;
+  if (f.channels_last) out["channels_last"] = true;
   return out;
 }
 
@@ -79,7 +80,9 @@ json to_json(const TableForm& form) {
           {"fills", e.fill},
           {"standardize", o.standardize},
           {"mean", e.mean},
-          {"std", e.std}};
+          {"std", e.std},
+          {"low", e.low},
+          {"high", e.high}};
 }
 
 json to_json(const SeriesForm& form) {

@@ -25,7 +25,7 @@ namespace halfstep {
 // Pictures of one size: those of files are made gray if the model takes one channel, and resized if there is a fit.
 struct ImageForm {
   std::optional<PictureFit> fit{};            // empty: a picture must have the size of the model's input
-  Background background = Background::black;  // as ImageFolderOptions
+  Background background = Background::black;  // as ImageFolderOptions; black behind light ink, as of MNIST
   bool on_side = false;                       // rows and columns are exchanged, as in EMNIST's files
   bool exif = true;                           // pictures are turned as EXIF says
 };
@@ -46,6 +46,7 @@ struct TensorForm {
   ByteMeaning bytes = ByteMeaning::automatic;  // what bytes of the inputs were read as; automatic: they were none
   // Of numbers that the model takes, before any transforms; low > high: unknown.
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
+  bool channels_last = false;  // files have [N, ..., C] where the model takes [N, C, ...]
 };
 
 struct DataForm {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/form.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/bpe.h"
+#include "framework/data/form.h"
 #include "framework/data/form_words.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/stored_json.h"
@@ -99,6 +98,7 @@ TensorForm read_tensor(const StoredJson& s) {
   if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", form_words::kByteMeanings);
   if (s.has("low")) out.low = s.number("low"), out.high = s.number("high");
   s.expect(!s.has("low") || out.low <= out.high, "low", "at most high");
+  if (s.has("channels_last")) out.channels_last = flag(s, "channels_last");
   return out;
 }
 
@@ -198,6 +198,8 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   e.mean = numbers(s, "mean", inputs);
   e.std = numbers(s, "std", inputs);
   s.expect(e.mean.size() == e.std.size(), "std", "as long as mean");
+  if (s.has("low")) e.low = numbers(s, "low", inputs), e.high = numbers(s, "high", inputs);  // older ones lack both
+  s.expect(e.low.size() == e.high.size(), "high", "as long as low");
   s.expect(std::all_of(e.std.begin(), e.std.end(), [](double v) { return v > 0; }), "std", "a list of positive numbers");
   const bool fills = o.missing != CsvMissing::refuse && o.missing != CsvMissing::drop_row;
   s.expect(!fills || e.tokens || e.fill.size() == inputs, "fills", "a list with a number for each input");
@@ -257,8 +259,7 @@ DataForm read_form(const JsonValue& stored) {
   const StoredJson s(*stored, kSubject);
   const int64_t version = s.integer("version", 1);
   check<CheckpointError>(version <= form_words::kFormVersion, "form", "version ", version,
-                         " of the data's form was written by a newer halfstep, this one reads version ",
-                         form_words::kFormVersion);
+                         " of the data's form was written by a newer halfstep, this one reads version ", form_words::kFormVersion);
   DataForm out;
   out.input = shape_of(s, "input");
   out.target = shape_of(s, "target");

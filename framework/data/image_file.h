@@ -9,7 +9,7 @@
 
 namespace halfstep {
 
-// The color behind transparent pixels. none: transparency is ignored, as by PIL's convert("RGB").
+// The color behind transparent pixels. none: they keep their own, as by PIL's convert("RGB").
 enum class Background : uint8_t { black, white, none };
 
 // channels: 3, red, green and blue, or 1, gray by 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8. A CMYK JPEG is
@@ -19,7 +19,7 @@ enum class Background : uint8_t { black, white, none };
 // bytes lie between; `flaw` then gets what is wrong with it. Throws IoError when the file cannot be read; DataError, which names
 // it, for content of another format, for what is cut off or damaged, and for more than 2^28 pixels; and MemoryError, which names it
 // too.
-Picture read_picture(const std::filesystem::path& path, int channels, Background background = Background::black, bool exif = true,
+Picture read_picture(const std::filesystem::path& path, int channels, Background background = Background::none, bool exif = true,
                      std::string* flaw = nullptr);
 // Does the name end as those of PNG and JPEG files do: .png, .apng, .jpg, .jpeg, .jpe, .jfif, .pjpeg, .pjp?
 bool is_picture_name(const std::filesystem::path& path);

@@ -10,6 +10,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/form.h"
 #include "framework/data/image_file.h"
 #include "framework/data/labels.h"
@@ -76,13 +77,23 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
   const std::vector<std::string> there = folders_in(root, passed_, &beside_);
   check<DataError>(!there.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, there, class_names_, notes_);
+  std::vector<std::string> unknown;
+  size_t count = 0;  // of pictures in them
   for (size_t i = 0; i < there.size(); ++i) {
     PassedOver passed;
     std::vector<fs::path> found = pictures_in(root / there[i], passed);
+    if (labels[i] < 0) {
+      unknown.push_back(joined(spelled(there[i]), " (", found.size(), ')'));
+      count += found.size();
+      continue;
+    }
     if (found.empty()) has_no_pictures(root / there[i], passed);
     passed_.add(passed);
     for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
   }
+  if (!unknown.empty())
+    notes_.warnings.push_back(joined(count, count == 1 ? " picture is" : " pictures are",
+                                     " left out, in folders that are no classes of the training data: ", list_text(unknown)));
   if (options_.skip_bad) leave_out_bad(root);
   options_.check = {};
   const int channels = options_.grayscale ? 1 : 3;

@@ -25,10 +25,10 @@ struct ImageFolderOptions {
   bool grayscale = false;
   std::vector<std::string> classes{};  // the folders, e.g. the training data's; empty: those that there are, sorted by name
   PictureFit fit = PictureFit::crop;
-  Background background = Background::black;  // behind transparent pixels and of `pad`, where none is black
-  bool exif = true;                           // pictures are turned as EXIF says
-  bool skip_bad = false;                      // leaves out pictures that cannot be read, which check_pictures finds
-  PictureCheckOptions check{};                // of that check
+  Background background = Background::none;  // behind transparent pixels and of `pad`, where none is black
+  bool exif = true;                          // pictures are turned as EXIF says
+  bool skip_bad = false;                     // leaves out pictures that cannot be read, which check_pictures finds
+  PictureCheckOptions check{};               // of that check
 };
 
 // Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].
@@ -39,7 +39,8 @@ void to_planes(const Picture& picture, float* to);
 // Images [3, H, W] f32, [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that the file lies in, at any
 // depth. Files are in the order of their paths, and decoded as batches are made: framework/data/image_file.h. Which files are
 // pictures, and what is passed over: found_pictures.h; notes() says it. Throws DataError: for a root that is no folder or has no
-// folders, a class without pictures, a folder that is not among `classes`; and as read_picture, when a batch has the file.
+// folders, a class without pictures, and none of `classes`; and as read_picture, when a batch has the file. Folders that are not
+// among `classes` are left out, with a warning that counts their pictures.
 class ImageFolderDataset : public Dataset {
  public:
   explicit ImageFolderDataset(const std::filesystem::path& root, const ImageFolderOptions& options = {});

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/csv_cells.h"
 #include "framework/data/unicode.h"
 
@@ -197,10 +198,9 @@ std::string LabelSet::differ_in_case(const char* what) const {
 }
 
 std::string some_labels(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", " : "") + spelled(names[i]);
-  return out + (names.size() > kShown ? joined(" and ", names.size() - kShown, " more") : "");
+  std::vector<std::string> out;
+  for (const std::string& name : names) out.push_back(spelled(name));
+  return list_text(out, 10);
 }
 
 std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem::path& root,
@@ -224,11 +224,10 @@ std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem
     for (const size_t label : label_of) out.push_back(places[label]);
     return out;
   }
-  for (const std::string& folder : folders) {
-    out.push_back(find_label(classes, folder));
-    check<DataError>(out.back() >= 0, where, (root / folder).string(),
-                     " is a class that the training data does not have: ", spelled(folder), Help{"it has " + some_labels(classes)});
-  }
+  for (const std::string& folder : folders) out.push_back(find_label(classes, folder));
+  const bool some = std::any_of(out.begin(), out.end(), [](int64_t c) { return c >= 0; });
+  check<DataError>(some, where, root.string(), " must have a folder of a class that the training data has, but has ",
+                   some_labels(folders), Help{"the classes are " + some_labels(classes) + "; halfstep predict answers for others"});
   return out;
 }
 

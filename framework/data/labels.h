@@ -65,8 +65,8 @@ class LabelSet {
 };
 
 // The class of each folder of a root. classes: of the training data; empty: learnt here. What was joined, and what differs in case
-// alone, is added to `notes`. Throws DataError "[where] ..." for a name that is not UTF-8 and for a class that the training data
-// does not have.
+// alone, is added to `notes`. -1: a class that the training data does not have. Throws DataError "[where] ..." for a name that is
+// not UTF-8, and where no class is known.
 std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem::path& root,
                                         const std::vector<std::string>& folders, std::vector<std::string>& classes,
                                         DataNotes& notes);

@@ -161,6 +161,8 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   SeriesTimes times;
   if (!time.empty()) times = read_times(sheet, time, o.step);
   if (!time.empty()) o.step = times.step;
+  if (!times.read_text.empty()) out.notes.made += joined(out.notes.made.empty() ? "" : "; ", times.read_text);
+  if (!times.doubt_text.empty()) out.notes.warnings.push_back(times.doubt_text);
 
   const bool fills = o.missing == SeriesMissing::last || o.missing == SeriesMissing::interpolate;
   int64_t lacking_rows = 0;

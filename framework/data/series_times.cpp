@@ -18,10 +18,11 @@ constexpr double kLongerStep = 1.5, kAlikeStep = 0.01;  // of the usual step: lo
 constexpr double kHolidays = 3;                         // business days from a row to the next, with holidays between them
 constexpr size_t kFewGaps = 2;                          // whatever their share
 constexpr double kMostGaps = 0.1;                       // of all steps: more are a rhythm, such as nights, or no rhythm at all
+constexpr double kUnixTimes[] = {86400, 86400e3, 86400e6, 86400e9};  // in a day: in seconds, milliseconds, micro-, nanoseconds
+constexpr double kFirstUnixDay = 1200, kLastUnixDay = 47482;         // in April 1973; 2100-01-01
 constexpr const char* kTimeForms =
     "times are dates (2024-03-18, 18.03.2024, 3/18/2024, 18-Mar-2024, 2024-03, 2024Q1, with or without 14:30) or numbers that "
-    "grow, "
-    "such as years";
+    "grow, such as years and Unix times";
 
 // The time of each row; numbers are in CsvDate::days.
 struct Times {
@@ -36,22 +37,6 @@ std::vector<size_t> late_rows(const Times& t) {
   std::vector<size_t> out;
   for (size_t r = 1; r < t.at.size(); ++r)
     if (!(t.at[r - 1].days < t.at[r].days)) out.push_back(r);
-  return out;
-}
-
-// Dates in one column, in the order of day, month and year that reads them all, and if there are two, in the one that grows.
-std::optional<Times> dates_in(const CsvSheet& sheet, size_t column) {
-  std::optional<Times> out;
-  size_t late = 0;
-  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
-    Times t;
-    t.at.resize(sheet.rows());
-    bool all = true;
-    for (size_t r = 0; r < sheet.rows() && all; ++r) all = parse_date(sheet.cell(r, column), order, t.at[r]);
-    if (!all) continue;
-    const size_t its = late_rows(t).size();
-    if (!out || its < late) out = std::move(t), late = its;
-  }
   return out;
 }
 
@@ -172,16 +157,18 @@ double median_step(std::vector<double> all) {
 
 bool is_alike(double step, double usual) { return std::abs(step - usual) <= kAlikeStep * usual; }
 
+size_t unlike_steps(const Times& t, const SeriesStep& s) {
+  const std::vector<double> steps = steps_of(t, s);
+  return size_t(std::count_if(steps.begin(), steps.end(), [&](double d) { return !is_alike(d, s.size); }));
+}
+
 // The unit in which most steps are alike: days of any length, days of the week that occur, or months of the calendar.
 SeriesStep usual_step(const Times& t) {
   using Unit = SeriesStep::Unit;
   SeriesStep best{.unit = t.dates ? Unit::day : Unit::number};
   best.size = median_step(steps_of(t, best));
   if (!t.dates) return best;
-  const auto unlike = [&](const SeriesStep& s) {
-    const std::vector<double> steps = steps_of(t, s);
-    return std::count_if(steps.begin(), steps.end(), [&](double d) { return !is_alike(d, s.size); });
-  };
+  const auto unlike = [&](const SeriesStep& s) { return unlike_steps(t, s); };
   auto least = unlike(best);
   unsigned week = 0;
   for (const CsvDate& d : t.at) week |= 1U << unsigned(d.weekday);
@@ -199,6 +186,16 @@ SeriesStep usual_step(const Times& t) {
   return best;
 }
 
+Times from_unix(const Times& numbers, double of_day) {
+  Times out;
+  for (const CsvDate& d : numbers.at) out.at.push_back(date_of_days(d.days / of_day));
+  return out;
+}
+
+const char* unix_unit(double of_day) {
+  return of_day < 1e6 ? "seconds" : of_day < 1e9 ? "milliseconds" : of_day < 1e12 ? "microseconds" : "nanoseconds";
+}
+
 // The unit in which people read steps, and how many of the own unit it has.
 struct StepUnit {
   std::string name;
@@ -214,6 +211,70 @@ StepUnit unit_to_read(const SeriesStep& s) {
   return {"second", 1.0 / 86400};
 }
 
+// Are steps of this size those of the training data? A few rows say little of it.
+bool fits_known(const SeriesStep& step, const SeriesStep& known, size_t rows) {
+  using Unit = SeriesStep::Unit;
+  if ((known.unit == Unit::number) != (step.unit == Unit::number)) return false;
+  const auto days = [](const SeriesStep& s) { return s.size * (s.unit == Unit::month ? 30.4 : 1); };
+  const double ratio = days(step) / days(known);
+  return rows < 4 || (ratio < kLongerStep && ratio > 1 / kLongerStep);
+}
+
+// How well an order of day, month and year suits: less is better.
+struct Unfit {
+  size_t late = 0, far = 0, unlike = 0;  // rows that are not later; steps of another size than the training data's; than most
+  auto operator<=>(const Unfit&) const = default;
+};
+Unfit unfit(const Times& t, const std::optional<SeriesStep>& known) {
+  Unfit out{.late = late_rows(t).size()};
+  if (out.late > 0 || t.at.size() < 3) return out;
+  const SeriesStep step = usual_step(t);
+  if (known && known->size > 0) out.far = !fits_known(step, *known, t.at.size());
+  out.unlike = unlike_steps(t, step);
+  return out;
+}
+
+// The dates of a column in this order; nothing if a cell is none.
+std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder order) {
+  Times t;
+  t.at.resize(sheet.rows());
+  for (size_t r = 0; r < sheet.rows(); ++r)
+    if (!parse_date(sheet.cell(r, column), order, t.at[r])) return {};
+  return t;
+}
+
+// Dates in one column, in the order of day, month and year that reads them all, and if there are two, in the one that suits better.
+std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known, SeriesTimes& says) {
+  const std::string& name = sheet.names()[column];
+  const auto as_read = [&](const Times& t, size_t row) {
+    return joined(quoted_time(sheet.cell(row, column)), " is ", text_of(t.at[row]));
+  };
+  std::optional<Times> out = dates_in(sheet, column, CsvDateOrder::ymd);
+  if (!out) {
+    std::optional<Times> day = dates_in(sheet, column, CsvDateOrder::dmy), month = dates_in(sheet, column, CsvDateOrder::mdy);
+    if (!day && !month) return {};
+    bool month_first = !day;
+    if (day && month) {
+      const Unfit of_day = unfit(*day, known), of_month = unfit(*month, known);
+      month_first = of_month < of_day;
+      size_t row = 0;  // that shows the difference
+      while (row < sheet.rows() && day->at[row].days == month->at[row].days) ++row;
+      const std::string first = joined(name, ": no day is above 12; dates are read ", month_first ? "month" : "day", " first, as ");
+      if (row < sheet.rows() && of_day != of_month)
+        says.read_text = first + as_read(month_first ? *month : *day, row) + ", since so they " +
+                         (of_day.late != of_month.late ? "grow from row to row" : "are evenly apart");
+      else if (row < sheet.rows())
+        says.doubt_text = first + as_read(*day, row) + "; month first would fit as well: dates such as " + text_of(month->at[row]) +
+                          " leave no choice";
+    }
+    out = month_first ? std::move(month) : std::move(day);
+  }
+  const auto is_short = [](const CsvDate& d) { return d.short_year; };
+  if (const auto at = std::find_if(out->at.begin(), out->at.end(), is_short); at != out->at.end() && says.read_text.empty())
+    says.read_text = joined(name, ": years have two digits, ", as_read(*out, size_t(at - out->at.begin())));
+  return out;
+}
+
 std::string time_text(double v) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", v);
@@ -226,6 +287,28 @@ std::string length_text(double steps, const StepUnit& r) {
 }
 
 }  // namespace
+
+std::optional<CsvDateOrder> order_by_steps(const CsvSheet& sheet, size_t column) {
+  const std::optional<Times> day = dates_in(sheet, column, CsvDateOrder::dmy), month = dates_in(sheet, column, CsvDateOrder::mdy);
+  if (!day || !month) return {};
+  const Unfit of_day = unfit(*day, {}), of_month = unfit(*month, {});
+  if (of_day == of_month || std::min(of_day, of_month).late > 0) return {};
+  return of_month < of_day ? CsvDateOrder::mdy : CsvDateOrder::dmy;
+}
+
+double unix_times_of_day(const CsvSheet& sheet, size_t column) {
+  const std::optional<Times> t = numbers_in(sheet, column);
+  if (!t || t->at.size() < 3 || !late_rows(*t).empty()) return 0;
+  SeriesStep step{.unit = SeriesStep::Unit::number};
+  step.size = median_step(steps_of(*t, step));
+  if (step.size == 1) return 0;  // they count something
+  for (const double of_day : kUnixTimes) {
+    if (t->at.front().days < kFirstUnixDay * of_day || t->at.back().days >= kLastUnixDay * of_day) continue;
+    const Times dates = from_unix(*t, of_day);
+    if (double(unlike_steps(dates, usual_step(dates))) <= kMostGaps * double(t->at.size())) return of_day;
+  }
+  return 0;
+}
 
 std::string text_of(const SeriesStep& step) { return length_text(step.size, unit_to_read(step)); }
 
@@ -242,25 +325,40 @@ std::string part_of_time(const std::string& name) {
   return "";
 }
 
+namespace {
+
+// Of numbers: unix_times_of_day, where the training data's times were none or dates, whose unit a few rows need not show.
+double times_of_day(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known) {
+  if (!known || known->size == 0) return unix_times_of_day(sheet, column);
+  if (known->unit == SeriesStep::Unit::number) return 0;
+  for (const double of_day : kUnixTimes)
+    if (sheet.number(0, column) >= kFirstUnixDay * of_day && sheet.number(sheet.rows() - 1, column) < kLastUnixDay * of_day)
+      return of_day;
+  return 0;
+}
+
+}  // namespace
+
 SeriesTimes read_times(const CsvSheet& sheet, const std::vector<size_t>& columns, const std::optional<SeriesStep>& known) {
   const size_t column = columns.at(0);
   std::optional<Times> read;
+  SeriesTimes out;
   if (columns.size() > 1) read = parts_in(sheet, columns);
-  if (!read) read = dates_in(sheet, column);
+  if (!read) read = dates_in(sheet, column, known, out);
   if (!read) read = numbers_in(sheet, column);
   if (!read) refuse_cells(sheet, column);
+  check_times(sheet, column, *read);
+  if (const double day = read->dates ? 0 : times_of_day(sheet, column, known); day > 0) {
+    read = from_unix(*read, day);
+    out.read_text = joined(sheet.names()[column], ": numbers are read as Unix times in ", unix_unit(day), ", ",
+                           quoted_time(sheet.cell(0, column)), " is ", text_of(read->at[0]));
+  }
   const Times& t = *read;
-  check_times(sheet, column, t);
-  SeriesTimes out;
   if (t.at.size() < 2) return out.step.size = 0, out;
   out.step = usual_step(t);
   const std::string& name = sheet.names()[column];
   if (known && known->size > 0) {
-    using Unit = SeriesStep::Unit;
-    const auto days = [](const SeriesStep& s) { return s.size * (s.unit == Unit::month ? 30.4 : 1); };
-    const double ratio = days(out.step) / days(*known);
-    const bool fits =
-        (known->unit == Unit::number) == !t.dates && (t.at.size() < 4 || (ratio < kLongerStep && ratio > 1 / kLongerStep));
+    const bool fits = fits_known(out.step, *known, t.at.size());
     check<DataError>(fits, kTimeSeries, "column \"", name, "\": rows must be ", text_of(*known),
                      " apart, as in the training data, but are ", text_of(out.step));
     out.step = *known;

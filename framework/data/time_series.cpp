@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/csv_sheet.h"
 #include "framework/data/form.h"
 #include "framework/data/series_rows.h"
@@ -41,12 +42,6 @@ std::vector<int64_t> sums_of_rows(size_t rows, const std::function<bool(size_t)>
   std::vector<int64_t> out{0};
   for (size_t r = 0; r < rows; ++r) out.push_back(out.back() + counts(r));
   return out;
-}
-
-std::string listed_columns(const std::vector<std::string>& all) {
-  std::string out;
-  for (size_t i = 0; i < std::min<size_t>(all.size(), 8); ++i) out += (i ? ", " : "") + all[i];
-  return out + (all.size() > 8 ? joined(" and ", all.size() - 8, " more") : "");
 }
 
 }  // namespace
@@ -149,6 +144,29 @@ DataForm TimeSeriesDataset::form() const {
   return out;
 }
 
+namespace {
+
+// "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a deviation of
+// 3:
+// ..." of rows from `from` on; "" where there is none, and where the scale is not known.
+std::string far_values(const SeriesRows& s, size_t from, const TimeSeriesOptions& o) {
+  constexpr double kFarDeviations = 40;
+  std::string out;
+  for (size_t c = 0; c < s.columns; ++c) {
+    const TargetScale& of = o.scaling[c];
+    size_t count = 0, first = 0;
+    for (size_t r = from; r < s.rows(); ++r)
+      if (std::abs(s.values[r * s.columns + c] - of.mean) > kFarDeviations * of.std && count++ == 0) first = r;
+    if (count == 0 || of == TargetScale()) continue;
+    out += joined(out.empty() ? "" : ", ", o.columns[c], " has ", count, count == 1 ? " value" : " values",
+                  " far outside of the training data's, such as ", s.values[first * s.columns + c], " in line ", s.lines[first],
+                  ", where that has the mean ", of.mean, " and the deviation ", of.std);
+  }
+  return out.empty() ? out : out + ": the answer may mean nothing";
+}
+
+}  // namespace
+
 LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
   TimeSeriesOptions o = training;
   SeriesRows s = read_series(path, o);
@@ -161,6 +179,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
                      s.gaps_text.empty() ? "" : " (" + s.gaps_text + ")",
                      Help{"fill them in; or train with \"missing\": \"interpolate\" or \"last\", which fills them in here, too"});
   if (o.scaling.empty()) o.scaling.assign(s.columns, TargetScale());
+  const std::string far = far_values(s, from, o);
   scale_rows(s, o.scaling);
   LastWindow out{Tensor::empty({o.window, int64_t(s.columns)}, {.device = Device::cpu}), {}};
   s.copy_window(from, s.rows(), out.input.data_ptr<float>());
@@ -169,6 +188,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
     for (size_t c = 0; c < s.columns; ++c) filled |= s.is_filled(r, c);
   if (filled) out.note = "in its last " + std::to_string(o.window) + " rows values are filled in: " + s.filled_text;
   for (const std::string& w : s.notes.warnings) out.note += (out.note.empty() ? "" : "; ") + w;
+  if (!far.empty()) out.note += (out.note.empty() ? "" : "; ") + far;
   return out;
 }
 
@@ -178,9 +198,9 @@ std::string TimeSeriesDataset::describe() const {
   if (columns == 1)
     return joined(label_, ": ", size(), " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                   of.mean, " and deviation ", of.std);
-  const std::string targets = listed_columns(options_.target), rows = joined(options_.horizon, " rows");
+  const std::string targets = list_text(options_.target), rows = joined(options_.horizon, " rows");
   const bool all = options_.target.size() == columns;
-  return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", listed_columns(options_.columns), "; ",
+  return joined(label_, ": ", size(), " windows of ", options_.window, " rows of ", list_text(options_.columns), "; ",
                 options_.horizon > 1 ? rows + (all ? "" : " of " + targets) : "the next " + (all ? "row" : targets), " to predict");
 }
 

@@ -71,19 +71,19 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
-  if (::fsync(fd_) != 0) fail_errno("write", path_);
+void AtomicFile::commit(Waits waits) {
+  if (waits == Waits::yes && ::fsync(fd_) != 0) fail_errno("write", path_);
   const int fd = std::exchange(fd_, -1);
   if (::close(fd) != 0) fail_errno("write", path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_errno("rename a temporary file to", path_);
   temporary_.clear();
-  sync_directory(path_.parent_path());
+  if (waits == Waits::yes) sync_directory(path_.parent_path());
 }
 
-void atomic_write(const fs::path& path, std::string_view bytes) {
+void atomic_write(const fs::path& path, std::string_view bytes, Waits waits) {
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
-  file.commit();
+  file.commit(waits);
 }
 
 void remove_abandoned(const fs::path& path) {
@@ -126,16 +126,31 @@ std::string read_file(const fs::path& path, size_t limit) {
   return out;
 }
 
-void sync_directory(const fs::path& directory) {
-  const fs::path dir = directory.empty() ? fs::path(".") : directory;
-  const int fd = ::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) fail_errno("open", dir);
+namespace {
+
+void sync(const fs::path& path, int flags) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
+  if (fd < 0) fail_errno("open", path);
   // Some file systems cannot sync a directory; they say EINVAL, and there is nothing to wait for.
   const bool ok = ::fsync(fd) == 0 || errno == EINVAL;
   const int error = errno;
   ::close(fd);
   errno = error;
-  if (!ok) fail_errno("sync", dir);
+  if (!ok) fail_errno("sync", path);
 }
+
+}  // namespace
+
+void sync_file(const fs::path& path) { sync(path, 0); }
+
+void sync_files(const fs::path& directory) {
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+    if (std::error_code none; entry->is_regular_file(none)) sync_file(entry->path());
+  if (error) fail<IoError>(kFile, "cannot read ", directory.string(), ": ", error.message());
+  sync_directory(directory);
+}
+
+void sync_directory(const fs::path& directory) { sync(directory.empty() ? fs::path(".") : directory, O_DIRECTORY); }
 
 }  // namespace halfstep

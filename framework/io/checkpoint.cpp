@@ -16,6 +16,7 @@
 #include "framework/io/checksum.h"
 #include "framework/io/json.h"
 #include "framework/io/safetensors.h"
+#include "framework/io/safetensors_header.h"
 #include "generated/halfstep_release.h"
 
 namespace halfstep {
@@ -127,11 +128,11 @@ std::string pointee_or_empty(const fs::path& pointer) {
   } catch (const IoError&) { return {}; }
 }
 
-void point(const fs::path& dir, const char* pointer, int64_t step) {
+void point(const fs::path& dir, const char* pointer, int64_t step, Waits waits) {
   guarded([&] {
     const std::string name = checkpoint_name(step);
     check<CheckpointError>(fs::is_directory(dir / name), kCheckpoint, (dir / name).string(), ": there is no such checkpoint");
-    if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n');
+    if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n', waits);
   });
 }
 
@@ -161,14 +162,16 @@ void put_in_place(const fs::path& from, const fs::path& to) {
   fs::remove_all(old);
 }
 
-void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep) {
+// pace: what is on the disk stays while others are not.
+void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep, const CheckpointPace* pace) {
+  const auto stays = [&](int64_t step) { return pace && pace->has_pending() && !pace->is_pending(step); };
   std::vector<int64_t> steps = list_checkpoints(dir);
   std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / checkpoint_name(step)); });
   const std::string latest = pointee_or_empty(dir / kLatest), best = pointee_or_empty(dir / kBest);
   for (size_t i = 0; i + size_t(keep_last) < steps.size(); ++i) {
     const std::string name = checkpoint_name(steps[i]);
     const bool kept = std::find(keep.begin(), keep.end(), steps[i]) != keep.end();
-    if (!kept && name != latest && name != best) remove_checkpoint(dir / name);
+    if (!kept && name != latest && name != best && !stays(steps[i])) remove_checkpoint(dir / name);
   }
 }
 
@@ -205,41 +208,55 @@ int64_t checkpoint_step(const fs::path& checkpoint) {
 }
 
 fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointContents& contents, int keep_last,
-                         const std::vector<int64_t>& keep) {
+                         const std::vector<int64_t>& keep, CheckpointPace* pace) {
   check<ValueError>(step >= 0, kCheckpoint, "a step must not be negative, got ", step);
   const fs::path done = dir / checkpoint_name(step), temporary = with_suffix(done, kBeingWritten);
   guarded([&] {
+    // One that is on the disk is not replaced by one that is not.
+    const bool waits = !pace || pace->is_due() || (fs::exists(done) && !pace->is_pending(step));
+    const Waits each = pace ? Waits::no : Waits::yes;  // a pace waits for all together
     try {
       fs::create_directories(dir);
       fs::remove_all(temporary);
       fs::create_directory(temporary);
-      save_safetensors(temporary / kFiles[0], contents.model,
-                       {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}});
-      save_safetensors(temporary / kFiles[1], contents.state);
-      atomic_write(temporary / kFiles[2], write_json(*contents.meta, 2, kCheckpoint) + '\n');
-      if (contents.data) atomic_write(temporary / kData, write_json(**contents.data, 1, kCheckpoint) + '\n');
+      write_safetensors(temporary / kFiles[0], contents.model,
+                        {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}}, each);
+      write_safetensors(temporary / kFiles[1], contents.state, {}, each);
+      atomic_write(temporary / kFiles[2], write_json(*contents.meta, 2, kCheckpoint) + '\n', each);
+      if (contents.data) atomic_write(temporary / kData, write_json(**contents.data, 1, kCheckpoint) + '\n', each);
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
       if (contents.data) manifest["files"][kData] = json::object();
       for (const std::string& file : files_of(manifest["files"])) {
         manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
       }
-      atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n');
+      atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n', each);
+      if (pace && waits) sync_files(temporary);  // before a name leads to them
       put_in_place(temporary, done);
     } catch (...) {
       std::error_code ignored;
       fs::remove_all(temporary, ignored);  // a full disk gets its room back
       throw;
     }
-    sync_directory(dir);
+    if (waits) sync_directory(dir);
     fs::remove_all(temporary);
-    atomic_write(dir / kLatest, checkpoint_name(step) + '\n');
-    if (keep_last > 0) prune(dir, keep_last, keep);
+    atomic_write(dir / kLatest, checkpoint_name(step) + '\n', each);
+    if (pace) pace->add(step);
+    if (pace && waits) pace->wait(dir);
+    if (keep_last > 0) prune(dir, keep_last, keep, pace);
   });
   return done;
 }
 
-void mark_latest(const fs::path& dir, int64_t step) { point(dir, kLatest, step); }
-void mark_best(const fs::path& dir, int64_t step) { point(dir, kBest, step); }
+void settle_checkpoints(const fs::path& dir, CheckpointPace& pace, int keep_last, const std::vector<int64_t>& keep) {
+  if (!pace.has_pending()) return;
+  guarded([&] {
+    pace.wait(dir);
+    if (keep_last > 0) prune(dir, keep_last, keep, nullptr);
+  });
+}
+
+void mark_latest(const fs::path& dir, int64_t step) { point(dir, kLatest, step, Waits::yes); }
+void mark_best(const fs::path& dir, int64_t step, Waits waits) { point(dir, kBest, step, waits); }
 
 void verify_checkpoint(const fs::path& checkpoint) {
   guarded([&] {

@@ -8,7 +8,8 @@
 //                       manifest.json       bytes and SHA-256 of each of the above; written last
 //   <dir>/latest, <dir>/best                text files holding the name of such a directory
 //
-// A checkpoint is written as <dir>/step-00001234.tmp, synced, and renamed: a crash leaves the older ones as they were.
+// A checkpoint is written as <dir>/step-00001234.tmp, synced, and renamed: a crash leaves the older ones as they were. A pace
+// (checkpoint_pace.h) lets some saves not wait for the disk.
 // A checkpoint to remove is first renamed to <dir>/step-00001234.old. One that cannot be read is never removed or replaced: it is
 // renamed to <dir>/step-00001234.unreadable if its name is needed.
 //
@@ -23,6 +24,8 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/checkpoint_pace.h"
 #include "framework/io/json_value.h"
 #include "framework/io/tensor_map.h"
 
@@ -42,13 +45,16 @@ struct CheckpointContents {
 
 // Writes <dir>/step-<step>, points `latest` at it and returns its path. An older checkpoint of the same step is replaced.
 // keep_last > 0 then removes all but the newest `keep_last` checkpoints; never those that `latest` and `best` name, those of the
-// steps `keep`, nor those that cannot be read.
+// steps `keep`, nor those that cannot be read, nor, with a pace, those that were on the disk before newer ones are.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, int64_t step, const CheckpointContents& contents,
-                                      int keep_last = 0, const std::vector<int64_t>& keep = {});
+                                      int keep_last = 0, const std::vector<int64_t>& keep = {}, CheckpointPace* pace = nullptr);
+// Of a folder that was written with a pace: waits until all is on the disk, and removes what keep_last and `keep` do not keep.
+void settle_checkpoints(const std::filesystem::path& dir, CheckpointPace& pace, int keep_last,
+                        const std::vector<int64_t>& keep = {});
 
 // Points <dir>/latest and <dir>/best at the checkpoint of `step`, which must exist. Nothing is written if they already do.
 void mark_latest(const std::filesystem::path& dir, int64_t step);
-void mark_best(const std::filesystem::path& dir, int64_t step);
+void mark_best(const std::filesystem::path& dir, int64_t step, Waits waits = Waits::yes);
 
 // Reads a checkpoint after verifying it. `path`: a checkpoint, a `latest` or `best` file, or a directory of checkpoints
 // (its latest).

@@ -8,12 +8,8 @@
 
 namespace halfstep {
 
-// At most `n` printable characters of text that may hold anything.
-inline std::string printable(std::string_view text, size_t n = 160) {
-  std::string out;
-  for (char c : text.substr(0, n)) out += (c >= 0x20 && c < 0x7f) ? c : '?';
-  if (text.size() > n) out += "...";
-  return out;
-}
+// At most about `n` bytes of text that may hold anything, as whole characters of UTF-8. Bytes that are none, and characters that a
+// terminal would not show or would act on (controls, and marks that turn or hide text), become "?".
+std::string printable(std::string_view text, size_t n = 160);
 
 }  // namespace halfstep

@@ -181,6 +181,11 @@ TensorFile map_safetensors(const fs::path& path, Unread unread) {
 }
 
 void save_safetensors(const fs::path& path, const TensorMap& tensors, const std::map<std::string, std::string>& metadata) {
+  write_safetensors(path, tensors, metadata, Waits::yes);
+}
+
+void write_safetensors(const fs::path& path, const TensorMap& tensors, const std::map<std::string, std::string>& metadata,
+                       Waits waits) {
   std::vector<const TensorMap::value_type*> order;
   for (const auto& item : tensors) {
     check<ValueError>(item.second.defined(), kSafetensors, "tensor \"", item.first, "\" is undefined");
@@ -217,7 +222,7 @@ void save_safetensors(const fs::path& path, const TensorMap& tensors, const std:
     const Tensor host = host_contiguous(item->second);
     if (host.nbytes() > 0) file.write(host.const_data_ptr(), host.nbytes());
   }
-  file.commit();
+  file.commit(waits);
 }
 
 }  // namespace halfstep

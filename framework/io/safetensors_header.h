@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "framework/io/atomic_file.h"
 #include "framework/io/safetensors.h"
 
 namespace halfstep {
@@ -24,5 +25,9 @@ std::string_view safetensors_name(DType dtype);
 // Parses `json` and checks it against `data_bytes`, the bytes that follow it. `file` is named in errors. Entries by begin;
 // data_offset is left 0. Throws IoError.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file);
+
+// save_safetensors, which may not wait for the disk.
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                       const std::map<std::string, std::string>& metadata, Waits waits);
 
 }  // namespace halfstep

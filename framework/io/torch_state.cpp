@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/io/printable.h"
 
 namespace halfstep {
@@ -135,9 +136,12 @@ class StateFinder {
     if (left.empty() && pickle_.root().kind == Kind::map && pickle_.root().items.empty()) return pickle_.root();
     if (left.empty()) refuse();
     if (left.size() > 1) {
-      fail<DataError>(kTorchState, file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(left),
-                      Help{joined("\"key\": ", quoted(*left[0]), " in \"weights\" of a config, or halfstep inspect --key ",
-                                  left[0]->key.empty() ? kTop : left[0]->key)});
+      SeveralStates error(
+          joined('[', kTorchState, "] ", file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(left),
+                 Help{joined("\"key\": ", quoted(*left[0]), " in \"weights\" of a config, or halfstep inspect --key ",
+                             left[0]->key.empty() ? kTop : left[0]->key)}));
+      for (const Candidate* c : left) error.keys.push_back(c->key.empty() ? std::string(kTop) : c->key);
+      throw error;
     }
     key_ = left[0]->key;
     return *left[0]->map;
@@ -207,10 +211,9 @@ class StateFinder {
 
   static std::string quoted(const Candidate& c) { return joined('"', c.key.empty() ? std::string(kTop) : printable(c.key), '"'); }
   static std::string list(const std::vector<const Candidate*>& all) {
-    std::string out;
-    for (size_t i = 0; i < std::min(all.size(), kListedStates); ++i)
-      out += joined(i ? ", " : "", quoted(*all[i]), " (", all[i]->tensors, all[i]->tensors == 1 ? " tensor)" : " tensors)");
-    return all.size() > kListedStates ? joined(out, " and ", all.size() - kListedStates, " more") : out;
+    std::vector<std::string> out;
+    for (const Candidate* c : all) out.push_back(joined(quoted(*c), " (", c->tensors, c->tensors == 1 ? " tensor)" : " tensors)"));
+    return list_text(out, kListedStates);
   }
 
   std::string keys(const PickleValue& map) const {

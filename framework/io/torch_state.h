@@ -6,9 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/check.h"
 #include "framework/io/torch_pickle.h"
 
 namespace halfstep {
+
+// A file has several dictionaries of tensors, of which one must be chosen.
+struct SeveralStates : DataError {
+  using DataError::DataError;
+  std::vector<std::string> keys{};  // "/" is the top
+};
 
 // A dictionary of tensors, or what a module that was pickled whole would have as such.
 struct TorchState {
@@ -24,7 +31,7 @@ struct TorchState {
 };
 // The only dictionary of tensors or module that the pickle is or has, below any keys that are texts. States of optimizers do not
 // count, nor dictionaries that hold but scalars beside others, nor what is an entry of a larger dictionary of tensors. key: which
-// one; "/" is the top. Throws DataError, which lists those that there are, when that is none or several.
+// one; "/" is the top. Throws DataError, which lists those that there are, when that is none, and SeveralStates.
 TorchState find_torch_state(const std::string& file, const Pickle& pickle, std::string_view key = {});
 
 }  // namespace halfstep

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/json.h"
 #include "framework/io/other_file.h"
@@ -26,10 +27,10 @@ constexpr std::array kUsualWeights{"model.safetensors", "model.safetensors.index
 constexpr uint64_t kMaxIndex = 100'000'000;
 constexpr size_t kListedFiles = 6;
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kListedFiles); ++i) out += joined(i ? ", " : "", printable(names[i], 100));
-  return names.size() > kListedFiles ? joined(out, " and ", names.size() - kListedFiles, " more") : out;
+std::string printable_list(const std::vector<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) shown.push_back(printable(name, 100));
+  return list_text(shown, kListedFiles);
 }
 
 void add_file(WeightFile& out, const fs::path& path, const std::string& key) {
@@ -92,7 +93,7 @@ void add_indexed(WeightFile& out, const fs::path& index, const std::string& key)
     if (!fs::is_regular_file(folder / file, none)) absent.push_back(file);
   check<DataError>(absent.empty(), kWeights, index.string(), ": must have all ", files.size(),
                    " files of the index beside it, but ", absent.size(),
-                   absent.size() == 1 ? " is missing: " : " are missing: ", listed(absent),
+                   absent.size() == 1 ? " is missing: " : " are missing: ", printable_list(absent),
                    Help{"download what is missing, or all of the folder again"});
   std::set<std::string> found;
   for (const std::string& file : files) {
@@ -114,7 +115,7 @@ void add_indexed(WeightFile& out, const fs::path& index, const std::string& key)
   for (const auto& place : places)
     if (!found.contains(place.first)) lacking.push_back(place.first + " of " + place.second);
   check<DataError>(lacking.empty(), kWeights, index.string(), ": its files lack ", lacking.size(), " of ", places.size(),
-                   " tensors: ", listed(lacking), Help{"download the folder again: the index is of other files"});
+                   " tensors: ", printable_list(lacking), Help{"download the folder again: the index is of other files"});
 }
 
 }  // namespace

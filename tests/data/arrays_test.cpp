@@ -104,11 +104,43 @@ TEST_CASE("arrays: what bytes mean") {
   const auto plain = std::make_shared<ArrayDataset>(pixels);
   const auto normalized = transformed(plain, {std::make_shared<NormalizeTransform>(Normalize{.mean = 0.5, .std = 0.25})});
   CHECK(normalized->batch(std::vector<int64_t>{1}).input.to_vector<float>().back() == doctest::Approx((253.0 / 255 - 0.5) / 0.25));
+  // Bytes of 0 and 1 are no pixels, whatever their shape.
+  const auto bits = [&](const Shape& shape, ByteMeaning bytes = ByteMeaning::automatic) {
+    save_safetensors(dir / "bits", {{"x", remainder(arange(0, numel(shape)), 2).reshape(shape).to(DType::u8)},
+                                    {"y", from_vector<int64_t>({0, 1}, {2})}});
+    const ArrayDataset data = ArrayDataset::safetensors(dir / "bits", {.bytes = bytes});
+    return std::pair(amax(data.batch(std::vector<int64_t>{1}).input).item<float>(), data.notes().made);
+  };
+  CHECK(bits({2, 3, 300, 200}) == std::pair(1.f, std::string("inputs are bytes of 0 and 1, read as these numbers (\"bytes\": "
+                                                             "\"pixels\" divides them by 255)")));
+  CHECK(bits({2, 6}) == bits({2, 2, 2}));
+  CHECK(bits({2, 3, 4}, ByteMeaning::pixels) == std::pair(1.f / 255, std::string("inputs are bytes, read as pixels in [0, 1]")));
   save_safetensors(dir / "flat",
                    {{"x", (arange(0, 8).reshape({2, 4}) * 30).to(DType::u8)}, {"y", from_vector<int64_t>({0, 1}, {2})}});
   const ArrayDataset flat = ArrayDataset::safetensors(dir / "flat");
   CHECK(amax(flat.batch(std::vector<int64_t>{1}).input).item<float>() == 210);
   CHECK(flat.notes().made == "inputs are bytes, read as numbers from 0 to 255 (\"bytes\": \"pixels\" divides them by 255)");
+}
+
+TEST_CASE("arrays: channels that are last are read as the first") {
+  const TempDir dir;
+  const Tensor x = arange(0, 2 * 6 * 5 * 3).reshape({2, 6, 5, 3}).to(DType::u8);
+  save_safetensors(dir / "d", {{"x", x}, {"y", from_vector<int64_t>({0, 1}, {2})}});
+  const ArrayDataset data = ArrayDataset::safetensors(dir / "d", {.bytes = ByteMeaning::numbers, .channels_last = true});
+  CHECK(data.input_shape() == Shape{3, 6, 5});
+  CHECK(data.batch(std::vector<int64_t>{1}).input.to_vector<float>() ==
+        x.narrow(0, 1, 1).permute({0, 3, 1, 2}).to(DType::f32).contiguous().to_vector<float>());
+  CHECK(
+      data.notes().made.starts_with("inputs are bytes, read as numbers from 0 to 255; inputs have their channels last, read as "));
+  const DataForm form = read_form(to_json(data.form()));
+  CHECK((std::get<TensorForm>(form.source).channels_last && form.input == Shape{3, 6, 5}));
+  save_safetensors(dir / "d", {{"x", rand({2, 9, 4})}, {"y", randint(0, 2, {2, 9})}});
+  CHECK(ArrayDataset::safetensors(dir / "d", {.channels_last = true}).input_shape() == Shape{4, 9});
+  save_safetensors(dir / "d", {{"x", rand({2, 9})}, {"y", randint(0, 2, {2})}});
+  CHECK(contains(message_of<DataError>([&] { ArrayDataset::safetensors(dir / "d", {.channels_last = true}); }),
+                 "of three dimensions or more, got [2, 9]"));
+  CHECK((looks_channels_last({32, 32, 3}) && looks_channels_last({28, 30, 1}) && !looks_channels_last({3, 32, 32})));
+  CHECK((!looks_channels_last({3, 8, 3}) && !looks_channels_last({16, 3, 3}) && !looks_channels_last({32, 3})));
 }
 
 TEST_CASE("arrays: classes in other forms") {

@@ -160,7 +160,14 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
   for (const char* wrong : {"2023-02-29", "2024-13-01", "24-03-18", "2024-03/18", "2024-03-18 25:00", "2024-03-18 12:60", "2024",
                             "x", "2024-03-18 1", "2024-03-18T12:00+1", "2024-03-18x", ""})
     CHECK_MESSAGE(!date_in(wrong), wrong);
-  CHECK(!date_in("18.03.24", CsvDateOrder::dmy));
+  // Years of two digits, behind the day and the month; "1.2.24" may be a version.
+  CHECK(date_in("18.03.24", CsvDateOrder::dmy)->days == 19800);
+  CHECK((date_in("3/18/24 06:00", CsvDateOrder::mdy)->days == 19800.25 && date_in("3/18/24", CsvDateOrder::mdy)->short_year));
+  CHECK((date_in("1/1/68", CsvDateOrder::dmy)->year == 2068 && date_in("1/1/69", CsvDateOrder::dmy)->year == 1969));
+  CHECK((date_in("18-Mar-24")->days == 19800 && date_in("Mar-24")->days == 19783 && date_in("18 Mar 24 06:00")->days == 19800.25));
+  for (const char* wrong : {"1.2.24", "18.03.241", "18.03.2", "2024-3-181", "18/03/24a", "Mar-2", "Mar-241"})
+    CHECK_MESSAGE((!date_in(wrong, CsvDateOrder::dmy) && !date_in(wrong)), wrong);
+  CHECK((text_of(date_of_days(19800)) == "2024-03-18" && text_of(date_of_days(-0.25)) == "1969-12-31 18:00"));
   // Names of months and quarters say the order themselves.
   for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
     for (const char* same : {"18-Mar-2024", "18 March 2024", "Mar 18, 2024", "march 18 2024", "2024-Mar-18", "18MAR2024",
@@ -172,7 +179,7 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
       CHECK_MESSAGE((date_in(same, order) && date_in(same, order)->days == 19783), same);
     for (const char* same : {"2024Q3", "2024-Q3", "2024 q3", "Q3 2024"})
       CHECK_MESSAGE((date_in(same, order) && date_in(same, order)->days == 19905), same);
-    for (const char* wrong : {"18-Mar-24", "Mar", "Mar 18", "31-Feb-2024", "2024Q5", "18 Q3 2024", "Marble 2024", "18-Mar-2024x",
+    for (const char* wrong : {"Mar", "Mar 18", "Mar 18 24", "31-Feb-2024", "2024Q5", "18 Q3 2024", "Marble 2024", "18-Mar-2024x",
                               "Q3", "Mar 2024 Mar", "18-Mai-2024"})
       CHECK_MESSAGE(!date_in(wrong, order), wrong);
   }

@@ -180,9 +180,6 @@ TEST_CASE("csv: rows that are no samples") {
   CHECK(units.read({.format = {.skip_rows = {2}}}).size() == 3);
   CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(units.path, {.columns = {"mass"}}); }), "row 2 has no numbers"));
   const Table twice("length,kind\n1,x\n2,y\nlength,kind\n3,x\n\nlength,kind\n");
-  CHECK(
-      contains(Table("length,kind\n1,x\n2,y\nlength,kind\n3,x\nlength,kind\n4,y\n").fault(),
-               "t.csv:4: the header must stand once, but row 4, 6 repeat it\nhelp: \"skip_rows\": [4, 6] leaves out these lines"));
   CHECK(twice.read({.format = {.skip_rows = {4, 6, 7}}}).size() == 3);
   // A title above the header.
   CHECK(contains(twice.read({.format = {.skip_rows = {4, 6, 7}}}).notes().made,
@@ -199,8 +196,38 @@ TEST_CASE("csv: rows that are no samples") {
   const CsvRows rows = units.rows(units.read({.format = {.skip_rows = {2}}}));
   CHECK(rows.rows == std::vector<size_t>{1, 2, 3});
   CHECK(contains(rows.faults[0], "column \"length\" must be a number, got \"cm\""));
+  // Of files put together each has its own.
+  CHECK(contains(Table("length,mass,kind\ncm,g,\n1,2,x\n2,3,y\nlength,mass,kind\ncm,g,\n3,4,x\n").fault(),
+                 "t.csv:2: row 2 has no numbers where rows 3 to 7 have: is it one of units?\nhelp: \"skip_rows\": [2, 6] leaves "
+                 "such rows out"));
   // A text that is the same in two rows is no header.
   CHECK(Table("x,1\ny,2\nx,1\n").read(kNumbers).size() == 3);
+}
+
+TEST_CASE("csv: rows that repeat the header are left out, with a count") {
+  const Table table("length,kind\n1,x\n2,y\n\xef\xbb\xbflength,kind\n3,x\nlength, kind \n4,y\n");
+  const CsvDataset data = table.read();
+  CHECK(data.input().to_vector<float>() == Floats{1, 2, 3, 4});
+  CHECK((data.class_names() == Names{"x", "y"} && data.line(2) == 5));
+  CHECK(contains(data.notes().made, "; 2 rows left out, which repeat the header (lines 4, 6)"));
+  const CsvRows rows = table.rows(data);
+  CHECK((rows.rows == std::vector<size_t>{0, 1, 2, 3} && rows.cells[2] == Names{"3", "x"}));
+  CHECK(contains(rows.notes.made, "2 rows left out, which repeat the header"));
+  const Table series("day,sold\n2024-01-01,1\n2024-01-02,2\nday,sold\n2024-01-03,4\n2024-01-04,8\n");
+  const TimeSeriesDataset windows(series.path, {.columns = {"sold"}, .time = {"day"}, .window = 2});
+  CHECK(windows.size() == 2);
+  CHECK(contains(windows.notes().made, "1 row left out, which repeats the header (line 4)"));
+  // Its names may be numbers, or texts above texts.
+  CHECK(Table("land,2001,2002,growth\nA,1,2,5\nland,2001,2002,growth\nB,3,4,6\n").read({.classification = false}).size() == 2);
+  const Table years("2001,2002,2003,2004\n1,5,2,9\n2001,2002,2003,2004\n3,4,1,8\n");
+  CHECK(years.read({.classification = false}).size() == 2);
+  const Table texts("color,size\nred,s\nblue,l\ncolor,size\nred,l\n");
+  CHECK(texts.read({.header = CsvOptions::Header::yes}).size() == 3);
+  CHECK(texts.read({.target = "size"}).size() == 3);
+  CHECK(texts.read({.header = CsvOptions::Header::no}).size() == 5);
+  CHECK(contains(texts.read().notes().warnings.at(0),
+                 "the first row was read as a sample, and 1 row that is the same (line 4); if it is a header, set"));
+  CHECK(contains(Table("a,b\na,b\n").fault({.header = CsvOptions::Header::yes}), "a header but no rows: each repeats it"));
 }
 
 TEST_CASE("csv: the delimiter of Excel's first line") {
@@ -236,4 +263,17 @@ TEST_CASE("csv: columns aligned by blanks") {
   const CsvRows rows = Table("5   6\n7 8\n").rows(plain);
   CHECK(rows.input.to_vector<float>() == Floats{5, 7});
   CHECK(rows.delimiter == ',');
+}
+
+TEST_CASE("csv: values of new rows that are far outside of the training data's are counted, and one is named with both") {
+  const CsvDataset data = Table("mass,kind,y\n2700,a,1\n6300,b,2\n4000,a,3\n").read({.classification = false, .standardize = true});
+  CHECK((data.encoding().low == std::vector<double>{2700, 0, 0} && data.encoding().high == std::vector<double>{6300, 1, 1}));
+  const CsvRows rows = Table("mass,kind,y\n2.7,a,1\n3000000,b,2\n4000,a,3\n-40000,b,3\n").rows(data);
+  CHECK(rows.rows.size() == 4);
+  CHECK(rows.far_values == 2);
+  CHECK(rows.far_value == "mass is 3e+06 in row 2, where the training data has 2700 to 6300");
+  CHECK(Table("mass,kind,y\n-20000,a,1\n40000,b,2\n").rows(data).far_values == 0);
+  // Without a scale, too; and of one value alone.
+  const CsvDataset plain = Table("1,5,2\n2,5,3\n").read(kNumbers);
+  CHECK(Table("9,5.1,2\n20,500,4\n").rows(plain).far_values == 2);
 }

@@ -176,7 +176,7 @@ TEST_CASE("csv: faults late in a large table are named by line and field") {
   CHECK(contains(error("1,1e39,0"), "t.csv:150002:2: column \"b\" must be finite in float32, got \"1e39\""));
   CHECK(contains(error("1,\xff,0"), "t.csv:150002:2: the text must be UTF-8, got "));
   CHECK(contains(error("1,\"2,0"), "t.csv:150002:2: a quote is opened but not closed"));
-  CHECK(contains(error("a,b,y"), "t.csv:150002: the header must stand once, but row 150002 repeats it"));
+  CHECK(error("a,b,y") == "");
   CHECK(error("1,-99,0", {.missing = CsvMissing::drop_row, .missing_words = {"-99"}}) == "");
   CHECK(error("\t1 , 2,0 ") == "");
   const CsvDataset dropped(dir / "t.csv", {.missing = CsvMissing::drop_row, .missing_words = {"2.0", "2"}});

@@ -70,6 +70,11 @@ TEST_CASE("a form is the same after it was written and read") {
     CHECK(form.input == data->input_shape());
     CHECK(form.classes == data->classes());
   }
+  const CsvEncoding of_table = *std::get<TableForm>(read_form(to_json(table.form())).source).options.encoding;
+  CHECK((of_table.low == table.encoding().low && of_table.high[0] == 12));
+  nlohmann::json older = *to_json(table.form());
+  older["source"].erase("low"), older["source"].erase("high");
+  CHECK(std::get<TableForm>(read_form(older).source).options.encoding->low.empty());
   CHECK(kind_of(table.form()) == "table");
   CHECK(table.form().class_name(1) == "birch");
   CHECK(kind_of(series.form()) == "series");

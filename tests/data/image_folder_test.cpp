@@ -79,7 +79,7 @@ TEST_CASE("ImageFolder: a folder a class, brought to one size, by any workers") 
                  "b.jpg: a picture must be 4 x 4 pixels as the first one, " + (dir / "cats/a.png").string() +
                      ", got 16 x 8\nhelp: set \"size\""));
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path(), {.classes = {"dogs"}}); }),
-                 "cats is a class that the training data does not have"));
+                 "must have a folder of a class that the training data has, but has \"cats\""));
 }
 
 TEST_CASE("pictures: inks become RGB, and what is behind transparent pixels is a choice") {
@@ -95,6 +95,12 @@ TEST_CASE("pictures: inks become RGB, and what is behind transparent pixels is a
   CHECK(pixels(Background::black) == std::vector<uint8_t>{0, 0, 0, 1, 2, 3});
   CHECK(pixels(Background::white) == std::vector<uint8_t>{255, 255, 255, 1, 2, 3});
   CHECK(pixels(Background::none) == std::vector<uint8_t>{255, 128, 0, 1, 2, 3});
+  CHECK(read_picture(dir / "t.png", 3).pixels == pixels(Background::none));
+  std::filesystem::create_directory(dir / "a");
+  std::filesystem::copy_file(dir / "t.png", dir / "a/t.png");
+  const ImageFolderDataset folder(dir.path());
+  CHECK(folder.batch(std::vector<int64_t>{0}).input.to_vector<float>() ==
+        std::vector<float>{1, 1 / 255.f, 128 / 255.f, 2 / 255.f, 0, 3 / 255.f});
   write_bytes(dir / "g.png", png(1, 1, std::string("\x40"), 0));
   CHECK(read_picture(dir / "g.png", 3, Background::none).pixels == std::vector<uint8_t>{64, 64, 64});
 }

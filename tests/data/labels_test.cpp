@@ -83,8 +83,10 @@ TEST_CASE("labels: folders of classes") {
   REQUIRE(notes.warnings.size() == 1);
   CHECK(contains(notes.warnings[0], "\"Cat\" (1) and \"cat\" (1): these classes differ in nothing but case"));
   CHECK(read({"Hu\xcc\x88ndin"}) == std::vector<int64_t>{1});  // of held-out data
-  CHECK(contains(message_of<DataError>([&] { read({"cow"}); }),
-                 "pets/cow is a class that the training data does not have: \"cow\"\nhelp: it has \"Cat\", \"H"));
+  CHECK(contains(
+      message_of<DataError>([&] { read({"cow"}); }),
+      "pets must have a folder of a class that the training data has, but has \"cow\"\nhelp: the classes are \"Cat\", \"H"));
+  CHECK(read({"cow", "cat"}) == std::vector<int64_t>{-1, 2});
   CHECK(contains(message_of<DataError>([&] { read({"K\xf6ter"}); }),
                  R"(pets: the name of a class must be UTF-8, got the folder "K\xf6ter")"));
 }

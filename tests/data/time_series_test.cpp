@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 
 #include "framework/base/check.h"
 #include "framework/data/form.h"
@@ -282,5 +283,90 @@ TEST_SUITE("data") {
     CHECK(rmse("airline-passengers.csv", "Month") == doctest::Approx(48.04).epsilon(1e-4));
     CHECK(rmse("daily-min-temperatures.csv", "Date") == doctest::Approx(2.624).epsilon(1e-3));
     CHECK(rmse("monthly-sunspots.csv", "Month") == doctest::Approx(18.40).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("TimeSeries: dates that can be read in two orders are read so that their steps are even") {
+  const TempDir dir;
+  const auto data = [&](const std::vector<std::string>& times, const std::optional<SeriesStep>& step = {}) {
+    write_bytes(dir / "s", table_of(times));
+    return TimeSeriesDataset(dir / "s", {.time = {"t"}, .window = 1, .standardize = false, .step = step});
+  };
+  const auto step = [&](const TimeSeriesDataset& d) {
+    return *std::get<SeriesForm>(read_form(to_json(d.form())).source).options.step;
+  };
+  const auto first_days = [](int months, int digits) {
+    std::vector<std::string> out;
+    for (int i = 0; i < months; ++i) {
+      char text[32];
+      std::snprintf(text, sizeof text, "%02d/01/%0*d", 1 + i % 12, digits, (digits == 4 ? 2020 : 20) + i / 12);
+      out.emplace_back(text);
+    }
+    return out;
+  };
+  const TimeSeriesDataset months = data(first_days(30, 4));
+  CHECK(step(months) == SeriesStep{.unit = SeriesStep::Unit::month, .size = 1});
+  CHECK(months.notes().made ==
+        "t: no day is above 12; dates are read month first, as \"02/01/2020\" is 2020-02-01, since so they are evenly apart");
+  CHECK(months.notes().warnings.empty());
+  // Fewer leave it open, unless the training data's step is known.
+  const TimeSeriesDataset few = data(first_days(12, 4));
+  CHECK(step(few).unit == SeriesStep::Unit::day);
+  CHECK(few.notes().warnings ==
+        std::vector<std::string>{
+            "t: no day is above 12; dates are read day first, as \"02/01/2020\" is 2020-01-02; month first would "
+            "fit as well: dates such as 2020-02-01 leave no choice"});
+  CHECK(data(first_days(12, 4), step(months)).notes().warnings.empty());
+  CHECK(contains(data(first_days(12, 4), step(months)).notes().made, "read month first"));
+  // Days of one month, day first; and rows that go back in one of the orders.
+  CHECK(contains(data({"05.01.2020", "06.01.2020", "07.01.2020", "08.01.2020", "09.01.2020", "11.01.2020", "12.01.2020"})
+                     .notes()
+                     .warnings.at(0),
+                 "t: no day is above 12; dates are read day first"));
+  CHECK(contains(data({"11/01/2020", "12/01/2020", "01/02/2020", "02/02/2020", "03/02/2020"}).notes().made,
+                 "dates are read day first, as \"11/01/2020\" is 2020-01-11, since so they grow from row to row"));
+  CHECK(data({"11/01/2020", "12/01/2020", "13/01/2020"}).notes().made == "");
+  // Years of two digits.
+  const TimeSeriesDataset shorter = data(first_days(30, 2));
+  CHECK(step(shorter).unit == SeriesStep::Unit::month);
+  CHECK(contains(shorter.notes().made, "month first, as \"02/01/20\" is 2020-02-01"));
+  CHECK(data({"30/12/98", "31/12/98", "01/01/99"}).notes().made == "t: years have two digits, \"30/12/98\" is 1998-12-30");
+  CHECK(data({"30-Dec-70", "31-Dec-70", "1-Jan-71"}).size() == 2);
+}
+
+TEST_CASE("TimeSeries: Unix times that grow evenly are times, in seconds or parts of them") {
+  const TempDir dir;
+  const auto data = [&](const std::vector<std::string>& times, const std::optional<SeriesStep>& step = {}) {
+    write_bytes(dir / "s", table_of(times));
+    return TimeSeriesDataset(dir / "s", {.time = {"t"}, .window = 1, .standardize = false, .step = step});
+  };
+  const auto unix = [](int64_t from, int64_t step, int rows, int without = -1) {
+    std::vector<std::string> out;
+    for (int i = 0; i < rows; ++i)
+      if (i != without) out.push_back(std::to_string(from + i * step));
+    return out;
+  };
+  const auto step = [&](const TimeSeriesDataset& d) {
+    return *std::get<SeriesForm>(read_form(to_json(d.form())).source).options.step;
+  };
+  const TimeSeriesDataset days = data(unix(1577836800, 86400, 40));
+  CHECK(step(days) == SeriesStep{.unit = SeriesStep::Unit::day, .size = 1});
+  CHECK(days.notes().made == "t: numbers are read as Unix times in seconds, \"1577836800\" is 2020-01-01");
+  const std::string gap = data(unix(1577836800000, 900000, 40, 20)).notes().made;
+  CHECK(contains(gap, "t: 1 step of 30 minutes where 37 have 15 (line 22)"));
+  CHECK(contains(gap, "Unix times in milliseconds"));
+  CHECK(contains(data(unix(1577840400000000, 3600000000, 10)).notes().made,
+                 "microseconds, \"1577840400000000\" is 2020-01-01 01:00"));
+  // Months of the calendar, without a step that is always the same.
+  const TimeSeriesDataset months = data({"1577836800", "1580515200", "1583020800", "1585699200", "1588291200", "1590969600"});
+  CHECK(step(months) == SeriesStep{.unit = SeriesStep::Unit::month, .size = 1});
+  // A few rows of new data are read as those of training were.
+  CHECK(step(data({"1577836800", "1577923200"}, step(days))).unit == SeriesStep::Unit::day);
+  CHECK(contains(data({"1577836800", "1577923200"}, step(days)).notes().made, "Unix times"));
+  // Numbers stay what they are that are no such times, or have no rhythm.
+  const std::vector<std::string> irregular = {"1577836800", "1577836900", "1577999000", "1578000000", "1579000000"};
+  for (const auto& times : {unix(1900, 1, 40), unix(200000000, 1, 40), unix(5000000, 3600, 40), irregular}) {
+    CHECK_MESSAGE(step(data(times)).unit == SeriesStep::Unit::number, times[0]);
+    CHECK_MESSAGE(!contains(data(times).notes().made, "Unix"), times[0]);
   }
 }

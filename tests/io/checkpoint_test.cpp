@@ -76,6 +76,59 @@ TEST_CASE("keep_last removes the oldest, never best or latest") {
   CHECK(contains(message_of<IoError>([&] { mark_best(dir.path(), 99); }), "there is no such checkpoint"));
 }
 
+TEST_CASE("with a pace, a power failure at any time leaves a whole checkpoint with its best ones") {
+  const TempDir dir;
+  const auto there = [&] { return list_checkpoints(dir.path()); };
+  CheckpointPace pace(1000, 1000);  // the first save alone waits
+  // As a run does: the best ones are kept, and named in the state.
+  std::vector<int64_t> best;
+  const auto save_step = [&](int64_t step, const std::vector<int64_t>& kept) {
+    best = kept;
+    save_checkpoint(dir.path(), step, contents(int(step)), 2, best, &pace);
+    if (!best.empty()) mark_best(dir.path(), best[0], Waits::no);
+  };
+  CHECK(pace.is_due());
+  save_step(1, {1});
+  CHECK((!pace.is_due() && !pace.has_pending()));
+  save_step(2, {2, 1});
+  save_step(3, {2, 1});
+  CHECK((pace.is_pending(2) && pace.is_pending(3) && !pace.is_pending(1)));
+  save_step(4, {4, 2});  // 1 is none of the best any more, and all that is on the disk
+  save_step(5, {4, 2});
+  save_step(6, {6, 4});
+  CHECK(there() == std::vector<int64_t>{1, 4, 5, 6});
+  CHECK(latest_checkpoint(dir.path()) == dir / "step-00000006");
+  CHECK(best_checkpoint(dir.path()) == dir / "step-00000006");
+  for (const int64_t step : there()) verify_checkpoint(dir / checkpoint_name(step));
+  // What was not waited for may be lost, in whole or in part.
+  {
+    const TempDir failed;
+    fs::copy(dir.path(), failed / "run", fs::copy_options::recursive);
+    fs::resize_file(failed / "run/step-00000006/model.safetensors", 0);
+    fs::remove(failed / "run/step-00000005/manifest.json");
+    fs::remove_all(failed / "run/step-00000004");
+    write_bytes(failed / "run/latest", "");
+    const logging::Capture capture([](logging::Level, std::string_view) {});
+    CHECK(latest_checkpoint(failed / "run") == failed / "run/step-00000001");
+  }
+  // One that is on the disk is not replaced by one that is not.
+  save_checkpoint(dir.path(), 1, contents(7), 0, {}, &pace);
+  CHECK(!pace.has_pending());
+  save_step(7, {6, 4});
+  CHECK(pace.is_pending(7));
+  save_step(7, {6, 4});
+  CHECK((pace.is_pending(7) && there() == std::vector<int64_t>{1, 4, 5, 6, 7}));
+  settle_checkpoints(dir.path(), pace, 2, best);
+  CHECK((!pace.has_pending() && there() == std::vector<int64_t>{4, 6, 7}));
+  settle_checkpoints(dir.path(), pace, 1, {});  // nothing is pending
+  CHECK(there() == std::vector<int64_t>{4, 6, 7});
+  // A pace without a pause is as none.
+  const TempDir other;
+  CheckpointPace always(0, 0);
+  for (int step = 1; step <= 4; ++step) save_checkpoint(other.path(), step, contents(step), 2, {}, &always);
+  CHECK((!always.has_pending() && list_checkpoints(other.path()) == std::vector<int64_t>{3, 4}));
+}
+
 TEST_CASE("a damaged latest checkpoint falls back to the newest whole one, with a warning") {
   const TempDir dir;
   for (int step = 1; step <= 3; ++step) save_checkpoint(dir.path(), step, contents(step));

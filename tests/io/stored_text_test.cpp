@@ -11,6 +11,7 @@
 #include "framework/data/unicode.h"
 #include "framework/io/checkpoint.h"
 #include "framework/io/json.h"
+#include "framework/io/printable.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -94,4 +95,19 @@ TEST_CASE("a checkpoint holds every text that a table or a text can have, and ot
   const DataForm tokens = TextDataset(dir / "t.txt").form();
   CHECK(tokens.vocabulary == 202'000 - 1 - 0x800);  // the first 202,000 code points, without NUL and halves of pairs
   CHECK(read_form(read_json<Json>(write_json(*to_json(tokens), 1, "test"))).names == tokens.names);
+}
+
+TEST_CASE("text of files in messages keeps its letters, and nothing that acts on a terminal") {
+  const auto kept = [](const std::string& text) { CHECK_MESSAGE(printable(text) == text, text); };
+  kept("layer.0"),
+      kept(
+          "pr\xc3\xbc"
+          "fer"),
+      kept("\xe6\xa8\xa1\xe5\x9e\x8b"), kept("\xf0\x9f\x98\x80"), kept("\xef\xac\x81");
+  CHECK(printable("a\tb\x1b[2J\x7f\xc2\x9b") == "a?b?[2J??");
+  CHECK(printable("a\xe2\x80\xae"
+                  "b\xe2\x81\xa6\xef\xbb\xbf\xee\x80\x80\xf3\xa0\x81\x81") == "a?b????");
+  CHECK(printable("a\xff\xc3\xe6\xa8z\xc0\xaf\xed\xa0\x80\xf5\x80\x80\x80") == "a????z?????????");
+  CHECK(printable("\xc3\xbc\xc3\xbc\xc3\xbc", 3) == "\xc3\xbc\xc3\xbc...");
+  CHECK(printable("abc", 3) == "abc");
 }

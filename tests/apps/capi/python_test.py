@@ -76,6 +76,14 @@ class Python(unittest.TestCase):
         self.assertEqual(model(x / 255).shape, (40, 2))
         with self.assertRaisesRegex(halfstep.Error, r"pixels in \[0, 1\], got float32 from 0 to 200"):
             model(x)
+        numpy.savez(os.path.join(self.dir, "m.npz"), x=x // 200, y=numpy.arange(40) % 2)  # 0 and 1 are no pixels
+        self.halfstep("init", "m.npz", "--out", "m.json")
+        self.halfstep("train", "m.json", "--quiet", "--set", "train.epochs=1")
+        model = halfstep.open(os.path.join(self.dir, "runs/m"))
+        self.assertEqual(model.form["source"]["bytes"], "numbers")
+        self.assertTrue(numpy.array_equal(model(x // 200), model(x / 200)))
+        with self.assertRaisesRegex(halfstep.Error, "the training data had numbers from 0 to 1, got float32 from 0 to 200"):
+            model(x)
 
     def test_errors(self):
         model = halfstep.open(self.run_dir)

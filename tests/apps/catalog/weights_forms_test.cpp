@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "apps/catalog/modules.h"
@@ -79,6 +80,15 @@ TEST_CASE("weights: the dictionary of tensors of a checkpoint is found, or named
   const std::string several = of_layer(dir, "two_models.pt").said;
   CHECK(
       contains(several, "\"model\" (7 tensors), \"state_dict\" (7 tensors)\nhelp: \"key\": \"model\" in \"weights\" of a config"));
+  // The one that fits the model, whatever its place and its letters.
+  for (const char* file : {"two_unlike.pt", "two_unlike.old.pt"}) {
+    const std::string unlike = of_layer(dir, file).said;
+    CHECK_MESSAGE(contains(unlike,
+                           "\"maler\" (2 tensors), \"pr\u00fcfer\" (7 tensors)\nhelp: \"key\": \"pr\u00fcfer\" fits this "
+                           "model: it has 7 of its 7 tensors"),
+                  unlike);
+    CHECK(of_layer(dir, file, {{"key", "pr\u00fcfer"}}).said.ends_with("7 tensors of \"pr\u00fcfer\""));
+  }
   CHECK(of_layer(dir, "two_models.pt", {{"key", "state_dict"}}).said.ends_with("7 tensors of \"state_dict\""));
   CHECK(contains(of_layer(dir, "two_models.pt", {{"key", "ema"}}).said,
                  "must have the key \"ema\"; its dictionaries of tensors are"));
@@ -86,6 +96,27 @@ TEST_CASE("weights: the dictionary of tensors of a checkpoint is found, or named
   save_safetensors(dir / "a.safetensors", {{"0.bias", zeros({2})}});
   CHECK(contains(of_layer(dir, (dir / "a.safetensors").string(), {{"key", "model"}}).said,
                  "a key is for files of torch.save, and this is none, got \"model\""));
+}
+
+TEST_CASE("weights: NaN and infinity in a file are named by validate, inspect and training") {
+  const TempDir dir;
+  Tensor weight = rand({2, 3});
+  weight.data_ptr<float>()[4] = NAN, weight.data_ptr<float>()[5] = -INFINITY;
+  save_safetensors(dir / "w.safetensors", {{"0.bias", zeros({2})}, {"0.weight", weight}});
+  write(dir / "c.json", weights_config(Json::array({{{"type", "Linear"}, {"out_features", 2}}}), "w.safetensors", {3}).dump());
+  const char* const said =
+      "w.safetensors: 1 tensor holds NaN or infinity: 0.weight (2 of 6); a model with such weights answers NaN";
+  const Ran valid = run(dir, "validate c.json"), trained = run(dir, "train c.json --quiet");
+  CHECK(valid.code == 0);
+  CHECK_MESSAGE(contains(valid.err, said), valid.err);
+  CHECK_MESSAGE(contains(trained.err, said), trained.err);
+  for (const std::string values : {"", " --values"})
+    CHECK_MESSAGE(contains(run(dir, "inspect w.safetensors" + values).out,
+                           "warning: 1 tensor holds values that are NaN or infinite: 0.weight"),
+                  values);
+  save_safetensors(dir / "w.safetensors", {{"0.bias", zeros({2})}, {"0.weight", ones({2, 3})}});
+  CHECK(!contains(run(dir, "validate c.json").err, "NaN"));
+  CHECK(!contains(run(dir, "inspect w.safetensors").out, "NaN"));
 }
 
 TEST_CASE("weights: a tensor that halfstep cannot have is an error only where it is wanted") {

@@ -2,6 +2,7 @@
 // Arrays from `halfstep init` to `predict`: what bytes mean, and inputs in other units than the training data.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "framework/io/safetensors.h"
@@ -50,6 +51,41 @@ TEST_CASE("arrays: pictures of bytes, as a folder of pictures has them") {
   CHECK_MESSAGE(contains(normalized.err, "before any Normalize"), normalized.err);
 }
 
+TEST_CASE("arrays: bytes of 0 and 1 are no pixels, from init to predict") {
+  const TempDir dir;
+  manual_seed(1);
+  Tensor masks = randint(0, 2, {80, 9, 9}).to(DType::u8);
+  for (int64_t i = 0; i < 80; i += 2) masks.select(0, i).fill_(1);
+  save_safetensors(dir / "m.safetensors", {{"x", masks}, {"y", kinds(80)}});
+  // Held-out bytes are what those of the training data are.
+  save_safetensors(dir / "held.safetensors", {{"x", (masks * 200).to(DType::u8)}, {"y", kinds(80)}});
+  const Ran init = run(dir, "init m.safetensors --out c.json");
+  REQUIRE_MESSAGE(init.code == 0, init.err);
+  CHECK(contains(init.err, "x has bytes of 0 and 1, which are no pixels, and stay as they are"));
+  CHECK(contains(read(dir / "c.json"), R"("bytes": "numbers")"));
+  REQUIRE(run(dir, "train c.json --quiet --set train.epochs=1").code == 0);
+  const auto predict = [&](const Tensor& x, const std::string& model) {
+    save_safetensors(dir / "new.safetensors", {{"x", x}});
+    return run(dir, "predict runs/" + model + " new.safetensors");
+  };
+  const Tensor few = masks.narrow(0, 0, 6).contiguous();
+  const Ran as_bytes = predict(few, "m");
+  CHECK(as_bytes.code == 0);
+  for (const DType dtype : {DType::f32, DType::boolean}) CHECK(as_bytes.out == predict(few.to(dtype), "m").out);
+  CHECK(contains(predict((few * 255).to(DType::u8), "m").err, "the training data had numbers from 0 to 1, got uint8 from 0 to"));
+  const Ran automatic = run(dir, "inspect data c.json --set data.bytes=auto --set data.val.path=held.safetensors --json");
+  CHECK_MESSAGE(automatic.code == 0, automatic.err);
+  CHECK_MESSAGE(contains(automatic.out, "200"), automatic.out);
+  // And where the training data had pixels.
+  save_safetensors(dir / "p.safetensors", {{"x", pictures(80)}, {"y", kinds(80)}});
+  REQUIRE(run(dir, "init p.safetensors --out p.json").code == 0);
+  REQUIRE(run(dir, "train p.json --quiet --set train.epochs=1").code == 0);
+  const Tensor white = (pictures(6) >= 128).to(DType::u8);
+  const Ran bits = predict(white, "p");
+  CHECK_MESSAGE(contains(bits.err, "bytes of 0 and 1 are read as they are, not divided by 255"), bits.err);
+  CHECK(bits.out == predict(white.to(DType::f32), "p").out);
+}
+
 TEST_CASE("arrays: numbers far from those of the training data") {
   const TempDir dir;
   manual_seed(1);
@@ -70,6 +106,18 @@ TEST_CASE("arrays: numbers far from those of the training data") {
   const Ran unit = predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0);
   CHECK(unit.code == 3);
   CHECK_MESSAGE(contains(unit.err, "the training data had whole numbers from 0 to"), unit.err);
+  CHECK_MESSAGE(
+      contains(predict(flat.narrow(0, 0, 3).to(DType::f32) * 1e4).err,
+               "new.safetensors: 3 of 3 samples, the first is [0], have numbers far outside of the training data's, which go "
+               "from 0 to"),
+      predict(flat.narrow(0, 0, 3).to(DType::f32) * 1e4).err);
+  trained_on(randn({40, 5}));
+  Tensor some = randn({6, 5});
+  CHECK(!contains(predict(some * 5.0).err, "far outside"));
+  some.select(0, 4).mul_(1e5);
+  const Ran far = predict(some);
+  CHECK(far.code == 0);
+  CHECK_MESSAGE(contains(far.err, "1 of 6 samples, the first is [4], have numbers far outside"), far.err);
   trained_on(flat.to(DType::f32) / 255.0);
   CHECK(predict(flat.narrow(0, 0, 3).to(DType::f32) / 255.0).code == 0);
   const Ran large = predict(flat.narrow(0, 0, 3));
@@ -82,4 +130,87 @@ TEST_CASE("arrays: numbers far from those of the training data") {
   const Ran warned = predict(holes);
   CHECK(warned.code == 0);
   CHECK_MESSAGE(contains(warned.err, "1 of 3 samples hold NaN or infinity, the first is [1]"), warned.err);
+}
+
+TEST_CASE("arrays: predict compares its answers with targets in the file") {
+  const TempDir dir;
+  manual_seed(2);
+  const Tensor x = randn({60, 4}), classes = kinds(60), sums = x.sum({1});
+  const auto trained_on = [&](const Tensor& y, const std::string& more = "") {
+    fs::remove_all(dir / "runs");
+    save_safetensors(dir / "d.safetensors", {{"images", x}, {"labels", y}});
+    REQUIRE(run(dir, "init d.safetensors --out d.json --replace").code == 0);
+    const Ran trained = run(dir, "train d.json --quiet --set train.epochs=1" + more);
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  };
+  const auto predict = [&](const TensorMap& arrays, const std::string& more = "") {
+    save_safetensors(dir / "new.safetensors", arrays);
+    return run(dir, "predict runs/d new.safetensors" + more);
+  };
+  trained_on(classes);
+  const Ran named = predict({{"images", x}, {"labels", classes}});
+  CHECK_MESSAGE(contains(named.err, "60 with a known answer: accuracy "), named.err);
+  for (const Tensor& y : {classes, classes.unsqueeze(1), one_hot(classes, 2), classes.to(DType::f32), classes.to(DType::boolean)}) {
+    const Ran same = predict({{"x", x}, {"y", y}});
+    CHECK_MESSAGE(same.err == named.err, same.err);
+    CHECK(same.out == named.out);
+  }
+  Tensor other = classes.contiguous();
+  other.data_ptr<int64_t>()[7] = 5;
+  const Ran unknown = predict({{"x", x}, {"y", other}});
+  CHECK(unknown.code == 0);
+  CHECK_MESSAGE(contains(unknown.err, "1 answer is unknown and left out of the metrics, the first is [7]; the classes are 0 to 1"),
+                unknown.err);
+  CHECK_MESSAGE(contains(unknown.err, "59 with a known answer: accuracy "), unknown.err);
+  CHECK(contains(predict({{"x", x}, {"y", rand({60, 7})}}).err, "the targets [60, 7] are not compared with the answers"));
+  CHECK(contains(predict({{"x", x}, {"y", classes.narrow(0, 0, 9)}}).err, "there are 60 samples"));
+  CHECK(!contains(predict({{"x", x}}).err, "known answer"));
+  const Ran wrong = predict({{"x", x}, {"y", classes}}, " --wrong");
+  CHECK(wrong.code == 0);
+  // Numbers, one or several of a sample.
+  trained_on(sums);
+  CHECK_MESSAGE(contains(predict({{"x", x}, {"y", sums}}).err, "60 with a known answer: rmse "), "");
+  trained_on(x * 2.0);
+  CHECK_MESSAGE(contains(predict({{"x", x}, {"y", x * 2.0}}).err, "60 with a known answer: rmse "), "");
+  const std::string zeros_of_numpy = halfstep::testing::npy("<f4", "(1, 4)", std::string(16, '\0'));
+  write(dir / "new.npz", halfstep::testing::zip({{"images.npy", zeros_of_numpy}, {"labels.npy", zeros_of_numpy}}, true));
+  CHECK_MESSAGE(contains(run(dir, "predict runs/d new.npz").err, "1 with a known answer: rmse "),
+                run(dir, "predict runs/d new.npz").err);
+}
+
+TEST_CASE("arrays: channels that are last are guessed by init, named, and normalised each for itself") {
+  const TempDir dir;
+  manual_seed(3);
+  Tensor x = rand({60, 8, 9, 3});
+  x.select(3, 1).mul_(100), x.select(3, 2).add_(40);
+  save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", kinds(60)}});
+  const Ran init = run(dir, "init d.safetensors --out d.json");
+  REQUIRE_MESSAGE(init.code == 0, init.err);
+  CHECK_MESSAGE(contains(init.err, "x [60, 8, 9, 3] seems to have its channels last, and is read as [N, C, H, W]; if not: "),
+                init.err);
+  CHECK(contains(init.err, "input [3, 8, 9]"));
+  const std::string config = read(dir / "d.json");
+  CHECK((contains(config, R"("channels_last": true)") && contains(config, R"("from": "data")") && !contains(config, "Permute")));
+  REQUIRE(run(dir, "train d.json --quiet --set train.epochs=1").code == 0);
+  const auto predict = [&](const Tensor& inputs) {
+    save_safetensors(dir / "new.safetensors", {{"x", inputs}});
+    return run(dir, "predict runs/d new.safetensors");
+  };
+  const Ran last = predict(x.narrow(0, 0, 5).contiguous()), first = predict(x.narrow(0, 0, 5).permute({0, 3, 1, 2}).contiguous());
+  CHECK(last.code == 0);
+  CHECK((last.out == first.out && std::count(last.out.begin(), last.out.end(), '\n') == 5));
+  CHECK(contains(predict(rand({2, 9, 8, 3})).err, "of shape [3, 8, 9], or with their channels last, got [2, 9, 8, 3]"));
+  const Ran one = predict(x.select(0, 3).contiguous());
+  CHECK_MESSAGE(
+      one.out.substr(one.out.find(": ")) == last.out.substr(last.out.find("[3]: ") + 3, one.out.size() - one.out.find(": ")),
+      one.out, last.out);
+  // By hand, without the key.
+  const Ran plain =
+      run(dir, R"(validate d.json --set data.channels_last=false --set 'model={"type": "MLP", "hidden": [7], "out_features": 2}')");
+  CHECK_MESSAGE(contains(plain.out + plain.err, "inputs [60, 8, 9, 3] seem to have their channels last: "), plain.out, plain.err);
+  // Series with a feature in each column.
+  save_safetensors(dir / "s.safetensors", {{"x", rand({60, 30, 4})}, {"y", kinds(60)}});
+  const Ran series = run(dir, "init s.safetensors");
+  CHECK_MESSAGE(contains(series.err, "x [60, 30, 4] seems to have its channels last, and is read as [N, C, T]"), series.err);
+  CHECK(contains(series.err, "input [4, 30]"));
 }

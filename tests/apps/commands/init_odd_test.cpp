@@ -176,6 +176,13 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
            "color,size,kind", 60,
            [](int i) { return std::string(i % 2 ? "red" : "blue") + ',' + (i % 3 ? "big" : "small") + ',' + (i % 5 ? "a" : "b"); }),
        {R"("header": true)", R"("target": "kind")"}, {"was read as a sample"});
+  // Two files of them, one behind the other; and rows that are all there twice, which have no header.
+  const auto words = [](int i) { return std::string(i % 2 ? "red" : "blue") + ',' + (i % 3 ? "big" : "small"); };
+  says(table("color,size", 30, words) + table("color,size", 30, words),
+       {R"("header": true)", R"("target": "size")", "1 row left out, which repeats the header (line 32)", "48 samples"});
+  std::string twice;
+  for (int i = 0; i < 10; ++i) twice += "red,big\nblue,small\n";
+  says(twice, {"was read as a sample, and 9 rows that are the same (lines 3, 5, 7, 9, 11 and 4 more)"}, {R"("header": false)"});
   says(
       table("\"income\n(euro)\",x,y", 60, [&](int i) { return "it was a good film number " + text(i) + ',' + text(i % 7) + y(i); }),
       {"income (euro) has free texts"});

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "framework/data/image_file.h"
@@ -101,6 +102,34 @@ TEST_CASE("pictures that cannot be read are listed before the first step, by val
   CHECK_MESSAGE(contains(wrong.err, "on_error"), wrong.err);
 }
 
+TEST_CASE("init opens the pictures: it leaves a few bad ones out, and writes nothing for more") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  paint_both(dir / "pets", 20);
+  const Ran whole = run(dir, "init pets --out whole.json");
+  CHECK(whole.code == 0);
+  CHECK_MESSAGE(contains(whole.err, "all 40 pictures were opened, and can be read"), whole.err);
+  CHECK(!contains(read(dir / "whole.json"), "on_error"));
+  write(dir / "pets/dog/7.png", "cut off");
+  const Ran few = run(dir, "init pets --out c.json");
+  CHECK(few.code == 0);
+  CHECK_MESSAGE(contains(few.err, "1 of 40 pictures is left out, since they cannot be read: [image] pets/dog/7.png"), few.err);
+  CHECK(contains(few.err, "all 39 pictures were opened, and can be read"));
+  CHECK(contains(read(dir / "c.json"), R"("on_error": "skip")"));
+  CHECK(run(dir, "validate c.json").code == 0);
+  for (int i = 0; i < 12; ++i)
+    write(dir / "pets/cat" / (std::to_string(i) + ".png"),
+          "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize " + std::to_string(i) + "\n");
+  const Ran many = run(dir, "init pets --out d.json");
+  CHECK(many.code == 3);
+  CHECK_MESSAGE(contains(many.err, "pets: no config is written:"), many.err);
+  CHECK(contains(many.err, "all pictures must be readable, but 13 of 40 are not:\n  pets/cat/0.png: "));
+  CHECK(contains(many.err, "git-lfs"));
+  CHECK(contains(many.err, "and 3 more\nhelp: mend or remove them"));
+  CHECK(!fs::exists(dir / "d.json"));
+}
+
 TEST_CASE("ranks put together what each of them found in its pictures") {
   PictureReport all;
   for (int rank = 0; rank < 3; ++rank) {
@@ -195,6 +224,34 @@ TEST_CASE("init: parts of the data and folders that hold just another are not cl
         R"({"data": {"root": ".", "train": {"type": "CSV", "path": "t.csv"}}, "model": {"type": "MLP", "hidden": [2],
     "out_features": "auto"}, "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 1}})");
   CHECK(contains(run(dir, "train c.json --threads 1").err, "has one class, of which every model is right"));
+}
+
+TEST_CASE("folders of held-out pictures that are no class: counted in evaluation, answered by predict") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  paint_both(dir / "pets/train", 8), paint_both(dir / "pets/val", 4);
+  paint(dir / "pets/val/fox", 3, 90, 90), paint(dir / "pets/test/unknown", 5, 200, 40);
+  const Ran made = run(dir, "init pets --out c.json");
+  REQUIRE_MESSAGE(made.code == 0, made.err);
+  CHECK_MESSAGE(contains(made.err, "; test has no folder of a class, but \"unknown\": left out; halfstep predict answers"),
+                made.err);
+  CHECK(!contains(read(dir / "c.json"), R"("test": )"));
+  const char* const left = "3 pictures are left out, in folders that are no classes of the training data: \"fox\" (3)";
+  CHECK_MESSAGE(contains(run(dir, "validate c.json").out + made.err, left), made.err);
+  const Ran trained = run(dir, "train c.json --quiet --set train.epochs=2");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(contains(trained.err, left), trained.err);
+  const Ran evaluated = run(dir, "eval runs/pets");
+  CHECK(evaluated.code == 0);
+  CHECK_MESSAGE(contains(evaluated.out + evaluated.err, left), evaluated.err);
+  const Ran predicted = run(dir, "predict runs/pets pets/test pets/val");
+  CHECK(predicted.code == 0);
+  CHECK(std::count(predicted.out.begin(), predicted.out.end(), '\n') == 16);
+  CHECK_MESSAGE(contains(predicted.err, "8 with a known answer:"), predicted.err);
+  const Ran none = run(dir, "validate c.json --set data.val.path=test");
+  CHECK(none.code == 3);
+  CHECK_MESSAGE(contains(none.err, "must have a folder of a class that the training data has, but has \"unknown\""), none.err);
 }
 
 TEST_CASE("predict: the class of a nested folder is the training data's") {

@@ -4,9 +4,14 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
+#include <vector>
 
+#include "framework/io/safetensors.h"
+#include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;
@@ -151,4 +156,62 @@ TEST_CASE("a series of several columns: gaps are said, and all values are in the
   REQUIRE(run(dir, "train c.json --quiet --threads 1 --overwrite").code == 0);
   const Ran filled = run(dir, "predict out holes.csv");
   CHECK_MESSAGE((filled.code == 0 && contains(filled.err, "10 lacking rows are filled in by interpolation")), filled.err);
+}
+
+TEST_CASE("predict warns of values far outside of the training data's, in tables and series, also as arrays") {
+  const TempDir dir;
+  std::string table = "mass,wing,y\n";
+  for (int i = 0; i < 60; ++i) table += std::to_string(3000 + 7 * i) + ',' + heat(i) + ',' + rain(i) + '\n';
+  write(dir / "t.csv", table);
+  write(dir / "w.csv", weather(60));
+  for (const char* name : {"t", "w"}) {
+    const std::string n = name;
+    REQUIRE(run(dir, "init " + n + ".csv --out " + n + ".json").code == 0);
+    const Ran trained = run(dir, "train " + n + ".json --quiet --set train.epochs=1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  }
+  CHECK(!contains(run(dir, "predict runs/t t.csv").err, "far outside"));
+  write(dir / "new.csv", "mass,wing\n3100,16\n3100,1e6\n");
+  const Ran rows = run(dir, "predict runs/t new.csv");
+  CHECK(rows.code == 0);
+  CHECK_MESSAGE(
+      contains(rows.err, "1 value is far outside of the training data's, such as wing is 1e+06 in row 2, where the training"),
+      rows.err);
+  save_safetensors(dir / "new.safetensors", {{"x", from_vector<float>({3100, 16, 3100, 1e6}, {2, 2})}});
+  CHECK(contains(run(dir, "predict runs/t new.safetensors").err,
+                 "1 of 2 samples, the first is [1], have numbers far outside of the"));
+  std::string later = weather(60);
+  later.replace(later.rfind(heat(59)), heat(59).size(), "9999999");
+  write(dir / "w2.csv", later);
+  const Ran series = run(dir, "predict runs/w w2.csv");
+  CHECK(series.code == 0);
+  CHECK_MESSAGE(contains(series.err, "heat has 1 value far outside of the training data's, such as 1e+07 in line 61"), series.err);
+  CHECK(!contains(run(dir, "predict runs/w w.csv").err, "far outside"));
+}
+
+TEST_CASE("init: dates of which no day is above 12, years of two digits and Unix times") {
+  const TempDir dir;
+  const auto says = [&](const std::function<std::string(int)>& time, const std::vector<std::string>& parts, int columns = 1) {
+    std::string table = columns == 1 ? "at,v\n" : "at,v,w\n";
+    for (int i = 0; i < 60; ++i) table += time(i) + ',' + heat(i) + (columns == 1 ? "\n" : ',' + rain(i) + '\n');
+    write(dir / "s.csv", table);
+    const Ran r = run(dir, "init s.csv");
+    for (const std::string& part : parts) CHECK_MESSAGE(contains(r.out + r.err, part), time(1), ": ", r.out, r.err);
+  };
+  const auto numbers = [](const char* format, int a, int b, int c) {
+    char text[64];
+    std::snprintf(text, sizeof text, format, a, b, c);
+    return std::string(text);
+  };
+  const std::string series = R"("type": "TimeSeries")";
+  for (const int columns : {1, 2}) {
+    says([&](int i) { return numbers("%02d/01/%04d", 1 + i % 12, 2015 + i / 12, 0); },
+         {series, "at: no day is above 12; dates are read month first, as \"02/01/2015\" is 2015-02-01, since so they are evenly"},
+         columns);
+    says([&](int i) { return numbers("%d/%d/%02d", 1 + i / 20, 1 + i % 20, 24); }, {series, "years have two digits"}, columns);
+    says([](int i) { return std::to_string(1704067200 + 86400 * i); },
+         {series, R"("time": "at")", "numbers are read as Unix times in seconds, \"1704067200\" is 2024-01-01"}, columns);
+    says([](int i) { return std::to_string((1704067200 + 3600 * int64_t(i)) * 1000); }, {series, "Unix times in milliseconds"},
+         columns);
+  }
 }
