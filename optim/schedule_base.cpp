@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all schedules share: counting, following rates that others set, and what is kept.
+#include "optim/schedule_base.h"
+
 #include <atomic>
 
 #include "framework/base/log.h"
-#include "optim/schedule.h"
 
 namespace halfstep {
 namespace {
 
-// In a state, before the number of a group: the initial rate, the rate of now, and one that the user has set since the last step.
-const std::string kInitial = "initial_lr.", kRate = "lr.", kSet = "set_lr.";
+// In a state, before the number of a group: the initial rate, the rate of now, one that the user has set since the last step, and
+// one that stays.
+const std::string kInitial = "initial_lr.", kRate = "lr.", kSet = "set_lr.", kHeld = "held_lr.";
 
 }  // namespace
 
@@ -43,6 +45,11 @@ double Schedule::initial_lr(size_t group) const {
   return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
 }
 
+double Schedule::rate_of(size_t group, int64_t count) const {
+  const auto held = held_.find(group);
+  return held != held_.end() && holds(count) ? held->second : rate(initial_lr(group), count);
+}
+
 void Schedule::follow() {
   if (optimizer_.settle_) optimizer_.settle_();  // another schedule's rates may be on the device
   optimizer_.adopt_changes();
@@ -55,10 +62,13 @@ void Schedule::follow() {
     const bool set = optimizer_.written_[g];
     const double now = optimizer_.lr_[g];
     optimizer_.written_[g] = false;
-    if (!set && (absolute || now == rate(initial_lr(g), count_))) continue;
+    const double own = rate_of(g, count_);
+    if (!set && (absolute || now == own)) continue;
     const std::optional<double> initial = initial_for(now, count_);
     if (!initial) {
-      if (set && now != rate(initial_lr(g), count_))
+      if (holds(count_) && now != own)
+        held_[g] = now, ++revision_;
+      else if (set && now != own)
         logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
       continue;
     }
@@ -81,9 +91,10 @@ void Schedule::set_count(int64_t count) {
 void Schedule::place(int64_t count, bool keep_set) {
   if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
+  if (!holds(count)) held_.clear();
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
+    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate_of(g, count), g);
     if (momentum) optimizer_.set_momentum(*momentum, g);
   }
 }
@@ -101,6 +112,7 @@ std::map<std::string, double> Schedule::state_dict() const {
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
     const std::string group = std::to_string(g);
     out[kInitial + group] = initial_lr(g);
+    if (held_.contains(g)) out[kHeld + group] = held_.at(g);
     out[(optimizer_.was_written(g) ? kSet : kRate) + group] = optimizer_.lr(g);
   }
   return out;
@@ -110,7 +122,7 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   const auto at = state.find("count");
   check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
                     "a state must hold the count of applied steps");
-  const auto rate_of = [&](const std::string& key, size_t g) -> std::optional<double> {
+  const auto stored = [&](const std::string& key, size_t g) -> std::optional<double> {
     const auto found = state.find(key + std::to_string(g));
     if (found == state.end()) return {};
     check<ValueError>(found->second >= 0 || key == kInitial, "schedule", found->first, " of a state must be >= 0, got ",
@@ -118,16 +130,17 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
     return found->second;
   };
   const size_t groups = optimizer_.groups_.size();
-  for (size_t g = 0; g < groups; ++g) rate_of(kRate, g), rate_of(kSet, g);
-  initial_.clear();
+  for (size_t g = 0; g < groups; ++g) stored(kRate, g), stored(kSet, g), stored(kHeld, g);
+  initial_.clear(), held_.clear();
   for (size_t g = 0; g < groups; ++g) {
-    if (const auto initial = rate_of(kInitial, g)) initial_[g] = *initial;
+    if (const auto initial = stored(kInitial, g)) initial_[g] = *initial;
+    if (const auto held = stored(kHeld, g)) held_[g] = *held;
   }
   ++revision_;
   set_count(int64_t(at->second));
   for (size_t g = 0; g < groups; ++g) {
-    if (const auto now = rate_of(kRate, g)) optimizer_.schedule_lr(*now, g);
-    if (const auto set = rate_of(kSet, g)) optimizer_.set_lr(*set, g);
+    if (const auto now = stored(kRate, g)) optimizer_.schedule_lr(*now, g);
+    if (const auto set = stored(kSet, g)) optimizer_.set_lr(*set, g);
   }
 }
 

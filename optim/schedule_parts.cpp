@@ -39,8 +39,10 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
 }
 
 std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
-  const double initial = rate / std::pow(options_.factor, double(reductions_));
-  if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+  // A rate at or below the least one is not reduced.
+  for (const double initial : {rate / std::pow(options_.factor, double(reductions_)), rate}) {
+    if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+  }
   return {};
 }
 
@@ -222,6 +224,11 @@ std::optional<double> SequentialLR::initial_for(double rate, int64_t count) cons
   const std::optional<double> factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt;
   if (!begun || !factor) return begun;
   return *factor > 0 ? initial_for(*begun / *factor, milestones_[part - 1] - 1) : std::nullopt;
+}
+
+bool SequentialLR::holds(int64_t count) const {
+  const size_t part = part_at(count);
+  return parts()[part]->holds(*count_of(part, count));
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

@@ -104,6 +104,7 @@ class SequentialLR : public ScheduleOfOthers {
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  bool holds(int64_t count) const override;
 
  private:
   std::optional<int64_t> count_of(size_t part, int64_t count) const override;
@@ -117,6 +118,7 @@ class WarmupLR : public ScheduleOfOthers {
   WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  bool holds(int64_t count) const override { return count >= steps_ && parts()[0]->holds(count - steps_); }
 
  private:
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count < steps_ ? 0 : count - steps_; }
@@ -131,6 +133,7 @@ class Epochs : public ScheduleOfOthers {
   std::optional<double> initial_for(double rate, int64_t count) const override {
     return parts()[0]->initial_for(rate, count / steps_);
   }
+  bool holds(int64_t count) const override { return parts()[0]->holds(count / steps_); }
   std::string describe() const override { return parts()[0]->describe() + " by epochs"; }
 
  private:
