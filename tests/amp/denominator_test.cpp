@@ -87,14 +87,14 @@ std::shared_ptr<Sequential> classifier() {
                                       std::make_shared<Linear>(8, kClasses), std::make_shared<LogSoftmax>(1));
 }
 
-struct Bench {
+struct MeansBench {
   std::shared_ptr<Sequential> net = classifier();
   const Loss& loss;
   SGD opt{net->parameters(), {.lr = 0.5, .momentum = 0.9, .weight_decay = 0.1}};
   GradScaler scaler;
   StepLR schedule{opt, 1, 0.5};
   TrainStep step;
-  Bench(const Loss& of, int64_t accumulate, bool scaled = false)
+  MeansBench(const Loss& of, int64_t accumulate, bool scaled = false)
       : loss(of),
         scaler({.init_scale = 1024, .enabled = scaled}),
         step(*net, loss, opt, scaler, &schedule,
@@ -126,7 +126,7 @@ TEST_CASE("sums are no means: batches add up") {
   CHECK(nll.denominator(zeros({3}, {.dtype = DType::i64})).is_sum());
   CHECK(KLDivLoss(KlReduction::sum).denominator(zeros({3, 2})).is_sum());
   const Tensor x = (manual_seed(2), randn({12, 6})), y = randn({12, kClasses}) * 0.1;
-  Bench whole(mse, 1), parts(mse, 3);
+  MeansBench whole(mse, 1), parts(mse, 3);
   whole.step(x, y);
   StepResult last;
   for (int64_t i = 0; i < 3; ++i) last = parts.step(x.narrow(0, 4 * i, 4), y.narrow(0, 4 * i, 4));
@@ -144,7 +144,7 @@ TEST_CASE("accumulated batches of weighted and ignored classes are one batch, al
       for (const int64_t k : {5, 8}) {
         CAPTURE(k);
         CAPTURE(scaled);
-        Bench whole(*loss, 1, scaled), parts(*loss, k, scaled);
+        MeansBench whole(*loss, 1, scaled), parts(*loss, k, scaled);
         for (int round = 0; round < 3; ++round) {
           whole.step(x, y);
           StepResult last;
@@ -255,7 +255,7 @@ TEST_CASE("a loss of the user's is a mean over rows, or over what it says") {
   y.narrow(0, 0, 3).abs_();         // all of them count
   y.narrow(0, 3, 3).abs_().neg_();  // none does
   const auto distance_of = [&](const Loss& loss) {
-    Bench whole(loss, 1), parts(loss, 3);
+    MeansBench whole(loss, 1), parts(loss, 3);
     whole.step(x, y);
     for (int64_t i = 0; i < 3; ++i) parts.step(x.narrow(0, 3 * i, 3), y.narrow(0, 3 * i, 3));
     return distance(*whole.net, *parts.net);
@@ -267,7 +267,7 @@ TEST_CASE("a loss of the user's is a mean over rows, or over what it says") {
   // The same of a step that is given a function.
   const NLLLoss loss;
   const Tensor t = classes({9});
-  Bench whole(loss, 1), parts(loss, 2);
+  MeansBench whole(loss, 1), parts(loss, 2);
   whole.step([&] { return loss((*whole.net)(x), t); });
   parts.step([&] { return loss((*parts.net)(x.narrow(0, 0, 2)), t.narrow(0, 0, 2)); }, {}, 2);
   CHECK(parts.step([&] { return loss((*parts.net)(x.narrow(0, 2, 7)), t.narrow(0, 2, 7)); }, {}, 7).stepped);
