@@ -256,6 +256,7 @@ class Optimizer {
   std::vector<Tensor> params_;           // of all groups
   std::vector<double> lr_, initial_lr_;  // lr_: as last taken over from the group
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
+  bool scheduled_ = false;               // a schedule was made
   uint64_t stepped_by_ = 0;              // the schedule that moved rates last; 0: none since one was made
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;

@@ -99,7 +99,7 @@ void Optimizer::add_options(std::map<std::string, Tensor>& out) const {
     OptionValues values = option_values(g);
     const double rate = last_known_lr(g);
     values["lr"] = std::vector<double>{rate};
-    values["initial_lr"] = std::vector<double>{was_written(g) ? rate : initial_lr_[g]};
+    values["initial_lr"] = std::vector<double>{!scheduled_ && was_written(g) ? rate : initial_lr_[g]};
     values["size"] = std::vector<double>{double(groups_[g].params.size())};
     for (const auto& [name, value] : values) out[joined(kGroups, g, ".", name)] = tensor_of(value);
   }

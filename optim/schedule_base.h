@@ -32,8 +32,13 @@ class Schedule {
   // The initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate. Nothing
   // where there is none, or where what the user sets counts until the next step only.
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
-  // Does a rate that the user sets stay, since the schedule's own is 0, or its least, until it moves on?
+  // Does a rate that the user sets stay, since the schedule's own is 0, or its least? Then what it keeps of it, and the rate again:
+  // those of several schedules, of which some move on, differ.
   virtual bool holds(int64_t) const { return false; }
+  virtual std::optional<double> held_for(double rate, int64_t) const { return rate; }
+  virtual double held_rate(double held, int64_t) const { return held; }
+  // Rates that the user sets have no effect beyond their section: a part of a SequentialLR that begins anew.
+  virtual int64_t section(int64_t) const { return 0; }
   // Do rates not depend on the rate before, as those of PyTorch's closed forms? A ChainedScheduler takes no such part.
   virtual bool is_absolute() const { return false; }
   // Of a schedule that begins, within a SequentialLR, at this factor times the rate that the one before has reached. Others begin
@@ -79,8 +84,15 @@ class Schedule {
   void place(int64_t count, bool keep_set);
   Optimizer& optimizer_;
   int64_t count_ = 0, revision_ = 0;
-  std::map<size_t, double> initial_;  // by group, after the user set its rate
-  std::map<size_t, double> held_;     // by group, the rate that stays while holds() is true
+  // Of a rate that the user set: the initial rate that it follows from, or what is kept of it while the schedule holds it.
+  struct ByHand {
+    double value;
+    int64_t count;
+    bool held;
+  };
+  const ByHand* by_hand(size_t group, int64_t count) const;  // null: none that counts
+  std::map<size_t, double> initial_;   // by group, after another schedule changed its rate
+  std::map<size_t, ByHand> by_hand_;   // by group
   std::function<void()> settle_;
   uint64_t id_;  // no other schedule has it
 };

@@ -12,6 +12,9 @@ by one rounding, is drawn again; the last line counts why. What is not drawn, be
   - CosineAnnealingLR beyond T_max, where PyTorch's rate rises again, and with eta_min beside other schedules
   - OneCycleLR and CyclicLR within a SequentialLR, which in PyTorch change the rates of the schedules before them
   - a group added beside a schedule that keeps a list of rates, which PyTorch refuses
+  - ConstantLR with total_iters=0: its factor stays for good in PyTorch, but not by PyTorch's own closed form
+  - t0 of ASGD that changes on the way: PyTorch's mu is that of the old one for one more step
+  - gradients near the largest float32: an overflow on the way depends on the order of factors
 """
 import argparse
 import collections
@@ -131,7 +134,7 @@ class Draw(random.Random):
         n = self.randint
         args = {"StepLR": lambda: {"step_size": n(1, 4), "gamma": self.choice([0.5, 0.7, 1.3])},
                 "MultiStepLR": lambda: {"milestones": sorted(n(0, steps) for _ in range(n(1, 3))), "gamma": 0.4},
-                "ConstantLR": lambda: {"factor": self.choice([0.3, 0.5]), "total_iters": n(0, 5)},
+                "ConstantLR": lambda: {"factor": self.choice([0.3, 0.5]), "total_iters": n(1, 5)},
                 "LinearLR": lambda: {"start_factor": self.choice([0.2, 1.0]), "end_factor": self.choice([1.0, 0.5, 0.0]),
                                      "total_iters": n(1, 8)},
                 "ExponentialLR": lambda: {"gamma": self.choice([0.8, 0.95, 1.1])},
@@ -192,7 +195,7 @@ class Draw(random.Random):
         own = {"SGD": [("momentum", [0.3, 0.8]), ("dampening", [0.2]), ("weight_decay", [0.0, 0.1])],
                "RMSprop": [("alpha", [0.7]), ("eps", [1e-2]), ("weight_decay", [0.0, 0.1])],
                "Adagrad": [("lr_decay", [0.1]), ("eps", [1e-2])], "Adadelta": [("rho", [0.5]), ("eps", [1e-2])],
-               "ASGD": [("lambd", [0.05]), ("alpha", [0.9]), ("t0", [2.0])], "Rprop": [("etas", [[0.3, 1.1]])],
+               "ASGD": [("lambd", [0.05]), ("alpha", [0.9])], "Rprop": [("etas", [[0.3, 1.1]])],
                "Adafactor": [("d", [2.0]), ("weight_decay", [0.1])], "Muon": [], "LBFGS": []}
         adam = [("betas", [[0.7, 0.9], [0.0, 0.99]]), ("eps", [1e-2]), ("weight_decay", [0.0, 0.1]), ("maximize", [True, False])]
         choices = own.get(opt["kind"], adam)
@@ -234,7 +237,7 @@ class Draw(random.Random):
         plain = lbfgs or muon
         spec["scaler"] = None
         if not plain and self.maybe(0.5):
-            spec["scaler"] = {"init_scale": self.choice([2.0**40, 2.0**60, 2.0**126]), "growth_interval": self.randint(1, 4),
+            spec["scaler"] = {"init_scale": self.choice([2.0**40, 2.0**60]), "growth_interval": self.randint(1, 4),
                               **self.some(growth_factor=[4.0], backoff_factor=[0.25])}
         spec["clip"] = {}
         if not lbfgs and self.maybe(0.4):
@@ -269,7 +272,7 @@ class Draw(random.Random):
             if spec["scaler"] and self.maybe(0.12):
                 spec["events"].append([t, "factor", self.choice([1e35, 1e35, 1e39])])
             if spec["scaler"] and self.maybe(0.05):
-                spec["events"].append([t, "scale", 2.0**self.randint(10, 50)])
+                spec["events"].append([t, "scale", 2.0**self.randint(30, 60)])
             if spec["averages"] and self.maybe(0.08):
                 spec["events"].append([t, "put"])
             if spec["averages"] and spec["mode"] == "loop" and self.maybe(0.2):

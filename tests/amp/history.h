@@ -79,6 +79,13 @@ inline std::pair<Tensor, Tensor> data_of(const Json& spec) {
           })};
 }
 
+// A TensorDataset of two takes no classes below 0, such as CrossEntropyLoss ignores.
+struct Pairs {
+  Tensor x, y;
+  int64_t size() const { return x.size(0); }
+  std::pair<Tensor, Tensor> get(int64_t i) const { return {x[i], y[i]}; }
+};
+
 struct Order : Sampler {
   int64_t size() const override { return kSamples; }
   int64_t of() const override { return kSamples; }

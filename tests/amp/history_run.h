@@ -96,7 +96,7 @@ class Run {
         if (e[1] == "factor") loss_->factor = e[2];
         take(e);
       }
-      const bool applied = optimizer_->needs_closure() ? by_closure() : step_ ? by_train_step() : by_hand();
+      const bool applied = step_ ? by_train_step() : optimizer_->needs_closure() ? by_closure() : by_hand();
       for (size_t i = 0; i < schedules_.size(); ++i) {
         if (dynamic_cast<ReduceLROnPlateau*>(schedules_[i].get()))
           schedules_[i]->observe(spec_["metrics"][size_t(window_)].get<double>());
@@ -120,19 +120,20 @@ class Run {
       for (const double v : t.to_vector<double>()) out.push_back({v, scale, "at the end, an element of " + label});
     });
   }
-  // All that a state has, to the bit.
-  std::string bits() const {
-    std::string out;
+  // All that a state has, to the bit, by name.
+  std::map<std::string, std::string> bits() const {
+    std::map<std::string, std::string> out;
     const auto add = [&](const std::string& name, const Tensor& t) {
-      out += name + ":" + std::string(static_cast<const char*>(t.contiguous().const_data_ptr()), t.nbytes()) + ";";
+      out[name] = std::string(static_cast<const char*>(t.contiguous().const_data_ptr()), t.nbytes());
     };
     for (const NamedTensor& t : net_.state_dict()) add(t.name, t.tensor);
-    for (const auto& [name, t] : optimizer_->state_dict()) add(name, t);
+    for (const auto& [name, t] : optimizer_->state_dict()) add("optimizer." + name, t);
     return out;
   }
 
  private:
-  using Loader = decltype(DataLoader(TensorDataset(Tensor(), Tensor()), LoaderOptions{}));
+  using Loader = decltype(DataLoader(Pairs(), LoaderOptions{}));
+  using Pair = std::pair<Tensor, Tensor>;
 
   Loader make_loader() const {
     LoaderOptions o{.batch_size = batch_, .seed = 7};
@@ -140,7 +141,7 @@ class Run {
       o.shuffle = true;
     else
       o.sampler = Order();
-    return Loader(TensorDataset(x_, y_), o);
+    return Loader(Pairs{x_, y_}, o);
   }
   std::vector<Json> list(const char* key) const {
     return spec_.contains(key) ? spec_[key].get<std::vector<Json>>() : std::vector<Json>{};
@@ -191,8 +192,8 @@ class Run {
   // ---- a step
 
   // The micro-batches of a window. It ends with the epoch.
-  std::vector<Batch> window() {
-    std::vector<Batch> out;
+  std::vector<Pair> window() {
+    std::vector<Pair> out;
     while (int64_t(out.size()) < int64_t(spec_["accumulate"])) {
       if (auto batch = loader_->next())
         out.push_back(std::move(*batch));
@@ -203,26 +204,27 @@ class Run {
   }
 
   bool by_closure() {
-    const Batch batch = window()[0];
-    const Tensor loss = *optimizer_->step([&] {
+    const auto [x, y] = window()[0];
+    const Tensor loss = *optimizer_->step([&, x = x, y = y] {
       optimizer_->zero_grad();
-      const Tensor now = (*loss_)(net_(batch.input), batch.target);
+      const Tensor now = (*loss_)(net_(x), y);
       now.backward();
       return now;
     });
-    put(loss, "the loss");
+    put_number(loss.item<double>(), "the loss");
     return true;
   }
 
   bool by_train_step() {
     StepResult result;
-    for (const Batch& batch : window()) {
-      result = (*step_)(batch.input, batch.target);
-      put(result.loss, "the loss of a micro-batch");
+    for (const auto& [x, y] : window()) {
+      result = (*step_)(x, y);
+      put_number(result.loss.item<double>(), "the loss of a micro-batch");
     }
     if (!result.stepped) result = step_->flush();
     REQUIRE(result.stepped);
     const bool applied = result.outcome.applied(), clips = clip().contains("norm");
+    if (optimizer_->needs_closure()) return applied;
     put_number(applied && clips ? result.grad_norm.item<double>() : 0, "the norm of the gradients");
     return applied;
   }
@@ -230,9 +232,9 @@ class Run {
   bool by_hand() {
     const double micro_batches = spec_["accumulate"];
     optimizer_->zero_grad();
-    for (const Batch& batch : window()) {
-      Tensor loss = (*loss_)(net_(batch.input), batch.target);
-      put(loss, "the loss of a micro-batch");
+    for (const auto& [x, y] : window()) {
+      Tensor loss = (*loss_)(net_(x), y);
+      put_number(loss.item<double>(), "the loss of a micro-batch");
       if (micro_batches > 1) loss = loss / micro_batches;
       if (int64_t(spec_["n"]) % 3 == 0)
         scaler_.backward(loss);
@@ -275,7 +277,7 @@ class Run {
     if (t.defined()) {
       const std::vector<double> values = t.to_vector<double>();
       for (const double v : values) {
-        const double weight = values.size() == 1 && t.dim() == 0 ? 1 : 1 + 0.5 * std::sin(2.3 * j++ + 0.7);
+        const double weight = 1 + 0.5 * std::sin(2.3 * j++ + 0.7);
         sum += v * weight, scale += std::abs(v * weight);
       }
     }
