@@ -270,6 +270,9 @@ class History:
             first.append(loss.item())
             return loss
 
+        if self.spec["mode"] == "step" and self.loss.over(y) == 0:  # halfstep skips it
+            self.put(math.nan)
+            return False
         self.opts[0].step(closure)
         self.put(first[0])
         return True

@@ -13,8 +13,10 @@ by one rounding, is drawn again; the last line counts why. What is not drawn, be
   - OneCycleLR and CyclicLR within a SequentialLR, which in PyTorch change the rates of the schedules before them
   - a group added beside a schedule that keeps a list of rates, which PyTorch refuses
   - ConstantLR with total_iters=0: its factor stays for good in PyTorch, but not by PyTorch's own closed form
+  - dampening of SGD that is there when momentum is switched on: PyTorch's first buffer is then the whole gradient
   - t0 of ASGD that changes on the way: PyTorch's mu is that of the old one for one more step
-  - gradients near the largest float32: an overflow on the way depends on the order of factors
+  - gradients near the largest float32, and an infinite scaled loss whose gradient is 0 (MultiMarginLoss): whether something
+    overflows on the way depends on the order of factors
 """
 import argparse
 import collections
@@ -192,7 +194,7 @@ class Draw(random.Random):
 
     def option(self, opt):
         """A change of an option in the middle."""
-        own = {"SGD": [("momentum", [0.3, 0.8]), ("dampening", [0.2]), ("weight_decay", [0.0, 0.1])],
+        own = {"SGD": [("momentum", [0.0, 0.3, 0.8]), ("weight_decay", [0.0, 0.1])],
                "RMSprop": [("alpha", [0.7]), ("eps", [1e-2]), ("weight_decay", [0.0, 0.1])],
                "Adagrad": [("lr_decay", [0.1]), ("eps", [1e-2])], "Adadelta": [("rho", [0.5]), ("eps", [1e-2])],
                "ASGD": [("lambd", [0.05]), ("alpha", [0.9])], "Rprop": [("etas", [[0.3, 1.1]])],
@@ -269,7 +271,7 @@ class Draw(random.Random):
                 i = self.randrange(sum(map(len, layers)) - 2)
                 frozen = [e for e in spec["events"] if e[1] in ("freeze", "thaw") and e[2] == i]
                 spec["events"].append([t, "thaw" if frozen and frozen[-1][1] == "freeze" else "freeze", i])
-            if spec["scaler"] and self.maybe(0.12):
+            if spec["scaler"] and spec["loss"]["kind"] != "MultiMarginLoss" and self.maybe(0.12):
                 spec["events"].append([t, "factor", self.choice([1e35, 1e35, 1e39])])
             if spec["scaler"] and self.maybe(0.05):
                 spec["events"].append([t, "scale", 2.0**self.randint(30, 60)])
