@@ -64,7 +64,7 @@ void DeviceRates::send() {
     for (size_t row = 0; row < sent_.size(); ++row) {
       for (int64_t c = count; c < count + kWindow; ++c) {
         table[row * kWindow + size_t(c % kWindow)] =
-            row < groups ? schedule_->rate(schedule_->initial_lr(row), c) : schedule_->momentum(c).value();
+            row < groups ? schedule_->rate_of(row, c) : schedule_->momentum(c).value();
       }
     }
     backend.copy_from_host(table.data(), table_.data_ptr(), table_.nbytes());

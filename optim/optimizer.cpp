@@ -142,6 +142,7 @@ void Optimizer::schedule_lr(double lr, size_t group) {
 
 void Optimizer::begin_schedule() {
   adopt_changes();
+  scheduled_ = true;
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (written_[g]) initial_lr_[g] = lr_[g];
     written_[g] = false;

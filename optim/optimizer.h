@@ -214,6 +214,8 @@ class Optimizer {
   static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
   // The state that a parameter of a group holds once it was stepped; load_state_dict holds a state to it. Empty: anything goes.
   virtual std::vector<std::string> state_names(size_t, const Tensor&) const { return {}; }
+  // States that a parameter may have besides, or lack, since the options that ask for them have changed on the way.
+  virtual std::vector<std::string> late_state_names(size_t) const { return {}; }
   // A state of a parameter that follows from its count of steps: in state_dict() for PyTorch, and ignored when it is loaded.
   virtual const char* derived_name() const { return nullptr; }
   // A state that a step computes itself where it is 0 or missing, so that load_state_dict does not ask for it.
@@ -256,6 +258,7 @@ class Optimizer {
   std::vector<Tensor> params_;           // of all groups
   std::vector<double> lr_, initial_lr_;  // lr_: as last taken over from the group
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
+  bool scheduled_ = false;               // a schedule was made
   uint64_t stepped_by_ = 0;              // the schedule that moved rates last; 0: none since one was made
   std::vector<size_t> first_param_;  // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;

@@ -99,7 +99,7 @@ void Optimizer::add_options(std::map<std::string, Tensor>& out) const {
     OptionValues values = option_values(g);
     const double rate = last_known_lr(g);
     values["lr"] = std::vector<double>{rate};
-    values["initial_lr"] = std::vector<double>{was_written(g) ? rate : initial_lr_[g]};
+    values["initial_lr"] = std::vector<double>{!scheduled_ && was_written(g) ? rate : initial_lr_[g]};
     values["size"] = std::vector<double>{double(groups_[g].params.size())};
     for (const auto& [name, value] : values) out[joined(kGroups, g, ".", name)] = tensor_of(value);
   }
@@ -231,7 +231,10 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
 void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   const std::vector<Tensor> params = parameters();
   const std::vector<std::vector<std::string>> names = all_state_names();
+  std::vector<std::vector<std::string>> late;  // of each parameter
+  for (size_t g = 0; g < groups_.size(); ++g) late.resize(late.size() + groups_[g].params.size(), late_state_names(g));
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
+  bool has_options = false;  // so that it is all that there was
   Problems problems;
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
@@ -239,13 +242,14 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
     return std::any_of(by_param[param].begin(), by_param[param].end(), [&](const auto& entry) { return !follows(entry.first); });
   };
   for (const auto& [key, t] : given) {
+    has_options = has_options || key.starts_with(kGroups);
     if (key.starts_with(kGroups) || key.starts_with(kFollowers)) continue;
     const std::optional<Key> at = parse_key(key);
     if (!at) {
       problems.add(key, ": a key must be <parameter>.<name>, as in 0.step");
     } else if (at->param >= params.size()) {
       problems.add(key, ": the optimizer has ", params.size(), " parameters");
-    } else if (!names[at->param].empty() && !contains(names[at->param], at->name)) {
+    } else if (!names[at->param].empty() && !contains(names[at->param], at->name) && !contains(late[at->param], at->name)) {
       problems.add(key, ": ", describe(), " has no such state");
     } else if (!t.defined()) {
       problems.add(key, ": undefined");
@@ -258,7 +262,8 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   for (size_t i = 0; i < params.size(); ++i) {
     if (!stepped(i)) continue;
     for (const std::string& name : names[i]) {
-      if (!by_param[i].contains(name) && !may_lack(name) && !is_derived(name)) problems.add(i, ".", name, ": missing");
+      const bool may_miss = may_lack(name) || is_derived(name) || (has_options && contains(late[i], name));
+      if (!by_param[i].contains(name) && !may_miss) problems.add(i, ".", name, ": missing");
     }
   }
   problems.raise(describe());

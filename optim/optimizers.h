@@ -210,6 +210,15 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
  protected:
   UpdateRule rule(size_t group, double lr) const override { return this->current(group, lr).rule(); }
   std::vector<std::string> states(size_t group) const override { return this->own(group).states(); }
+  std::vector<std::string> late_state_names(size_t group) const override {
+    O least = this->own(group), most = least;
+    if constexpr (requires { least.momentum; }) least.momentum = 0, most.momentum = 0.5;
+    if constexpr (requires { least.centered; }) least.centered = false, most.centered = true;
+    if constexpr (requires { least.amsgrad; }) least.amsgrad = false, most.amsgrad = true;
+    std::vector<std::string> out = most.states();
+    for (const std::string& name : least.states()) std::erase(out, name);
+    return out;
+  }
   const char* number() const override {
     if constexpr (requires { O::kNumber; }) return O::kNumber;
     return nullptr;

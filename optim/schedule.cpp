@@ -102,7 +102,7 @@ LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor,
   start();
 }
 double LinearLR::factor(int64_t count) const {
-  return start_ + (end_ - start_) * double(std::min(count, total_iters_)) / double(total_iters_);
+  return std::lerp(start_, end_, double(std::min(count, total_iters_)) / double(total_iters_));  // never below 0
 }
 std::string LinearLR::describe() const {
   return text_of("LinearLR", is("start_factor", start_), is("end_factor", end_), is("total_iters", total_iters_));
@@ -255,7 +255,7 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
     if (t <= ends[phase] || phase + 1 == phases) {
       const double x = ends[phase] == start ? 1 : (t - start) / (ends[phase] - start);
       return o.anneal_strategy == "cos" ? cosine(turns[phase], turns[phase + 1], x)
-                                        : turns[phase] + (turns[phase + 1] - turns[phase]) * x;
+                                        : std::lerp(turns[phase], turns[phase + 1], x);
     }
     start = ends[phase];
   }

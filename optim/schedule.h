@@ -6,8 +6,14 @@
 //   for (...) { ...; schedule.step(outcome.applied()); }
 //
 // A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
+<<<<<<< HEAD
 // do: at half the rate, all later rates are halved. Those of LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which
 // are closed forms in PyTorch too, do not, and warn.
+=======
+// do: at half the rate, all later rates are halved, and where a schedule has come down to 0 for good, it stays. Those of LambdaLR,
+// CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, do not, and warn.
+//
+>>>>>>> histories
 // Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
 // have left. Those four cannot, and throw ValueError.
 // A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
@@ -17,18 +23,17 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/arguments.h"
-#include "optim/optimizer.h"
+#include "optim/schedule_base.h"
 
 namespace halfstep {
 
+<<<<<<< HEAD
 class Schedule {
  public:
   virtual ~Schedule() = default;
@@ -108,6 +113,8 @@ class FactorSchedule : public Schedule {
   using Schedule::Schedule;
 };
 
+=======
+>>>>>>> histories
 // lr gamma^(count / step_size)
 struct StepLRArguments {
   ByName by_name = ByName();
@@ -237,6 +244,7 @@ class LambdaLR : public FactorSchedule {
   LambdaLR(Optimizer& optimizer, F function) : LambdaLR(optimizer, LambdaLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override { return function_(count); }
   std::optional<double> initial_for(double, int64_t) const override { return {}; }
+  bool holds(int64_t) const override { return false; }
   bool is_absolute() const override { return true; }
   std::string describe() const override { return "LambdaLR"; }
 
@@ -257,6 +265,7 @@ class MultiplicativeLR : public FactorSchedule {
       : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
   std::optional<double> entry_factor() const override { return function_(0); }
+  bool holds(int64_t) const override { return false; }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:
@@ -319,6 +328,7 @@ class CosineAnnealingLR : public Schedule {
   std::string describe() const override;
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  bool holds(int64_t count) const override { return count >= t_max_; }
 
  private:
   int64_t t_max_, warmup_steps_;

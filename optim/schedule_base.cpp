@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all schedules share: counting, following rates that others set, and what is kept.
+#include "optim/schedule_base.h"
+
 #include <atomic>
 
 #include "framework/base/log.h"
-#include "optim/schedule.h"
 
 namespace halfstep {
 namespace {
 
 // In a state, before the number of a group: the initial rate, the rate of now, and one that the user has set since the last step.
+// Of one that was set before: the initial rate that it follows from, or what is held of it, and the count then.
 const std::string kInitial = "initial_lr.", kRate = "lr.", kSet = "set_lr.";
+const std::string kByHand = "by_hand_lr.", kHeld = "held_lr.", kCount = "count_of_lr.";
 
 }  // namespace
 
@@ -38,9 +41,23 @@ void Schedule::step_if(bool applied) {
 
 std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
 
+const Schedule::ByHand* Schedule::by_hand(size_t group, int64_t count) const {
+  const auto at = by_hand_.find(group);
+  if (at == by_hand_.end() || section(at->second.count) != section(count) || (at->second.held && !holds(count))) return nullptr;
+  return &at->second;
+}
+
 double Schedule::initial_lr(size_t group) const {
+  if (const ByHand* const set = by_hand(group, count_); set && !set->held) return set->value;
   const auto at = initial_.find(group);
   return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
+}
+
+double Schedule::rate_of(size_t group, int64_t count) const {
+  const ByHand* const set = by_hand(group, count);
+  if (set) return set->held ? held_rate(set->value, count) : rate(set->value, count);
+  const auto at = initial_.find(group);
+  return rate(at == initial_.end() ? optimizer_.initial_lr(group) : at->second, count);
 }
 
 void Schedule::follow() {
@@ -53,16 +70,20 @@ void Schedule::follow() {
                      Help{"step one of them only, or make a SequentialLR of both; MultiplicativeLR multiplies the rate before"});
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
     const bool set = optimizer_.written_[g];
-    const double now = optimizer_.lr_[g];
+    const double now = optimizer_.lr_[g], own = rate_of(g, count_);
     optimizer_.written_[g] = false;
-    if (!set && (absolute || now == rate(initial_lr(g), count_))) continue;
-    const std::optional<double> initial = initial_for(now, count_);
-    if (!initial) {
-      if (set && now != rate(initial_lr(g), count_))
-        logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
+    if (now == own || (!set && absolute)) continue;
+    const bool before = by_hand(g, count_) != nullptr, holding = holds(count_);
+    const std::optional<double> value = holding ? held_for(now, count_) : initial_for(now, count_);
+    if (!value) {
+      if (set) logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
       continue;
     }
-    initial_[g] = *initial;
+    if (!set && own != 0) initial_[g] = (initial_.contains(g) ? initial_[g] : optimizer_.initial_lr(g)) * (now / own);
+    if (set || before || holding)
+      by_hand_[g] = {*value, count_, holding};
+    else
+      initial_[g] = *value;
     ++revision_;
   }
 }
@@ -83,7 +104,7 @@ void Schedule::place(int64_t count, bool keep_set) {
   count_ = count;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate(initial_lr(g), count), g);
+    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate_of(g, count), g);
     if (momentum) optimizer_.set_momentum(*momentum, g);
   }
 }
@@ -106,7 +127,11 @@ std::map<std::string, double> Schedule::state_dict() const {
   std::map<std::string, double> out{{"count", double(count())}};
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
     const std::string group = std::to_string(g);
-    out[kInitial + group] = initial_lr(g);
+    out[kInitial + group] = initial_.contains(g) ? initial_.at(g) : optimizer_.initial_lr(g);
+    if (const ByHand* const set = by_hand(g, count_)) {
+      out[(set->held ? kHeld : kByHand) + group] = set->value;
+      out[kCount + group] = double(set->count);
+    }
     out[(optimizer_.was_written(g) ? kSet : kRate) + group] = optimizer_.lr(g);
   }
   return out;
@@ -116,24 +141,26 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   const auto at = state.find("count");
   check<ValueError>(at != state.end() && at->second >= 0 && at->second < 0x1p53, "schedule",
                     "a state must hold the count of applied steps");
-  const auto rate_of = [&](const std::string& key, size_t g) -> std::optional<double> {
+  const auto stored = [&](const std::string& key, size_t g) -> std::optional<double> {
     const auto found = state.find(key + std::to_string(g));
     if (found == state.end()) return {};
-    check<ValueError>(found->second >= 0 || key == kInitial, "schedule", found->first, " of a state must be >= 0, got ",
-                      found->second);
+    check<ValueError>(found->second >= 0 || key == kInitial || key == kByHand, "schedule", found->first,
+                      " of a state must be >= 0, got ", found->second);
     return found->second;
   };
   const size_t groups = optimizer_.groups_.size();
-  for (size_t g = 0; g < groups; ++g) rate_of(kRate, g), rate_of(kSet, g);
-  initial_.clear();
+  for (size_t g = 0; g < groups; ++g) stored(kRate, g), stored(kSet, g), stored(kHeld, g), stored(kCount, g);
+  initial_.clear(), by_hand_.clear();
   for (size_t g = 0; g < groups; ++g) {
-    if (const auto initial = rate_of(kInitial, g)) initial_[g] = *initial;
+    if (const auto initial = stored(kInitial, g)) initial_[g] = *initial;
+    const auto held = stored(kHeld, g), set = stored(kByHand, g), count = stored(kCount, g);
+    if (held || set) by_hand_[g] = {held ? *held : *set, int64_t(count.value_or(at->second)), held.has_value()};
   }
   ++revision_;
   set_count(int64_t(at->second));
   for (size_t g = 0; g < groups; ++g) {
-    if (const auto now = rate_of(kRate, g)) optimizer_.schedule_lr(*now, g);
-    if (const auto set = rate_of(kSet, g)) optimizer_.set_lr(*set, g);
+    if (const auto now = stored(kRate, g)) optimizer_.schedule_lr(*now, g);
+    if (const auto set = stored(kSet, g)) optimizer_.set_lr(*set, g);
   }
 }
 

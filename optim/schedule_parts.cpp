@@ -39,8 +39,10 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
 }
 
 std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
-  const double initial = rate / std::pow(options_.factor, double(reductions_));
-  if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+  // A rate at or below the least one is not reduced.
+  for (const double initial : {rate / std::pow(options_.factor, double(reductions_)), rate}) {
+    if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+  }
   return {};
 }
 
@@ -121,6 +123,31 @@ bool ScheduleOfOthers::covers(int64_t count) const {
     if (own && !parts_[i]->covers(*own)) return false;
   }
   return true;
+}
+
+bool ScheduleOfOthers::holds(int64_t count) const {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const std::optional<int64_t> own = count_of(i, count);
+    if (own && parts_[i]->holds(*own)) return true;
+  }
+  return false;
+}
+
+std::optional<double> ScheduleOfOthers::held_for(double rate, int64_t count) const {
+  std::optional<double> out = rate;
+  for (size_t i = parts_.size(); out && i-- > 0;) {
+    if (const std::optional<int64_t> own = count_of(i, count))
+      out = parts_[i]->holds(*own) ? parts_[i]->held_for(*out, *own) : parts_[i]->initial_for(*out, *own);
+  }
+  return out;
+}
+
+double ScheduleOfOthers::held_rate(double held, int64_t count) const {
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (const std::optional<int64_t> own = count_of(i, count))
+      held = parts_[i]->holds(*own) ? parts_[i]->held_rate(held, *own) : parts_[i]->rate(held, *own);
+  }
+  return held;
 }
 
 std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
@@ -222,6 +249,12 @@ std::optional<double> SequentialLR::initial_for(double rate, int64_t count) cons
   const std::optional<double> factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt;
   if (!begun || !factor) return begun;
   return *factor > 0 ? initial_for(*begun / *factor, milestones_[part - 1] - 1) : std::nullopt;
+}
+
+int64_t SequentialLR::section(int64_t count) const {
+  size_t part = part_at(count);
+  while (part > 0 && parts()[part]->entry_factor()) --part;
+  return int64_t(part);
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

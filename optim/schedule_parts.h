@@ -60,6 +60,9 @@ class ScheduleOfOthers : public Schedule {
  public:
   bool is_absolute() const override;
   bool covers(int64_t count) const override;
+  bool holds(int64_t count) const override;  // where a part that is running does
+  std::optional<double> held_for(double rate, int64_t count) const override;
+  double held_rate(double held, int64_t count) const override;
   using Schedule::observe;
   std::optional<double> momentum(int64_t count) const override;
   void observe(double metric) override;
@@ -91,8 +94,8 @@ class ChainedScheduler : public ScheduleOfOthers {
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
 };
 
-// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, but a
-// MultiplicativeLR with function(0) times the rate that was reached, as in PyTorch.
+// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, whatever
+// rate the user has set before, but a MultiplicativeLR with function(0) times the rate that was reached, as in PyTorch.
 struct SequentialLRArguments {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
@@ -104,6 +107,7 @@ class SequentialLR : public ScheduleOfOthers {
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  int64_t section(int64_t count) const override;
 
  private:
   std::optional<int64_t> count_of(size_t part, int64_t count) const override;
@@ -117,6 +121,8 @@ class WarmupLR : public ScheduleOfOthers {
   WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  bool holds(int64_t count) const override { return count >= steps_ && ScheduleOfOthers::holds(count); }
+  int64_t section(int64_t count) const override { return parts()[0]->section(count < steps_ ? 0 : count - steps_); }
 
  private:
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count < steps_ ? 0 : count - steps_; }
@@ -131,6 +137,7 @@ class Epochs : public ScheduleOfOthers {
   std::optional<double> initial_for(double rate, int64_t count) const override {
     return parts()[0]->initial_for(rate, count / steps_);
   }
+  int64_t section(int64_t count) const override { return parts()[0]->section(count / steps_); }
   std::string describe() const override { return parts()[0]->describe() + " by epochs"; }
 
  private:

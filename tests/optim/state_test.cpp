@@ -155,3 +155,52 @@ TEST_CASE("a rate that was set by hand outlives saving, before the next step of 
     check([](Optimizer& o) { return std::make_shared<WarmupLR>(o, std::make_shared<ExponentialLR>(o, 0.5), 2); }, set);
   }
 }
+
+TEST_CASE("a state is loaded where options have changed on the way, so that some parameters have what others lack") {
+  const auto follow = [](auto make, auto change) {
+    std::vector<Tensor> params{problem::parameter(), problem::parameter()}, copies{problem::parameter(), problem::parameter()};
+    auto o = make(params), p = make(copies);
+    for (int t = 0; t < 3; ++t) {
+      problem::set_gradient(params[0], t), problem::set_gradient(params[1], t);
+      o.step();
+    }
+    change(o.options());
+    params[1].zero_grad();  // as of one that is frozen
+    problem::set_gradient(params[0], 3);
+    o.step();
+    for (size_t i = 0; i < 2; ++i) copies[i].detach().copy_(params[i].detach());
+    p.load_state_dict(o.state_dict());
+    for (int t = 4; t < 7; ++t) {
+      for (const Tensor& each : {params[0], params[1], copies[0], copies[1]}) problem::set_gradient(each, t);
+      o.step(), p.step();
+    }
+    for (size_t i = 0; i < 2; ++i) CHECK(problem::bytes(params[i]) == problem::bytes(copies[i]));
+    CHECK(problem::bytes(o) == problem::bytes(p));
+  };
+  const auto rmsprop = [](const std::vector<Tensor>& params) { return RMSprop(params, {.lr = 0.01}); };
+  follow(rmsprop, [](RMSpropOptions& o) { o.centered = true; });
+  follow(rmsprop, [](RMSpropOptions& o) { o.momentum = 0.9, o.centered = true; });
+  for (const bool first : {false, true})
+    follow([&](const std::vector<Tensor>& params) { return Adam(params, {.lr = 0.01, .amsgrad = first}); },
+           [&](AdamOptions& o) { o.amsgrad = !first; });
+  // What no option asks for is refused, and what a state without options lacks.
+  Adam o({problem::parameter()});
+  CHECK_THROWS_WITH_AS(o.load_state_dict({{"0.momentum_buffer", zeros({problem::kSize})}}), doctest::Contains("has no such state"),
+                       ValueError);
+  Adam top({problem::parameter()}, {.amsgrad = true});
+  CHECK_THROWS_WITH_AS(top.load_state_dict({{"0.exp_avg", zeros({problem::kSize})}, {"0.exp_avg_sq", zeros({problem::kSize})}}),
+                       doctest::Contains("0.max_exp_avg_sq: missing"), ValueError);
+}
+
+TEST_CASE("a rate that is set by hand beside a schedule is not the initial rate of a state") {
+  SGD o({problem::parameter()}, 0.4), p({problem::parameter()}, 0.4), none({problem::parameter()}, 0.4);
+  PolynomialLR before(o, 8), after(p, 8);
+  before.step();
+  o.set_lr(0.1), none.set_lr(0.1);
+  p.load_state_dict(o.state_dict());
+  after.load_state_dict(before.state_dict());
+  CHECK(p.initial_lr(0) == 0.4);
+  CHECK(p.lr() == 0.1);
+  CHECK(p.state_dict().at("param_groups.0.initial_lr").item<double>() == 0.4);
+  CHECK(none.state_dict().at("param_groups.0.initial_lr").item<double>() == 0.1);  // a schedule that is made later begins there
+}
