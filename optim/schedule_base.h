@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "optim/optimizer.h"
 
@@ -27,6 +28,7 @@ class Schedule {
   int64_t count() const;                       // applied steps
   void set_count(int64_t count);               // resume: also sets the learning rate
   double lr(size_t group = 0) const;           // the optimizer's current rate
+  std::vector<double> get_last_lr() const;     // of all groups
   // The rate of a group that was built with `initial`, after `count` applied steps.
   virtual double rate(double initial, int64_t count) const = 0;
   // The initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate. Nothing
