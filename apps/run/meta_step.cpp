@@ -14,6 +14,8 @@
 namespace halfstep::app {
 namespace {
 
+constexpr int64_t kMostBatches = 4096;  // of a step
+
 const DataFacts& known_facts(const Config& config) {
   if (!config.facts && !config.data_fault.empty()) throw DataError(config.data_fault);
   check<DataError>(config.facts.has_value(), "plan", "the shapes of the data are not known: its files are not there",
@@ -47,6 +49,9 @@ MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::s
     const MemoryScope scope(MemoryTag::parameters);
     model_ = build_model(config.model);
   }
+  check<ConfigError>(options_.accumulate_steps <= kMostBatches, "plan", "runs each batch of a step, and up to ", kMostBatches,
+                     " of them; train.accumulate_steps is ", options_.accumulate_steps,
+                     Help{"--set train.accumulate_steps=4: from the second batch on all are alike"});
   if (group_ && config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*model_);
   set_precisions(*model_, config);
   lay_out(*model_, config);

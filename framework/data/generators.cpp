@@ -30,6 +30,14 @@ void check_counts(const char* where, std::initializer_list<Count> counts) {
   }
 }
 
+// Their product: all are drawn at once, and more would take gigabytes and hours.
+void check_numbers(const char* where, const char* what, std::initializer_list<int64_t> factors) {
+  constexpr double kMost = int64_t(1) << 26;
+  double all = 1;
+  for (const int64_t n : factors) all *= double(n);
+  check<ValueError>(all <= kMost, where, what, " may be ", kMost, ", got ", all);
+}
+
 Tensor rows(int64_t n, const Shape& sample, DType dtype = DType::f32) {
   return Tensor::empty(with_batch(n, sample), {.dtype = dtype, .device = Device::cpu});
 }
@@ -54,6 +62,7 @@ TensorDataset<> spirals(const SpiralsOptions& o) {
 
 TensorDataset<> sines(const SinesOptions& o) {
   check_counts("Sines", {{"size", o.size}, {"window", o.window}, {"horizon", o.horizon}, {"waves", o.waves}});
+  check_numbers("Sines", "size (window + horizon) waves", {o.size, o.window + o.horizon, o.waves});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
   float *x = input.data_ptr<float>(), *y = target.data_ptr<float>();
@@ -72,6 +81,7 @@ TensorDataset<> sines(const SinesOptions& o) {
 
 TensorDataset<> copy_task(const CopyTaskOptions& o) {
   check_counts("CopyTask", {{"size", o.size}, {"length", o.length}, {"wait", o.wait}, {"symbols", o.symbols}});
+  check_numbers("CopyTask", "2 size (2 length + wait)", {2, o.size, 2 * o.length + o.wait});
   const MemoryScope scope(MemoryTag::data);
   const int64_t steps = 2 * o.length + o.wait;
   const Tensor input = rows(o.size, {steps}, DType::i64), target = rows(o.size, {steps}, DType::i64);
@@ -88,6 +98,7 @@ TensorDataset<> copy_task(const CopyTaskOptions& o) {
 
 TensorDataset<> adding(const AddingOptions& o) {
   check_counts("Adding", {{"size", o.size}, {"length", o.length, 2}});
+  check_numbers("Adding", "2 size length", {2, o.size, o.length});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});
   for (int64_t i = 0; i < o.size; ++i) {

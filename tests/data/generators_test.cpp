@@ -38,6 +38,15 @@ void check_pure(Options o) {
 
 }  // namespace
 
+TEST_CASE("generators refuse what would take gigabytes, whichever of their numbers it is") {
+  constexpr int64_t kMost = int64_t(1) << 24;
+  CHECK(contains(message_of<ValueError>([&] { SinesDataset({.size = kMost}); }), "[Sines] size (window + horizon) waves may be "));
+  CHECK_THROWS_AS(SinesDataset({.window = kMost}), ValueError);
+  CHECK_THROWS_AS(SinesDataset({.waves = kMost}), ValueError);
+  CHECK_THROWS_AS(CopyTaskDataset({.wait = kMost}), ValueError);
+  CHECK_THROWS_AS(AddingDataset({.length = kMost}), ValueError);
+}
+
 TEST_CASE("generators: a sample is a function of seed, split and index") {
   check_pure<SpiralsDataset>(SpiralsOptions{});
   check_pure<SinesDataset>(SinesOptions{});

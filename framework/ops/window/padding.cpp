@@ -67,10 +67,12 @@ struct Pad {
 Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   Tensor y = x;
   for (const auto& [dim, spec] : rows) {
-    const RowTable t = row_table(spec);
+    const bool planned = x.device().is_meta();  // without values
+    const Tensor index = planned ? empty({spec.out}, {.dtype = DType::i64, .device = x.device()})
+                                 : from_vector(row_table(spec).index, {spec.out}, x.device());
     Shape along = Dims::filled(y.dim(), 1), to = y.shape();
     along[dim] = to[dim] = spec.out;
-    y = gather(y, dim, from_vector(t.index, {spec.out}, x.device()).reshape(along).expand(to));
+    y = gather(y, dim, index.reshape(along).expand(to));
   }
   return y;
 }

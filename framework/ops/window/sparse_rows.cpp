@@ -19,7 +19,15 @@ struct DeviceTable {
   SparseRows view() const { return {start.view(), index.view(), weight.view()}; }
 };
 
+constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all tables that are kept; the others are made again for every call
+
 DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
+  // A plan needs no values: those of very many rows would take gigabytes. About two entries a row.
+  if (device.is_meta() && std::max(spec.in, spec.out) > kMostEntries) {
+    const TensorOptions whole{.dtype = DType::i64, .device = device};
+    const int64_t rows = spec.transposed ? spec.in : spec.out, n = 2 * spec.out;
+    return {empty({rows + 1}, whole), empty({n}, whole), empty({n}, {.dtype = dtype, .device = device})};
+  }
   const RowTable t = row_table(spec);
   const int64_t n = int64_t(t.index.size());
   const auto indices = [&](const std::vector<int64_t>& v) { return from_vector(v, {int64_t(v.size())}, device); };
@@ -28,7 +36,6 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
 
 // The first tables are kept: a model asks for the same few in every step. None goes again, as recorded work may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
-  constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all that are kept; the others are made again for every call
   using Key = std::tuple<RowSpec, Device::Type, DType>;
   static std::mutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may go first at exit

@@ -282,8 +282,11 @@ std::string fault(const Case& c) {
 void work() {
   const Cases cases;
   std::ofstream out("lines");
+  // These need other components, or data that no example has.
+  static const std::set<std::string> others{"layer EmbeddingBag", "schedule ChainedScheduler"};
   if (std::string(std::getenv(kFrom)) == "0")
-    for (const std::string& what : cases.unreached) out << "unreached " << what << std::endl;
+    for (const std::string& what : cases.unreached)
+      if (!others.contains(what)) out << "unreached " << what << std::endl;
   for (size_t i = std::stoul(std::getenv(kFrom)); i < cases.all.size(); ++i) {
     out << i << ' ' << cases.all[i].what << std::endl;
     const itimerval limit{{}, {kCpuSeconds, 0}}, none{};

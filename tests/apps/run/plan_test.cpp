@@ -229,6 +229,13 @@ TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, an
   }
 }
 
+TEST_CASE("a plan of a step of a billion batches is refused at once") {
+  const app::testing::TempDir dir;
+  const Config config = load_config(blocks(dir), {.sets = {"train.accumulate_steps=1000000000"}});
+  CHECK_THROWS_WITH_AS(plan_step(config), doctest::Contains("[plan] runs each batch of a step, and up to 4096 of them"),
+                       ConfigError);
+}
+
 namespace {
 
 // One rank of a job whose others compute the same and take no time: its memory is that of one process.
