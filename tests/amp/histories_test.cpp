@@ -13,7 +13,7 @@
 using namespace halfstep;
 using namespace halfstep::testing;
 using history::Json;
-using history::Seen;
+using history::HistoryNumber;
 
 namespace {
 
@@ -60,7 +60,7 @@ double tolerance_of(const Json& spec, double scale) {
 std::string broken_off(const Golden& golden) {
   const Json& spec = golden.spec;
   const TempDir dir;
-  const auto run_through = [&](const std::vector<int64_t>& stops, std::vector<Seen>& out) {
+  const auto run_through = [&](const std::vector<int64_t>& stops, std::vector<HistoryNumber>& out) {
     manual_seed(11);
     auto run = std::make_unique<history::Run>(spec, /*own=*/true);
     int64_t at = 0;
@@ -75,7 +75,7 @@ std::string broken_off(const Golden& golden) {
     }
     return run->bits();
   };
-  std::vector<Seen> whole, parts;
+  std::vector<HistoryNumber> whole, parts;
   std::vector<int64_t> stops = spec["saves"];
   stops.push_back(spec["steps"]);
   const auto want = run_through({spec["steps"]}, whole), got = run_through(stops, parts);
@@ -94,7 +94,7 @@ std::string broken_off(const Golden& golden) {
 
 TEST_CASE("training histories have PyTorch's losses, rates, weights and states") {
   each_history([](const Golden& golden) -> std::string {
-    std::vector<Seen> got;
+    std::vector<HistoryNumber> got;
     history::Run run(golden.spec, /*own=*/false);
     run.windows(0, golden.spec["steps"], got);
     run.all_values(got);

@@ -11,7 +11,7 @@
 
 namespace halfstep::testing::history {
 
-struct Seen {
+struct HistoryNumber {
   double value, scale;  // of the elements that it is a sum of
   std::string label;
 };
@@ -87,7 +87,7 @@ class Run {
       schedules_[i]->load_state_dict(own["schedules"][i - 1].get<std::map<std::string, double>>());
   }
 
-  void windows(int64_t from, int64_t to, std::vector<Seen>& out) {
+  void windows(int64_t from, int64_t to, std::vector<HistoryNumber>& out) {
     numbers_ = &out;
     for (window_ = from; window_ < to; ++window_) {
       loss_->factor = 1;
@@ -112,7 +112,7 @@ class Run {
   }
 
   // All values, which PyTorch's numbers end with.
-  void all_values(std::vector<Seen>& out) {
+  void all_values(std::vector<HistoryNumber>& out) {
     each_tensor([&](const Tensor& t, const std::string& label) {
       if (!t.defined()) return;
       double scale = 0;
@@ -342,7 +342,7 @@ class Run {
   int64_t batch_ = 1, window_ = 0;
   std::optional<Loader> loader_;
   std::optional<TrainStep> step_;
-  std::vector<Seen>* numbers_ = nullptr;
+  std::vector<HistoryNumber>* numbers_ = nullptr;
 };
 
 }  // namespace halfstep::testing::history
