@@ -99,7 +99,7 @@ TEST_CASE("what a checkpoint does not hold is found, with the step, the kernel a
     CHECK(check.result == Check::Result::differs);
     CHECK(check.difference->step == 6);  // the first after the checkpoint
     CHECK(std::find(check.difference->parts.begin(), check.difference->parts.end(), "parameters") != check.difference->parts.end());
-    CHECK_MESSAGE(check.place.starts_with("forward of fill in odd (kernel "), check.place);  // of the factor, for its product
+    CHECK_MESSAGE(check.place.starts_with("forward of mul in odd (kernel "), check.place);
   }
   CHECK(named(c, "under a witness").result == Check::Result::equal);
   CHECK(named(c, "2 data workers").result == Check::Result::equal);
