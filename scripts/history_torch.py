@@ -87,7 +87,8 @@ def by_count(args):
     return lambda t: a + b * (t % 4)
 
 
-def schedule_of(spec, opt):
+def schedule_of(spec, opt, first=None):
+    """first: the rate of the history's first group."""
     kind, args, lrs = spec["kind"], dict(spec.get("args", {})), torch.optim.lr_scheduler
     if kind == "Epochs":
         return Epochs(schedule_of(args["of"], opt), args["steps"])
@@ -99,7 +100,7 @@ def schedule_of(spec, opt):
     if "lambda" in args:
         return getattr(lrs, kind)(opt, by_count(args))
     if kind == "OneCycleLR":  # halfstep's largest rates of other groups are in proportion
-        first = opt.param_groups[0]["lr"]
+        first = first or opt.param_groups[0]["lr"]
         args["max_lr"] = [args["max_lr"] * g["lr"] / first for g in opt.param_groups]
     return getattr(lrs, kind)(opt, **args)
 
@@ -174,10 +175,11 @@ class History:
             self.opts = [kind(groups[0]["params"], **args)]
         else:
             self.opts = [kind(groups, **args)]
-        self.schedules = [[schedule_of(s, o) for o in self.opts] for s in spec["schedules"]]
+        first = self.opts[0].param_groups[0]["lr"]
+        self.schedules = [[schedule_of(s, o, first) for o in self.opts] for s in spec["schedules"]]
         self.averages = [Average(a) for a in spec["averages"]]
         self.scaler = torch.amp.GradScaler("cpu", **spec["scaler"]) if spec["scaler"] else None
-        self.batch, self.epoch, self.at, self.states = spec["batch"], 0, 0, []
+        self.batch, self.epoch, self.at, self.ties = spec["batch"], 0, 0, False
 
     def names(self):
         return [name for name, _ in self.net.named_parameters()]
@@ -302,10 +304,12 @@ class History:
             self.restore(buffers)
             self.put(0.0)
             return False
+        for _, p in self.trained():  # the sign of an element that nearly cancels depends on the order of a sum
+            size = p.grad.abs() if p.grad is not None else torch.zeros(1)
+            self.ties = self.ties or bool(size.max() > 0 and size.min() < 1e-6 * size.max())
         norm = self.clip()
-        applied, before = True, None
+        applied = True
         if self.scaler:
-            before = self.scaler.get_scale()
             for o in self.opts:
                 self.scaler.step(o)
             found = sum(f.item() for o in self.opts
