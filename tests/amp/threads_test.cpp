@@ -11,31 +11,21 @@
 
 #include "framework/ops/core/registry.h"
 #include "halfstep.h"
+#include "tests/backend/buffers.h"
 
 using namespace halfstep;
 using Json = nlohmann::json;
 
 namespace {
 
-// The cuts that follow from shapes, and any number of threads; both as before at the end.
-struct ByShape {
-  bool before = threads_independent();
-  ByShape() { set_threads_independent(true); }
-  ~ByShape() {
-    set_threads_independent(before);
-    set_num_threads(0);
-  }
-  ByShape(const ByShape&) = delete;
-};
-
 std::string bytes_of(const Tensor& t) {
   const Tensor dense = t.detach().contiguous();
   return {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()};
 }
 
-// run(): what one thread makes, which 2, 3 and 8 must make as well. Returns the number of bytes.
+// What run() makes on one thread, 2, 3 and 8 must make as well. Returns the number of bytes.
 size_t check_threads(const std::function<std::string()>& run) {
-  const ByShape cut;
+  const testing::ByShape cut;
   set_num_threads(1);
   const std::string alone = run();
   for (const int threads : {2, 3, 8}) {
@@ -48,13 +38,14 @@ size_t check_threads(const std::function<std::string()>& run) {
   return alone.size();
 }
 
-struct Row {
-  std::string op, in, attrs = "{}";  // in: shapes of normal numbers, or {"below": n, "shape": s} of integers; "t": transposed, "last": channels_last
+// in: shapes of normal numbers; {"shape": s, "below": n} are integers, "t": true lies transposed, "last": true in channels_last.
+struct OpRow {
+  std::string op, in, attrs = "{}";
   bool backward = true;
 };
 
 // The outputs of an op and the gradients of its inputs.
-std::string results(const Row& row, DType dtype) {
+std::string row_bytes(const OpRow& row, DType dtype) {
   manual_seed(5);
   std::vector<TensorArgument> in;
   Tensors wanted;
@@ -87,20 +78,20 @@ std::string results(const Row& row, DType dtype) {
   return all;
 }
 
-void check_rows(std::initializer_list<Row> rows, std::initializer_list<DType> dtypes) {
-  for (const Row& row : rows) {
+void check_rows(std::initializer_list<OpRow> rows, std::initializer_list<DType> dtypes) {
+  for (const OpRow& row : rows) {
     for (const DType dtype : dtypes) {
       CAPTURE(row.op);
       CAPTURE(row.in);
       CAPTURE(row.attrs);
       CAPTURE(name(dtype));
-      CHECK(check_threads([&] { return results(row, dtype); }) > 0);
+      CHECK(check_threads([&] { return row_bytes(row, dtype); }) > 0);
     }
   }
 }
 
 // Trains a net for some steps; the losses, weights and states.
-std::string trained(const std::function<Sequential()>& make, const std::function<Tensor()>& batch, DType low) {
+std::string trained_bytes(const std::function<Sequential()>& make, const std::function<Tensor()>& batch, DType low) {
   manual_seed(11);
   Sequential made = make();
   Sequential* const net = &made;
@@ -231,12 +222,12 @@ TEST_CASE("threads: convolutions") {
 }
 
 TEST_CASE("threads: nets in training") {
-  struct Net {
+  struct Trained {
     std::string what;
     std::function<Sequential()> make;
     std::function<Tensor()> batch;
   };
-  const Net nets[] = {
+  const Trained nets[] = {
       {"MLP", [] { return Sequential({Linear(300, 512), ReLU(), Dropout(0.2), LayerNorm(512), Linear(512, 257), GELU()}); },
        [] { return randn({130, 300}); }},
       {"convolutions",
@@ -256,11 +247,11 @@ TEST_CASE("threads: nets in training") {
        },
        [] { return randint(0, 500, {9, 33}); }},
   };
-  for (const Net& net : nets) {
+  for (const Trained& net : nets) {
     for (const DType low : {DType::f32, DType::bf16, DType::f16}) {
       CAPTURE(net.what);
       CAPTURE(name(low));
-      CHECK(check_threads([&] { return trained(net.make, net.batch, low); }) > 0);
+      CHECK(check_threads([&] { return trained_bytes(net.make, net.batch, low); }) > 0);
     }
   }
 }

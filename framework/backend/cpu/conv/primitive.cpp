@@ -231,7 +231,8 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
     if (data && p.channels <= kFewChannels) return false;
     if (winograd_applies(p) && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
   }
-  if (last && !prefers_own_layout(p) && p.filters_apart == 0 && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  const bool as_they_lie = last && !prefers_own_layout(p) && p.filters_apart == 0;
+  if (as_they_lie && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
   return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 
