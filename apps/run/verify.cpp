@@ -195,7 +195,7 @@ std::string text_of(const Check& c) {
   out += joined("differs from step ", c.difference->step, " on");
   if (!c.difference->parts.empty()) out += joined(" in ", list_of(c.difference->parts));
   if (!c.place.empty()) out += joined("; first: ", c.place);
-  return out + note + (c.judged ? "" : " (not judged)");
+  return c.judged ? out + note : joined(out, " (not judged", c.note.empty() ? "" : ": " + c.note, ")");
 }
 
 Json certificate_json(const Certificate& certificate) {
