@@ -185,8 +185,8 @@ def main():
     p.add_argument("--json", help="write the rows here")
     p.add_argument("--before", help="on a CPU: the nets of another build, in place of PyTorch")
     p.add_argument("--threads-independent", action="store_true",
-                   help="on a CPU: cut by shapes alone, beside the same build without it. Times of all threads together, which other "
-                        "programs disturb less than the clock's")
+                   help="on a CPU: cut by shapes alone, beside the same build without it. Times of all threads together, which "
+                        "other programs disturb less than the clock's")
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
     p.add_argument("--onnxruntime", action="store_true", help="on a CPU: beside onnxruntime, too, which must be installed")
     p.add_argument("--floor", action="store_true",
