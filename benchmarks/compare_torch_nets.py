@@ -17,6 +17,10 @@ The nets are in torch_nets.py. A file that exists keeps its other rows.
 
 Against the nets of another build in place of PyTorch, in the same way. With --busy N, beside N processes that never sleep.
 
+    python3 benchmarks/compare_torch_nets.py --threads-independent [--threads 1]
+
+What performance.threads_independent costs: with it, beside the same nets without it.
+
     python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
 
 On a GPU training steps alone, of larger nets, in float16 and bfloat16: halfstep's eager and recorded steps beside each variant of
@@ -180,6 +184,9 @@ def main():
     p.add_argument("--dtypes", help="[float32,bfloat16; on a GPU float16,bfloat16]")
     p.add_argument("--json", help="write the rows here")
     p.add_argument("--before", help="on a CPU: the nets of another build, in place of PyTorch")
+    p.add_argument("--threads-independent", action="store_true",
+                   help="on a CPU: cut by shapes alone, beside the same build without it. Times of all threads together, which "
+                        "other programs disturb less than the clock's")
     p.add_argument("--compile", action="store_true", help="on a CPU: beside torch.compile, too")
     p.add_argument("--onnxruntime", action="store_true", help="on a CPU: beside onnxruntime, too, which must be installed")
     p.add_argument("--floor", action="store_true",
@@ -192,6 +199,8 @@ def main():
     a.dtypes = a.dtypes or ("float16,bfloat16" if a.device == "cuda" else "float32,bfloat16")
     if a.device == "cuda":
         return on_gpu(a)
+    if a.threads_independent:
+        a.before = a.before or a.binary
     settings = {"threads": a.threads, "rounds": a.rounds, "seconds": a.seconds, "busy": a.busy}
     if a.before:
         sides = ["before"]
@@ -227,6 +236,10 @@ def on_cpu(entry, dtype, train, sides, a):
     ours = Halfstep(a.binary, a.threads)
     case = {"model": entry["config"], "input": entry["input"], "channels_last": entry["channels_last"], "dtype": dtype,
             "train": train, "seconds": a.seconds}
+    with_key = case
+    if a.threads_independent:
+        case |= {"clock": "cpu_ms"}
+        with_key = case | {"threads_independent": True}
     if train or dtype != "float32":  # what onnxruntime's CPU provider does not compute
         sides = [side for side in sides if side != "onnxruntime"]
     theirs, failed = {}, {}
@@ -236,7 +249,7 @@ def on_cpu(entry, dtype, train, sides, a):
                             Onnx(entry, a.threads) if side == "onnxruntime" else Torch(entry, dtype, train, variant=side))
         except RuntimeError as e:  # as of PyTorch's LSTM in bfloat16, where the CPU has no instructions for it
             failed[side] = str(e).split("\n")[0]
-    rounds = [(ours.ms(case), *(t.ms(a.seconds) for t in theirs.values())) for _ in range(a.rounds)]
+    rounds = [(ours.ms(with_key), *(t.ms(a.seconds) for t in theirs.values())) for _ in range(a.rounds)]
     row = {"row": entry["name"], "pass": "train" if train else "forward", "dtype": dtype,
            "halfstep_ms": statistics.median(r[0] for r in rounds)}
     if failed:

@@ -114,7 +114,7 @@ class Halfstep:
         self.process = subprocess.Popen([binary, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ms(self, case):
-        return self.answer(case)["ms"]
+        return self.answer(case)[case.get("clock", "ms")]
 
     def answer(self, case):
         time.sleep(PAUSE)

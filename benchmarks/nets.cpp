@@ -9,6 +9,7 @@
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation, in InferenceMode. With "optimizer", the JSON of one: of its step alone.
 // "device": "cuda": on a GPU, each run from an idle device to an idle device; with "recorded" it is recorded once and replayed.
+// "threads_independent": as performance.threads_independent. "cpu_ms" is the time of all threads in place of the clock's.
 // "first_ms" is the first run's time, with all that a library prepares. With "floor": true the answer has "floor_ms", the time that
 // the products and bytes of the net's plan take on this machine at the least (MachineRates), and "calls": of each op in each pass
 // its time, its floor and the number of calls, in ms, from a profile of as many runs.
@@ -16,6 +17,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -49,6 +51,7 @@ struct Net {
     const Json model = app::validate(j.at("model"), app::component("model", app::module_family(), ""), "model", issues);
     for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
     device = on.value_or(parse_device(j.value("device", "cpu")));
+    set_threads_independent(j.value("threads_independent", false));
     manual_seed(0);
     module = app::build_model(model);
     const Json& spec = j.at("input");
@@ -162,11 +165,13 @@ int main(int argc, char** argv) {
         if (Json::parse(line).value("recorded", false)) net->record();
       }
       std::vector<double> times{net->run()};
+      const std::clock_t cpu = std::clock();
       const auto begin = std::chrono::steady_clock::now();
       const std::chrono::duration<double> least(Json::parse(line).value("seconds", 0.5));
       while (times.size() < 5 || std::chrono::steady_clock::now() - begin < least) times.push_back(net->run());
+      const double cpu_ms = 1e3 * double(std::clock() - cpu) / CLOCKS_PER_SEC / double(times.size() - 1);
       std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
-      Json answer{{"ms", times[times.size() / 2]}, {"first_ms", first}};
+      Json answer{{"ms", times[times.size() / 2]}, {"cpu_ms", cpu_ms}, {"first_ms", first}};
       if (const Json j = Json::parse(line); j.value("floor", false)) answer.update(net->calls(10));
       std::cout << answer << std::endl;
     } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }

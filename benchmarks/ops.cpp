@@ -6,6 +6,7 @@
 // in: shapes of normal numbers; {"shape": [8192], "below": 50000} are integers, {"list": [...]} a list argument, null one left
 // out, {"shape": [], "positive": true} numbers in [0.1, 1.1), "fixed": true takes no gradient, "channels_last": true lies in that
 // format. ms: the fastest of `repeat` runs, or of more as long as `seconds` have not passed.
+// "threads_independent": as performance.threads_independent.
 // backward: forward and backward; else forward without a graph.
 #include <algorithm>
 #include <chrono>
@@ -45,6 +46,7 @@ Call prepare(const std::string& line) {
   const Json j = Json::parse(line);
   Call call{.text = line, .op = j.at("op"), .attrs = j.value("attrs", Json::object()), .backward = j.value("backward", false)};
   const DType dtype = parse_dtype(j.value("dtype", "float32")).value();
+  set_threads_independent(j.value("threads_independent", false));
   for (const Json& spec : j.at("in")) {
     TensorArgument a{.is_list = spec.is_object() && spec.contains("list")};
     if (a.is_list) {

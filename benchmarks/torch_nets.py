@@ -28,6 +28,15 @@ def lenet():
                                              linear(120, 84), "ReLU", linear(84, 10)]}, model
 
 
+def mlp(width):
+    def model():
+        from torch import nn
+        return nn.Sequential(nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+    sizes = [(784, width), (width, width), (width, 10)]
+    layers = [layer for into, out in sizes for layer in ({"type": "Linear", "in_features": into, "out_features": out}, "ReLU")]
+    return {"type": "Sequential", "layers": layers[:-1]}, model
+
+
 def resnet_block(channels):
     """The basic block of ResNet-18, with a ReLU behind the sum."""
     def model():
@@ -171,4 +180,5 @@ NETS = [
     net("ResNet-18 224, batch 4, channels-last", resnet18(), [4, 3, 224, 224], channels_last=True),
     net("GPT-2 small, seq 128, batch 1", gpt2(), [1, 128], below=50257),
     net("lstm 2x1024, seq 64, batch 32", recurrent("LSTM", 2, 1024), [64, 32, 1024]),
+    *(net(f"MLP 784-{w}-{w}-10, batch {b}", mlp(w), [b, 784]) for b, w in ((32, 256), (128, 256), (128, 1024), (512, 512))),
 ]

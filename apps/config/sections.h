@@ -263,7 +263,7 @@ struct LoggingSection {
 };
 
 struct PerformanceSection {
-  bool tf32, cudnn_benchmark;
+  bool tf32, cudnn_benchmark, threads_independent;
   int64_t cudnn_workspace;  // MiB
   std::optional<bool> cuda_graph;
   std::optional<bool> channels_last;
@@ -280,6 +280,10 @@ struct PerformanceSection {
                                  "time some of cuDNN's algorithms for a convolution and keep the fastest; last bits may differ"));
     key(cudnn_workspace, integer("cudnn_workspace", 256, "MiB of workspace that one call of cuDNN may use")
                              .at_least(0).at_most(1 << 20));
+    key(threads_independent,
+        boolean("threads_independent", false,
+                "on a CPU the same bits on any number of threads: products and convolutions are cut by their shapes alone, which "
+                "takes longer on one thread"));
     key.unread(not_yet("fused_optimizer", true, "an unfused optimizer"));
   }
 };

@@ -120,6 +120,7 @@ ModelParts make_model(const Config& config) {
   out.device = config.device;
   backend_for(out.device);
   set_allow_tf32(config.performance.tf32);
+  set_threads_independent(config.performance.threads_independent);
   set_dnn_options({.benchmark = config.performance.cudnn_benchmark, .workspace = config.performance.cudnn_workspace << 20});
   manual_seed(config.seed);
   out.low = config.low;

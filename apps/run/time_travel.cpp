@@ -87,7 +87,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     o.say(start.checkpoint ? joined("replays from ", start.checkpoint->string()) : "replays from the start: no earlier checkpoint");
     if (start.contents) {
       const int64_t threads = threads_of(*start.contents);
-      if (threads != num_threads())
+      if (threads != num_threads() && !config.performance.threads_independent)
         o.say(joined("the run computed with ", threads, " threads, this replay with ", num_threads(),
                      ": last bits may differ; --threads ", threads, " avoids it"));
     }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "apps/catalog/infer.h"
@@ -112,14 +111,16 @@ class Verifier {
       add({.name = "recorded", .result = Check::Result::not_run, .why = joined(config_.device, " records no such steps")});
   }
 
+  // Judged where the config asks for bits that do not depend on it. More threads than cores share them.
   void other_threads() {
-    const int now = num_threads(), all = int(std::max(1u, std::thread::hardware_concurrency())), other = now == 1 ? all : 1;
-    const std::string name = joined(other, other == 1 ? " thread" : " threads");
-    if (other == now)
-      return add({.name = name, .result = Check::Result::not_run, .why = "this machine has one core", .judged = false});
-    const ThreadsScope scope(other);
-    compare(
-        name, [this](int64_t log) { return train("threads", {}, log); }, false);
+    const int now = num_threads();
+    const bool judged = config_.device.is_cpu() && config_.performance.threads_independent;
+    for (const int other : judged ? std::vector<int>{1, 2, 3, 8} : std::vector<int>{now == 1 ? 2 : 1}) {
+      if (other == now) continue;
+      const ThreadsScope scope(other);
+      compare(
+          joined(other, other == 1 ? " thread" : " threads"), [this](int64_t log) { return train("threads", {}, log); }, judged);
+    }
   }
 
   void compare(const std::string& name, const Way& way, bool judged = true) {
@@ -130,7 +131,10 @@ class Verifier {
       check.difference = first_difference(out_.states, states);
       if (check.difference) {
         check.result = Check::Result::differs;
-        if (judged) check.place = place_of_difference(*check.difference, way);
+        if (judged)
+          check.place = place_of_difference(*check.difference, way);
+        else if (config_.device.is_cpu())
+          check.note = "performance.threads_independent makes them equal";
       }
     } catch (const ConfigError& e) {  // the config does not allow this way
       check.result = Check::Result::not_run;
@@ -191,7 +195,7 @@ std::string text_of(const Check& c) {
   out += joined("differs from step ", c.difference->step, " on");
   if (!c.difference->parts.empty()) out += joined(" in ", list_of(c.difference->parts));
   if (!c.place.empty()) out += joined("; first: ", c.place);
-  return out + note + (c.judged ? "" : " (not judged)");
+  return c.judged ? out + note : joined(out, " (not judged", c.note.empty() ? "" : ": " + c.note, ")");
 }
 
 Json certificate_json(const Certificate& certificate) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does a config train to the same bits however it is run? The first steps are computed several times: at once, stopped and resumed,
-// under a witness, replayed from a checkpoint, with data workers, recorded, and by several ranks. After each step all states must
-// be equal.
+// under a witness, replayed from a checkpoint, with data workers, recorded, by several ranks, and on other numbers of threads.
+// After each step all states must be equal.
 #pragma once
 
 #include <cstdint>

@@ -271,6 +271,11 @@ bool has_backend(Device::Type type);
 // Intra-op threads of the CPU backend; default: all cores. 0 restores the default.
 void set_num_threads(int n);
 int num_threads();
+// How products and convolutions are cut into pieces for the CPU's threads: by their shapes alone, so that one seed gives the same
+// bits on any number of threads, or for the present number of threads, which is faster on one. All other work of the CPU is always
+// cut by shapes alone. Another value may also be set between two steps.
+void set_threads_independent(bool on);
+bool threads_independent();
 // f32 products on CUDA through TF32: inputs rounded to 10 fraction bits, several times the speed. Off by default, as
 // torch.backends.cuda.matmul.allow_tf32.
 void set_allow_tf32(bool on);

@@ -57,7 +57,7 @@ void start_device(Device device) {
 #endif
 
 std::atomic<int> thread_count{0};  // 0: all cores
-std::atomic<bool> tf32{false}, dnn_benchmark{false};
+std::atomic<bool> tf32{false}, dnn_benchmark{false}, by_shape{false};
 std::atomic<int64_t> dnn_workspace{DnnOptions{}.workspace};
 
 int core_count() {
@@ -106,6 +106,9 @@ int num_threads() {
   const int n = thread_count.load(std::memory_order_relaxed);
   return n > 0 ? n : core_count();
 }
+
+void set_threads_independent(bool on) { by_shape = on; }
+bool threads_independent() { return by_shape.load(std::memory_order_relaxed); }
 
 AuxLayout Backend::packed_layout(int64_t, int64_t, DType) const { return {}; }
 void Backend::pack(InView, OutView) {}

@@ -24,6 +24,17 @@ inline constexpr DType kAll[] = {DType::f16, DType::bf16, DType::f32, DType::f64
 
 inline Backend& cpu() { return backend_for(Device::cpu); }
 
+// Products and convolutions are cut by their shapes, for any number of threads; as before at the end.
+struct ByShape {
+  [[nodiscard]] explicit ByShape(bool on = true) : before(threads_independent()) { set_threads_independent(on); }
+  ~ByShape() {
+    set_threads_independent(before);
+    set_num_threads(0);
+  }
+  ByShape(const ByShape&) = delete;
+  bool before;
+};
+
 // Offset of the element with row-major index i.
 inline int64_t offset_of(const TensorView& v, int64_t i) {
   const int64_t *const shape = v.shape.begin(), *const strides = v.strides.begin();

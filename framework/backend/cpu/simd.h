@@ -44,6 +44,12 @@ class Escape {
   std::exception_ptr error_;
 };
 
+// The number of threads that a product or a convolution is cut for: as many as pay for it, or where results may not depend on
+// their number, one that follows from the work alone. As many as pay for it then share the pieces.
+inline int threads_to_cut_for(int64_t work) {
+  return threads_independent() ? threads_by_shape(work) : threads_for(work, num_threads());
+}
+
 // f(task) for task in [0, tasks), handed out one by one to as many threads as pay for `work` cheap elements (team.h): for tasks of
 // unequal cost. One thread wakes no other.
 template <class F>

@@ -21,6 +21,18 @@ constexpr int pieces_for(int64_t work, int threads) {
   return threads == 1 ? 1 : work / threads < 16 * kShare ? threads : 2 * threads;
 }
 
+// The number of threads that work is cut for where results may not depend on how many there are: two as soon as that pays, and more
+// where each gets several shares.
+constexpr int threads_by_shape(int64_t work) {
+  return work < 2 * kShare ? 1 : int(std::clamp<int64_t>(work / (8 * kShare), 2, 16));
+}
+
+// How many pieces of a dimension of n, of `least` each: two at once, as these cost little beside what they bring, and then larger
+// ones, since each piece of a product packs all of the other operand.
+constexpr int64_t pieces_by_shape(int64_t n, int64_t least) {
+  return std::max({std::min<int64_t>(n / least, 2), std::min<int64_t>(n / (2 * least), 4), n / (4 * least)});
+}
+
 // The work of a matrix product, or of a convolution with k products an element: 16 multiplications and additions of float32,
 // or twice as many of bfloat16, take as long as one cheap element; each number is moved once as well.
 constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, bool bf16) {

@@ -90,6 +90,31 @@ TEST_CASE("a run is the same to the bit however it is computed") {
   CHECK(lines.size() == c.checks.size());
 }
 
+TEST_CASE("threads change no bits where the config asks for that, and are not judged where it does not") {
+  const std::string wide = R"({"type": "Linear", "out_features": 700}, "ReLU", {"type": "Linear", "out_features": 600})",
+                    data = R"({"type": "Random", "num_batches": 2, "input_shape": [600], "classes": 3})";
+  const auto config = [&](const std::string& key) {
+    Config c = small(wide, data, ", \"performance\": {" + key + "}");
+    return resolve_config(c.json, "small", {.sets = {"amp=null", "data.loader.batch_size=70"}});
+  };
+  {
+    const ThreadsScope two(2);
+    const Certificate c = verify(config(R"("threads_independent": true)"), {.steps = 4});
+    for (const char* name : {"1 thread", "3 threads", "8 threads"}) {
+      CHECK(named(c, name).result == Check::Result::equal);
+      CHECK(named(c, name).judged);
+    }
+    CHECK(c.holds());
+  }
+  const ThreadsScope one(1);
+  const Certificate c = verify(config(""), {.steps = 4});
+  CHECK_FALSE(named(c, "2 threads").judged);
+  CHECK(c.holds());
+  if (named(c, "2 threads").result == Check::Result::differs)
+    CHECK(contains(text_of(named(c, "2 threads")), " (not judged: performance.threads_independent makes them equal)"));
+  set_threads_independent(false);
+}
+
 TEST_CASE("what a checkpoint does not hold is found, with the step, the kernel and the layer") {
   const Certificate c = verify(small(R"({"type": "Counting", "name": "odd"})", kRandom), {.steps = 10});
   CHECK_FALSE(c.holds());

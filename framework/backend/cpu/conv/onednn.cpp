@@ -34,12 +34,28 @@ Images images_in(const ConvPlan& plan, int64_t piece) {
   return {edge(piece), edge(piece + 1) - edge(piece)};
 }
 
-// Of OpenMP in each piece.
-int threads_of(const ConvPlan& plan) { return plan.pieces == 1 ? threads_for(plan.work, num_threads()) : 1; }
+// The filters of a part of a plan that has such: whole blocks of the library's layouts.
+Images filters_in(const ConvPlan& plan, int64_t part) {
+  const auto edge = [&](int64_t i) {
+    return i == plan.filter_parts ? plan.problem.filters : plan.problem.filters * i / plan.filter_parts / 16 * 16;
+  };
+  return {edge(part), edge(part + 1) - edge(part)};
+}
+
+// Of OpenMP in each piece. How the library cuts a forward, or the gradient of images, among threads changes no bits: each number is
+// one thread's, and its terms are added in the order of channels and taps.
+int threads_of(const ConvPlan& plan) {
+  const bool sums = plan.problem.pass == ConvPass::weight && threads_independent();
+  return plan.pieces == 1 && !sums ? threads_for(plan.work, num_threads()) : 1;
+}
 
 // A gradient of the weight is a sum over pieces, which is rounded once.
 ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   ConvProblem p = plan.problem;
+  if (plan.filter_parts > 1) {
+    p.filters = filters_in(plan, piece).count;
+    p.filters_apart = plan.problem.filters;
+  }
   if (plan.pieces == 1) return p;
   p.images = images_in(plan, piece).count;
   if (p.pass == ConvPass::weight) p.to = DType::f32;
@@ -50,14 +66,23 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
 // time, and copies of few images need little memory. But each piece reads the whole weight, which Winograd's code transforms, or
 // adds to its gradient: pieces are larger the more that costs. One piece, which OpenMP's threads share, is for few images beside a
 // large weight alone: where another program keeps a core busy, these threads take several times as long.
-int64_t pieces_of(const ConvProblem& p, int threads) {
-  if (p.images < threads) return 1;
+int64_t pieces_of(const ConvProblem& p, int64_t threads) {
   const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element, least = 4 * taps_of(p) * element;
-  if (images < threads * least) return 1;
+  if (threads_independent())  // more than two for larger pieces
+    threads = std::min({threads, p.images, std::max(std::min<int64_t>(images / least, 2), images / (4 * least))});
+  if (threads < 2 || p.images < threads || images < threads * least) return 1;
   if (!p.converts && !changes_layout(p)) return threads;
   const bool transforms = p.pass != ConvPass::weight && winograd_applies(p);
   const int64_t each = threads * std::max(kPieceBytes, (transforms ? 8 : 2) * least);
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
+}
+
+// Each part reads all images.
+int64_t filter_parts_of(const ConvProblem& p, int64_t work) {
+  constexpr int64_t kLeast = 32, kCopied = 16;  // the work that pays for bringing an element of x into the library's layout
+  if (p.pass != ConvPass::weight || !threads_independent() || p.groups > 1) return 1;
+  const int64_t copies = work / (kCopied * p.images * p.channels * product(p.in));
+  return std::max<int64_t>(std::min({int64_t(threads_to_cut_for(work)), copies, p.filters / kLeast}), 1);
 }
 
 // Memory for each thread that works on a piece, taken at once: how much a call takes does not depend on when threads come.
@@ -119,6 +144,28 @@ struct ImageSide {
   }
 };
 
+// The gradient of a weight in parts of its filters.
+void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* weight, float* bias) {
+  const ConvProblem& p = plan.problem;
+  const Images all{0, p.images};
+  const Workspace copies(Device::cpu, sides[0].bytes(all) + sides[1].bytes(all));
+  size_t most = 0;
+  for (int64_t i = 0; i < plan.filter_parts; ++i) most = std::max(most, code_of(problem_of(plan, i), 1)->bytes(false));
+  Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.filter_parts))), most);
+  if (WorkspacePlan::open()) return;
+  char* const x = sides[0].begin(all, copies.data());
+  char* const y = sides[1].begin(all, copies.data() + sides[0].bytes(all));
+  const int64_t step = p.format == MemoryFormat::channels_last ? 1 : product(p.out), taps = taps_of(p) / p.filters;
+  parallel_tasks(plan.filter_parts, plan.work, [&](int64_t i) {
+    ConvCode* const own = code_of(problem_of(plan, i), 1);
+    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
+    const Slots::Lease slot(slots);
+    const int64_t first = filters_in(plan, i).first;
+    own->run(x, static_cast<char*>(weight) + first * taps * int64_t(size_of(p.to)), y + first * step * int64_t(size_of(p.from)),
+             bias ? bias + first : nullptr, nullptr, slot.memory());
+  });
+}
+
 // sum[i] = parts[i] + parts[n + i] + ...
 void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
   parallel_for(n, kBlock, n * count, [&](int64_t begin, int64_t end) {
@@ -140,10 +187,13 @@ void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
 
 std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
   if (!is_countable(problem)) return {};
-  ConvPlan plan{problem, 1, work_of(problem)};
-  plan.pieces = pieces_of(problem, threads_for(plan.work, num_threads()));
+  ConvPlan plan{problem, 1, 1, work_of(problem)};
+  plan.pieces = pieces_of(problem, threads_to_cut_for(plan.work));
+  if (plan.pieces == 1) plan.filter_parts = filter_parts_of(problem, plan.work);
   for (int64_t i : {int64_t(0), plan.pieces - 1})  // the smallest and the largest
     if (!code_of(problem_of(plan, i), threads_of(plan))) return {};
+  for (int64_t i = 1; i < plan.filter_parts; ++i)
+    if (!code_of(problem_of(plan, i), 1)) return {};
   return plan;
 }
 
@@ -182,6 +232,7 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
     for (int k : {0, 1}) sides[k].end(images, inside[k]);
   };
   void* const own_weight = const_cast<void*>(weight);
+  if (plan.filter_parts > 1) return run_filter_parts(plan, sides, own_weight, const_cast<float*>(bias));
   if (plan.pieces == 1) {
     ConvCode& code = *code_of(p, threads_of(plan));
     const Images all{0, p.images};

@@ -26,13 +26,15 @@ struct ConvProblem {
   bool laid = false;
   // Images lie in another dtype than the one that is computed in.
   bool converts = false;
+  int64_t filters_apart = 0;  // a part of the filters: the images in y have this many; 0: they have these alone
 };
 
 // A pass in pieces of the images, which the team's threads share, each in one thread; or in one piece, of which the library gives
-// parts to OpenMP's threads.
+// parts to OpenMP's threads. Where results may not depend on the number of threads, a weight's gradient in one piece is cut into
+// parts of the filters for the team, since the library adds up what OpenMP's threads have made of it.
 struct ConvPlan {
   ConvProblem problem;
-  int64_t pieces;
+  int64_t pieces, filter_parts;
   int64_t work;  // team.h
 };
 // For the present number of threads; nothing where oneDNN has no code worth calling.

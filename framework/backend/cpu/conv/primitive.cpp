@@ -33,7 +33,7 @@ constexpr size_t kCodes = 256;
 constexpr int64_t kChannelBlock = 16;  // channels that the library's layouts keep together, padded with zeros
 constexpr int64_t kFewChannels = 4;    // ... of which most would be zeros
 
-constexpr int kWords = 12 + 6 * 3;
+constexpr int kWords = 13 + 6 * 3;
 struct Key {
   int64_t words[kWords];
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
@@ -49,8 +49,8 @@ struct KeyHash {
 // A primitive's schedule is made for a number of threads.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
-           omp_get_max_threads(), int64_t(p.format), p.laid}};
-  int at = 12;
+           omp_get_max_threads(), int64_t(p.format), p.laid, p.filters_apart}};
+  int at = 13;
   for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
     for (int64_t n : *s) key.words[at++] = n;
   return key;
@@ -82,7 +82,7 @@ struct Shapes {
     laid = p.laid;
     weight = plain(taps, p.groups > 1 ? 2 : 1, laid ? MemoryFormat::contiguous : p.format,
                    type_of(p.pass == ConvPass::weight ? p.to : p.from));
-    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from));
+    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from), p.filters_apart);
     has_bias = p.with_bias;
     if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
   }
@@ -95,13 +95,14 @@ struct Shapes {
   }
 
  private:
-  // In channels_last the dimension `channels` is the innermost one.
-  static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type) {
+  // In channels_last the dimension `channels` is the innermost one. `apart`: as many channels lie in memory, where not 0.
+  static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type,
+                            int64_t apart = 0) {
     Memory::dims steps(sizes.size(), 1);
     int64_t step = 1;
     const auto lay = [&](size_t d) {
       steps[d] = step;
-      step *= sizes[d];
+      step *= d == channels && apart > 0 ? apart : sizes[d];
     };
     const bool last = format == MemoryFormat::channels_last;
     if (last) lay(channels);
@@ -230,7 +231,8 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
     if (data && p.channels <= kFewChannels) return false;
     if (winograd_applies(p) && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
   }
-  if (last && !prefers_own_layout(p) && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  const bool as_they_lie = last && !prefers_own_layout(p) && p.filters_apart == 0;
+  if (as_they_lie && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
   return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 

@@ -131,16 +131,19 @@ bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   if (rows < kPackedRows || rows > kMostRows || k < kLeast || n < kLeast) return false;
   const bool has_code = dtype == DType::f32 || (is_half(dtype) && is_native(dtype));
   const int64_t work = product_work(1, rows, n, k, dtype != DType::f32);
-  return has_code && packed_bytes(k, n, dtype) > 0 && rows >= kPackedRows * threads_for(work, num_threads());
+  const int threads = threads_to_cut_for(work), pieces = threads_independent() ? std::min(threads, 2) : threads;
+  return has_code && packed_bytes(k, n, dtype) > 0 && rows >= kPackedRows * pieces;
 }
 
 // Measured. With fewer rows for a thread than kLeast it is better that all share each product. One thread gains always but with a
 // single row of float32, for which it reads as many bytes either way.
 int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
   constexpr int64_t kLeast = 8;
-  const int threads = threads_for(rows * (multiplications / 16), num_threads());
+  const int threads = threads_to_cut_for(rows * (multiplications / 16));
   if (threads == 1) return dtype != DType::f32 || rows > 1 ? 1 : 0;
-  const int64_t parts = std::min<int64_t>(threads, rows / kLeast);
+  const int64_t few = std::min<int64_t>(rows / kLeast, 2);
+  const int64_t most = threads_independent() ? std::max(few, pieces_by_shape(rows, 2 * kLeast)) : rows / kLeast;
+  const int64_t parts = std::min<int64_t>(threads, most);
   return parts > 1 ? parts : 0;
 }
 

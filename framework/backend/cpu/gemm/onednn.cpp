@@ -30,6 +30,8 @@ using Memory = dnnl::memory;
 constexpr size_t kCached = 1024;                        // primitives a thread keeps
 constexpr int64_t kFewRows = 8;                         // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
 constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
+constexpr int kFewMatrices = 4;                         // of a batch that is cut by shape: fewer are cut one after the other
+constexpr int64_t kHalfRows = 16, kWide = 1024;         // of one of two pieces that are cut by shape; more columns are cut instead
 constexpr int64_t kStackDepth = 64;                     // up to this k no gemm code of oneDNN leaves the thread's stack
 constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
 
@@ -256,8 +258,9 @@ void run(const Piece& p) {
 
 // Each of n pieces, after `change`.
 template <class F>
-void in_pieces(const Product& p, Along along, int64_t n, int threads, int64_t work, const F& change) {
+void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& change) {
   if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
+    const int threads = threads_for(work, num_threads());
     const WorkspacePlan::AtOnce held(*plan);
     for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
     return;
@@ -326,9 +329,10 @@ std::string product_library() {
 
 void multiply(const Product& p) {
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
-  const int threads = threads_for(work, num_threads());
+  const int threads = threads_to_cut_for(work);
+  const bool by_shape = threads_independent();
   if (threads == 1) return run({p, p.n});
-  if (p.batch > 1 && p.batch < threads) {
+  if (p.batch > 1 && p.batch < (by_shape ? std::min(threads, kFewMatrices) : threads)) {
     Product one = p;
     one.batch = 1;
     for (int64_t i = 0; i < p.batch; ++i) {
@@ -339,12 +343,17 @@ void multiply(const Product& p) {
     return;
   }
   const int64_t wanted = pieces_for(work, threads);
+  // Pieces of columns, whose rows do not lie densely, are made by other code of oneDNN, which takes memory of its own in each call.
+  const bool halves = by_shape && p.m >= 2 * kHalfRows && p.n <= kWide;
+  const int64_t few_rows = halves ? 2 * kHalfRows : (by_shape ? 2 : wanted) * kPieceRows;
   // Pieces of whole rows cost least: each part of b that is packed is used for all rows.
-  const Along along = p.batch > 1 ? Along::batch : p.m >= wanted * kPieceRows || p.m >= p.n ? Along::rows : Along::columns;
-  const int64_t most = along == Along::batch ? p.batch : along == Along::rows ? p.m / kPieceRows : p.n / kPieceColumns;
+  const Along along = p.batch > 1 ? Along::batch : p.m >= few_rows || p.m >= p.n ? Along::rows : Along::columns;
+  const auto most_of = [&](int64_t n, int64_t least) { return by_shape ? pieces_by_shape(n, least) : n / least; };
+  int64_t most = along == Along::batch ? p.batch : along == Along::rows ? most_of(p.m, kPieceRows) : most_of(p.n, kPieceColumns);
+  if (along == Along::rows && halves) most = std::max<int64_t>(most, 2);
   const int64_t copied = along == Along::rows && p.in != DType::f32 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
-  const int64_t pieces = std::min(std::max(wanted, copied), std::max<int64_t>(most, 1));
-  in_pieces(p, along, pieces, threads, work, [](const Piece& piece) { return piece; });
+  const int64_t pieces = std::max({std::min(wanted, most), std::min(copied, p.m / kPieceRows), int64_t(1)});
+  in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
 }
 
 size_t packed_bytes(int64_t k, int64_t n, DType in) {
@@ -378,10 +387,11 @@ void multiply_packed(const Product& p, bool shared) {
     return piece;
   };
   const int64_t work = product_work(1, p.m, p.n, p.k, p.in != DType::f32);
-  const int threads = shared ? threads_for(work, num_threads()) : 1;
-  const int64_t pieces = std::min<int64_t>(pieces_for(work, threads), p.m / kPackedRows);
+  const int threads = shared ? threads_to_cut_for(work) : 1;
+  const int64_t most = threads_independent() ? pieces_by_shape(p.m, kPackedRows) : p.m / kPackedRows;
+  const int64_t pieces = std::min<int64_t>(pieces_for(work, threads), most);
   if (pieces <= 1) return run(as_packed({p, p.n}));
-  in_pieces(p, Along::rows, pieces, threads, work, as_packed);
+  in_pieces(p, Along::rows, pieces, work, as_packed);
 }
 
 }  // namespace halfstep::cpu

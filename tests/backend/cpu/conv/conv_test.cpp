@@ -213,6 +213,20 @@ TEST_CASE("threads share the images of a convolution") {
   set_num_threads(0);
 }
 
+TEST_CASE("convolutions that are cut by their shapes") {
+  const ByShape cut;
+  const Window three{.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}};
+  for (int threads : {1, 3}) {
+    set_num_threads(threads);
+    for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      for (DType t : {DType::f32, DType::bf16, DType::f16}) {
+        check_problem({"parts of the filters", 2, 40, 112, 1, three, {5, 6, 1}}, t, false, format);
+        check_problem({"pieces of the images", 9, 8, 16, 1, three, {28, 28, 1}}, t, false, format);
+      }
+    }
+  }
+}
+
 TEST_CASE("a weight is laid out once for many convolutions") {
   const Window three{.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}};
   const Problem small{"winograd", 1, 32, 32, 1, three, {8, 8, 1}}, large{"no winograd", 1, 512, 512, 1, three, {5, 6, 1}},

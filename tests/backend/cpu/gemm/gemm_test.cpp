@@ -67,6 +67,21 @@ TEST_CASE("gemm over dtypes, sizes and transposes") {
   }
 }
 
+TEST_CASE("products that are cut by their shapes") {
+  const ByShape cut;
+  set_num_threads(3);
+  const int64_t sizes[][3] = {{33, 100, 400}, {20, 200, 300}, {130, 61, 257}};
+  for (DType t : {DType::f32, DType::bf16}) {
+    for (const auto& [m, k, n] : sizes) {
+      for (int layout = 0; layout < 4; ++layout) {
+        const Buffer a = operand(t, {m, k}, layout & 1, 1, 0), b = operand(t, {k, n}, layout & 2, 2, 0),
+                     bias = uniform(DType::f32, {n}, 3);
+        check_gemm({.a = a, .b = b, .c = make(t, {m, n}), .bias = bias, .activation = Activation::relu});
+      }
+    }
+  }
+}
+
 TEST_CASE("products of float32 whose operands have lines 4 kB apart") {
   const int64_t sizes[][3] = {{17, 33, 1024}, {512, 33, 40}, {20, 1024, 33}};
   for (const auto& [m, k, n] : sizes) {

@@ -115,5 +115,13 @@ TEST_CASE("calls side by side are each made once, and an error in one comes out"
   CHECK(cpu().sides(64, 1 << 20, DType::f32) == 1);
   CHECK(cpu().sides(1, 1 << 20, DType::f32) == 0);
   CHECK(cpu().sides(1, 1 << 20, DType::bf16) == 1);
-  set_num_threads(0);
+  const ByShape cut;
+  for (int threads : {1, 2, 8}) {
+    set_num_threads(threads);
+    CHECK(cpu().sides(20, 1 << 20, DType::f32) == 2);
+    CHECK(cpu().sides(64, 1 << 20, DType::f32) == 2);
+    CHECK(cpu().sides(256, 1 << 20, DType::f32) == 4);
+    CHECK(cpu().sides(8, 1 << 20, DType::f32) == 0);
+    CHECK(cpu().gains_by_packing(16, 512, 512, DType::f32) == false);
+  }
 }
