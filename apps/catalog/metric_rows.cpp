@@ -264,7 +264,7 @@ class Auroc : public Metric {
                       output.shape(), " for targets ", target.shape());
     columns_.resize(size_t(classes));
     for (int64_t i = 0; i < truth.numel(); ++i) {
-      const float* const row = scores.data_ptr<float>() + i * classes;
+      const float* const row = scores.const_data_ptr<float>() + i * classes;
       const int64_t c = truth.data_ptr<int64_t>()[i];
       if (c < 0) continue;
       const double most = double(*std::max_element(row, row + classes));

@@ -229,15 +229,19 @@ WeightFile read_chosen(const Module& module, const fs::path& file, const LoadOpt
   try {
     return read_weight_file(file, options.key);
   } catch (const SeveralStates& e) {
-    std::string best;
+    std::vector<std::string> best;
     size_t most = 0;
-    for (const std::string& key : e.keys)
-      if (const size_t fits = fitting(module, read_weight_file(file, key), options); fits > most) best = key, most = fits;
+    for (const std::string& key : e.keys) {
+      const size_t fits = fitting(module, read_weight_file(file, key), options);
+      if (fits > most) best.clear(), most = fits;
+      if (fits == most) best.push_back(joined("\"key\": \"", printable(key), '"'));
+    }
     if (most == 0) throw;
     const std::string what = e.what();
+    const bool one = best.size() == 1;
     fail<ConfigError>(place, what.substr(0, what.find("\nhelp: ")),
-                      Help{joined("\"key\": \"", printable(best), "\" fits this model: it has ", most, " of its ",
-                                  module.state_tensors().size(), " tensors")});
+                      Help{joined(list_text(best, 8, " and "), one ? " fits this model: it has " : " fit this model: each has ",
+                                  most, " of its ", module.state_tensors().size(), " tensors")});
   }
 }
 

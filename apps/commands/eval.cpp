@@ -21,6 +21,7 @@
 #include "apps/run/run_dir.h"
 #include "apps/run/session.h"
 #include "apps/run/terminal.h"
+#include "framework/base/log.h"
 
 namespace halfstep::app {
 namespace {
@@ -127,6 +128,7 @@ int eval(const EvalArguments& o) {
   config.data.loader.sampler = nullptr;
   const auto loader = make_loader(config, split, nullptr, options.known);
   if (data) check_alike(loader->dataset(), data->form, config, split);
+  for (const std::string& w : loader->dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
   const auto metrics = make_metrics(config, loader->dataset());
   const EvalResult r = evaluate(*parts.model, *parts.loss, config.loss, metrics, *loader, parts.device, parts.region);
 

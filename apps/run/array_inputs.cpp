@@ -71,7 +71,7 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
   const auto rows = x.size(0), each = rows > 0 ? x.numel() / rows : 0;
   if (low.empty() || each == 0 || (low.size() > 1 && int64_t(low.size()) != each)) return;
   const Tensor numbers = x.to(DType::f32).contiguous();
-  const float* p = numbers.data_ptr<float>();
+  const float* p = numbers.const_data_ptr<float>();
   int64_t samples = 0, first = 0;
   double least = INFINITY, most = -INFINITY;
   size_t column = 0;
@@ -173,7 +173,7 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
                ? y.to(DType::i64)
                : refuse("answers are a class for each position");
   Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
-  const double* p = whole.data_ptr<double>();
+  const double* p = whole.const_data_ptr<double>();
   int64_t* to = out.data_ptr<int64_t>();
   if (y.numel() == samples) {
     for (int64_t i = 0; i < samples; ++i)

@@ -109,7 +109,7 @@ ArrayValues values_of(const Tensor& t) {
   double sum = 0, squares = 0, count = 0;
   for (int64_t at = 0; at < flat.numel(); at += kPiece) {
     const Tensor piece = flat.narrow(0, at, std::min(kPiece, flat.numel() - at)).to(DType::f64).contiguous();
-    const double* const p = piece.data_ptr<double>();
+    const double* const p = piece.const_data_ptr<double>();
     for (int64_t i = 0; i < piece.numel(); ++i) {
       if (!std::isfinite(p[i])) {
         ++out.not_finite;

@@ -40,7 +40,7 @@ std::vector<std::string> ProcessGroup::gather(const std::string& mine) {
   wait(all_gather(from, to));
   std::vector<std::string> out;
   for (int r = 0; r < size_; ++r) {
-    const uint8_t* text = to.data_ptr<uint8_t>() + r * room;
+    const uint8_t* text = to.const_data_ptr<uint8_t>() + r * room;
     out.emplace_back(text, text + lengths[size_t(r)]);
   }
   return out;

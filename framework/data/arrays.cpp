@@ -36,7 +36,7 @@ ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
 }
 
 int64_t largest(const Tensor& t) {
-  const int64_t* const p = t.data_ptr<int64_t>();
+  const int64_t* const p = t.const_data_ptr<int64_t>();
   return t.numel() == 0 ? -1 : *std::max_element(p, p + t.numel());
 }
 
@@ -44,7 +44,7 @@ int64_t largest(const Tensor& t) {
 bool is_one_hot(const Tensor& t) {
   if (t.dim() != 2 || t.size(0) < 2 || t.size(1) < 2) return false;
   const Tensor values = t.to(DType::f64).contiguous();
-  const double* p = values.data_ptr<double>();
+  const double* p = values.const_data_ptr<double>();
   for (int64_t i = 0; i < t.size(0); ++i, p += t.size(1))
     if (std::count(p, p + t.size(1), 1.0) != 1 || std::count(p, p + t.size(1), 0.0) != t.size(1) - 1) return false;
   return true;
@@ -53,7 +53,7 @@ bool is_one_hot(const Tensor& t) {
 Tensor place_of_ones(const Tensor& t) {
   const Tensor values = t.to(DType::f64).contiguous();
   Tensor out = Tensor::empty({t.size(0)}, {.dtype = DType::i64, .device = Device::cpu});
-  const double* p = values.data_ptr<double>();
+  const double* p = values.const_data_ptr<double>();
   for (int64_t i = 0; i < t.size(0); ++i, p += t.size(1)) out.data_ptr<int64_t>()[i] = std::find(p, p + t.size(1), 1.0) - p;
   return out;
 }
@@ -61,7 +61,7 @@ Tensor place_of_ones(const Tensor& t) {
 bool is_whole(const Tensor& t) {
   if (!is_floating(t.dtype())) return true;
   const Tensor values = t.to(DType::f64).contiguous();
-  const double* const p = values.data_ptr<double>();
+  const double* const p = values.const_data_ptr<double>();
   return std::all_of(p, p + values.numel(), [](double v) { return v == std::floor(v) && v >= 0 && v < 1e15; });
 }
 
@@ -106,7 +106,7 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
 bool are_zeros_and_ones(const Tensor& bytes) {
   constexpr int64_t kPiece = 1 << 16;
   const Tensor all = bytes.contiguous();
-  const uint8_t* const p = all.data_ptr<uint8_t>();
+  const uint8_t* const p = all.const_data_ptr<uint8_t>();
   for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first
     if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
   return true;
@@ -167,7 +167,7 @@ DataForm ArrayDataset::form() const {
     for (size_t from = 0; from < rows.size(); from += 64) {
       const Batch some = batch(std::span(rows).subspan(from, std::min<size_t>(64, rows.size() - from)));
       const Tensor values = some.input.contiguous();
-      const float* const p = values.data_ptr<float>();
+      const float* const p = values.const_data_ptr<float>();
       for (int64_t i = 0; i < values.numel(); ++i)
         if (std::isfinite(p[i])) form.low = std::min<double>(form.low, p[i]), form.high = std::max<double>(form.high, p[i]);
     }

@@ -146,7 +146,7 @@ Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
     float* const image = out.input.data_ptr<float>() + k * kDigitSide * width;
     for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // they may touch, and never leave the image
       const int64_t which = r.below(kPool);
-      const uint8_t* const digit = digits_->input().data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
+      const uint8_t* const digit = digits_->input().const_data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
       for (int64_t y = 0; y < kDigitSide; ++y) {
         for (int64_t x = 0; x < kDigitSide; ++x) {
           float& pixel = image[y * width + left + x];

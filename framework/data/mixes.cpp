@@ -28,7 +28,7 @@ Tensor shares_of(const Tensor& target, int64_t classes) {
   std::fill_n(out.data_ptr<float>(), out.numel(), 0.f);
   const Tensor packed = target.contiguous();
   for (int64_t b = 0; b < target.numel(); ++b) {
-    const int64_t c = packed.data_ptr<int64_t>()[b];
+    const int64_t c = packed.const_data_ptr<int64_t>()[b];
     check<IndexError>(c >= 0 && c < classes, "Mixup", "a class must be in [0, ", classes, "), got ", c);
     out.data_ptr<float>()[b * classes + c] = 1;
   }
@@ -37,7 +37,7 @@ Tensor shares_of(const Tensor& target, int64_t classes) {
 
 void mix_row(const Tensor& from, const Tensor& to, int64_t b, float lambda) {
   const int64_t n = from.numel() / from.size(0), before = (b == 0 ? from.size(0) : b) - 1;
-  const float *x = from.data_ptr<float>() + b * n, *y = from.data_ptr<float>() + before * n;
+  const float *x = from.const_data_ptr<float>() + b * n, *y = from.const_data_ptr<float>() + before * n;
   float* const out = to.data_ptr<float>() + b * n;
   for (int64_t i = 0; i < n; ++i) out[i] = lambda * x[i] + (1 - lambda) * y[i];
 }

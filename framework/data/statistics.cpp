@@ -95,7 +95,7 @@ void ChannelSums::add(const Tensor& given) {
   for (int64_t c = 0; c < channels; ++c) {
     Sum& sum = sums_[size_t(c)];
     for (int64_t b = 0; b < samples; ++b) {
-      const std::span<const float> row(input.data_ptr<float>() + size_t(b * channels + c) * inner, inner);
+      const std::span<const float> row(input.const_data_ptr<float>() + size_t(b * channels + c) * inner, inner);
       if (inner * 4 < kNearest) {
         gathered.insert(gathered.end(), row.begin(), row.end());
         if (gathered.size() < kNearest && b + 1 < samples) continue;

@@ -50,7 +50,7 @@ Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine 
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.device = Device::cpu});
   float* to = out.data_ptr<float>();
   for (int64_t index : indices) {
-    const uint8_t* from = t.data_ptr<uint8_t>() + index * row;
+    const uint8_t* from = t.const_data_ptr<uint8_t>() + index * row;
     for (int64_t j = 0; j < row; ++j) *to++ = value[from[j]];
   }
   return out;
@@ -61,13 +61,13 @@ Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.dtype = DType::i64, .device = Device::cpu});
   int64_t* to = out.data_ptr<int64_t>();
-  for (int64_t index : indices) to = std::copy_n(t.data_ptr<uint8_t>() + index * row, row, to);
+  for (int64_t index : indices) to = std::copy_n(t.const_data_ptr<uint8_t>() + index * row, row, to);
   return out;
 }
 
 template <class T>
 void check_classes(const Tensor& target, int64_t classes, const std::string& label) {
-  const T* p = target.data_ptr<T>();
+  const T* p = target.const_data_ptr<T>();
   for (int64_t i = 0; i < target.numel(); ++i) {
     check<DataError>(int64_t(p[i]) >= 0 && int64_t(p[i]) < classes, label, "labels must be in 0..", classes - 1, ", but label ", i,
                      " is ", int64_t(p[i]));
@@ -130,7 +130,7 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
   check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !tokens), label_,
                     "bytes and tokens must be on the host");
   for (int64_t i = 0; tokens && i < input_.numel(); ++i) {
-    const int64_t token = input_.data_ptr<int64_t>()[i];
+    const int64_t token = input_.const_data_ptr<int64_t>()[i];
     check<DataError>(token >= 0, label_, "tokens must not be negative, but token ", i, " is ", token);
     vocabulary_ = std::max(vocabulary_, token + 1);
   }

@@ -2,6 +2,7 @@
 // A block of memory on one device, shared by the tensors that view it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,11 +50,10 @@ class Storage {
   }
   // Somebody has a pointer to these bytes, or they are memory of the caller's: they may change without a new version, so nothing
   // that was made of them, such as the 16-bit copy of a weight, is kept for later. Never taken back, as the pointer may be kept.
-  bool is_exposed() const { return exposed_; }
+  // Threads that read one tensor may all ask for its pointer.
+  bool is_exposed() const { return exposed_.load(std::memory_order_relaxed); }
   void expose() {
-    exposed_ = true;
-    if (derived) [[unlikely]]
-      derived.reset();
+    if (!is_exposed()) exposed_.store(true, std::memory_order_relaxed);
   }
 
   // Grows only with in-place writes that autograd recorded; a view made before such a write must not be used after it.
@@ -68,7 +68,7 @@ class Storage {
   Device device_;
   std::shared_ptr<void> owner_;
   uint64_t version_ = 0;
-  bool exposed_ = false;
+  std::atomic<bool> exposed_ = false;
 };
 
 }  // namespace halfstep

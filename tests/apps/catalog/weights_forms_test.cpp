@@ -78,8 +78,10 @@ TEST_CASE("weights: the dictionary of tensors of a checkpoint is found, or named
   CHECK(objects.tensors.at("0.weight").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
   CHECK(of_layer(dir, "layer.pt").said.ends_with("layer.pt: 7 tensors"));
   const std::string several = of_layer(dir, "two_models.pt").said;
-  CHECK(
-      contains(several, "\"model\" (7 tensors), \"state_dict\" (7 tensors)\nhelp: \"key\": \"model\" in \"weights\" of a config"));
+  CHECK_MESSAGE(contains(several,
+                         "\"model\" (7 tensors), \"state_dict\" (7 tensors)\nhelp: \"key\": \"model\" and \"key\": "
+                         "\"state_dict\" fit this model: each has 7 of its 7 tensors"),
+                several);
   // The one that fits the model, whatever its place and its letters.
   for (const char* file : {"two_unlike.pt", "two_unlike.old.pt"}) {
     const std::string unlike = of_layer(dir, file).said;
