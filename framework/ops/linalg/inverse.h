@@ -64,7 +64,8 @@ struct Lstsq {
   Tensor singular_values;  // [..., k]
 };
 // min |a x - b|: a [..., M, N], b [..., M, K] or [..., M]. By the pseudo-inverse, as PyTorch's driver gelsd. Other drivers ("gels",
-// "gelsy", "gelss") have the same solution; as PyTorch's, gels gives neither rank nor singular values, and gelsy no singular values.
+// "gelsy", "gelss") have the same solution; as PyTorch's, gels gives neither rank nor singular values, and gelsy no singular
+// values.
 Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond = {}, std::string_view driver = "gelsd");
 // i64 [...]: how many singular values are above the bound that pinverse has.
 Tensor matrix_rank(const Tensor& x, const Tolerance& rtol = {}, const Tolerance& atol = {});
