@@ -64,8 +64,8 @@ std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, cons
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const OutputSize& output_size);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const OutputSize& output_size);
 
-// (sum of x^norm_type over each window)^(1 / norm_type), with a gradient of 0 where the sum is 0; no padding. norm_type: finite and
-// not 0, else ValueError.
+// (sum of x^norm_type over each window)^(1 / norm_type), with a gradient of 0 where the sum is 0; no padding. norm_type: not 0,
+// else ValueError; infinity: the largest absolute value of each window, -infinity: the smallest.
 Tensor lp_pool1d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
 Tensor lp_pool2d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
 Tensor lp_pool3d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
