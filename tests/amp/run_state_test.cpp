@@ -238,3 +238,24 @@ TEST_CASE("run state: a parameter that is not the model's keeps its state beside
     CHECK(to->state_dict().at(key).to_vector<double>() == t.to_vector<double>());
   }
 }
+
+TEST_CASE("ranks: a buffer that is the same on all of three stays so to the bit when their mean is taken") {
+  const Tensor given = rand({1000}) * 3 - 1;
+  halfstep::testing::on_ranks(3, [&](ProcessGroup& group) {
+    struct Table : Module {
+      ModuleBuffer values, low, flags;
+      explicit Table(const Tensor& t) {
+        values = register_buffer("values", t.clone());
+        low = register_buffer("low", t.to(DType::bf16));
+        flags = register_buffer("flags", t.gt(0.0));
+      }
+      Tensor forward(const Tensor& x) override { return x; }
+    } table(given);
+    average_buffers(table, group);
+    CHECK(table.values.to_vector<float>() == given.to_vector<float>());
+    CHECK(table.low.to_vector<float>() == given.to(DType::bf16).to_vector<float>());
+    table.values.fill_(group.rank() == 0 ? 3.0 : 0.0);
+    average_buffers(table, group);
+    CHECK(table.values.to_vector<float>() == std::vector<float>(1000, 1.f));
+  });
+}
