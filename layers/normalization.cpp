@@ -121,32 +121,47 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
 
 }  // namespace
 
+// The share of a batch's statistics in the running ones: for equal averages that of the batch that is computed.
+double RunningNorm::share_of_batch(const Tensor& x) const {
+  // On meta there is no number to read, and none of the values depends on it.
+  if (options_.momentum || x.device() == Device::meta) return options_.momentum.value_or(0);
+  return 1 / double(num_batches_tracked.item<int64_t>() + 1);
+}
+
+// Once the batch was taken: one that was refused does not count.
+void RunningNorm::count_batch() const {
+  const NoGrad off;
+  if (!Recomputing::now()) num_batches_tracked.add_(1);
+}
+
 Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
-  double momentum = options_.momentum.value_or(0);
   ProcessGroup* const group = options_.sync && training() ? current_group() : nullptr;
   // The op counts the batch itself, unless the number is needed before.
   const bool counts_here = training() && tracks && (group || !options_.momentum);
-  if (counts_here) {
-    const NoGrad off;
-    if (!Recomputing::now()) num_batches_tracked.add_(1);
-    // On meta there is no number to read, and none of the values depends on it.
-    if (!options_.momentum && x.device() != Device::meta) momentum = 1 / double(num_batches_tracked.item<int64_t>());
-  }
+  const double momentum = counts_here ? share_of_batch(x) : options_.momentum.value_or(0);
+  Tensor y;
   if (group) {
-    const Tensor y = batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
-    return relu ? halfstep::relu(y) : y;
+    y = batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
+    if (relu) y = halfstep::relu(y);
+  } else {
+    y = batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu,
+                   counts_here ? Tensor() : Tensor(num_batches_tracked));
   }
-  return batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu,
-                    counts_here ? Tensor() : Tensor(num_batches_tracked));
+  if (counts_here) count_batch();
+  return y;
 }
 
 Tensor InstanceNormNd::forward(const Tensor& x) {
   const bool batched = x.dim() == dims_ + 2;
   check_input(x, dims_ + 1, dims_ + 2, batched ? 1 : 0);
+  // Batches are counted where they decide the average; PyTorch counts none, and an unset momentum moves nothing there.
+  const bool averages = training() && running_mean.defined() && !options_.momentum;
+  const double momentum = averages ? share_of_batch(x) : options_.momentum.value_or(0);
   const Tensor y = instance_norm(batched ? x : x.unsqueeze(0), running_mean, running_var, weight, bias,
-                                 training() || !running_mean.defined(), options_.momentum.value_or(0), options_.eps);
+                                 training() || !running_mean.defined(), momentum, options_.eps);
+  if (averages) count_batch();
   return batched ? y : y.squeeze(0);
 }
 

@@ -65,6 +65,8 @@ class RunningNorm : public Module {
  protected:
   RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& options);
   void check_input(const Tensor& x, int least, int most, int channels_dim) const;
+  double share_of_batch(const Tensor& x) const;
+  void count_batch() const;
   const char* type_;
   int64_t num_features_;
   BatchNormOptions options_;
@@ -125,7 +127,7 @@ class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
 class InstanceNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override;
-  bool is_recordable() const override { return true; }
+  bool is_recordable() const override { return !running_mean.defined() || momentum().has_value(); }
 
  protected:
   InstanceNormNd(const char* type, int dims, int64_t num_features, const InstanceNormOptions& o)

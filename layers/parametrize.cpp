@@ -8,6 +8,7 @@
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/near_name.h"
+#include "framework/tensor/storage.h"
 #include "layers/containers.h"
 #include "layers/convolution.h"
 
@@ -95,11 +96,20 @@ CachedParametrizations::~CachedParametrizations() {
 Tensor ParametrizationList::value() {
   if (cache_depth == 0) return computed();
   CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
-  for (const Tensor& t : wanted.from) wanted.versions.push_back(t.version());
   wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
+  for (const Tensor& t : buffers()) wanted.from.push_back(t);  // such as the mask of a pruned weight
+  const auto versions = [&] {
+    std::vector<uint64_t> out;
+    for (const Tensor& t : wanted.from) out.push_back(t.version());
+    return out;
+  };
+  if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
+    return computed();  // they may have been written by their memory
+  wanted.versions = versions();
   if (const auto known = cached_values.find(this); known != cached_values.end() && is_current(known->second, wanted))
     return known->second.value;
   wanted.value = computed();
+  wanted.versions = versions();  // a power iteration has moved some
   return (cached_values[this] = std::move(wanted)).value;
 }
 

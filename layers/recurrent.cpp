@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "amp/autocast/autocast.h"
+#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/linalg/weight_space.h"
 #include "layers/decode.h"
@@ -38,9 +39,7 @@ void check_features(const char* type, const Tensor& x, int64_t input_size) {
 
 // Rows of the batch, dimension 1 of the states, in this order; sequences that are sorted already stay as they are.
 Tensor in_order(const Tensor& state, const std::vector<int64_t>& order) {
-  bool sorted = true;
-  for (size_t i = 0; i < order.size(); ++i) sorted = sorted && order[i] == int64_t(i);
-  if (sorted || !state.defined() || state.dim() != 3 || state.size(1) != int64_t(order.size()))
+  if (std::is_sorted(order.begin(), order.end()) || !state.defined() || state.dim() != 3 || state.size(1) != int64_t(order.size()))
     return state;  // the op refuses others
   return index_select(state, 1, from_vector(order, {int64_t(order.size())}, state.device()));
 }
@@ -154,16 +153,18 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
   const DType computes = x.dtype() == DType::f32 && autocast::is_enabled(device) ? autocast::dtype(device) : x.dtype();
   const auto begin = [&](const Tensor& kept) {
     const NoGrad off;
-    if (!kept.defined()) return Tensor();
-    return kept.dtype() == computes ? kept.clone() : kept.to(computes);
+    return !kept.defined() ? Tensor() : kept.dtype() == computes ? kept.clone() : kept.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
-  if (last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
+  const bool moves = !Recomputing::now();  // else it has moved the first time, perhaps for another batch since
+  if (moves && last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
     check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
     last = {};
   }
-  const Result r = call_op(x, begin(last.h), begin(last.c), {});
+  const Tensors first = TakenStates::take({begin(last.h), begin(last.c)});
+  const Result r = call_op(x, first[0], first[1], {});
+  if (!moves) return r;
   const NoGrad off;
   const MemoryScope scope(MemoryTag::workspace);
   const auto keep = [](Tensor& kept, const Tensor& now) {

@@ -3,7 +3,7 @@
 
 namespace halfstep {
 
-RunningStatistics::RunningStatistics(Module& model) : model_(model), training_(model.training()) {
+RunningStatistics::RunningStatistics(Module& model) {
   model.apply([&](Module& m) {
     auto* const norm = dynamic_cast<RunningNorm*>(&m);
     if (!norm || !norm->running_mean.defined() || norm->has_frozen_statistics()) return;
@@ -11,12 +11,14 @@ RunningStatistics::RunningStatistics(Module& model) : model_(model), training_(m
     norm->reset_running_stats();
     norm->set_momentum({});
   });
-  if (any()) model.train();
+  if (!any()) return;
+  for (Module* const m : model.modules()) modes_.emplace_back(m, m->training());
+  model.train();
 }
 
 RunningStatistics::~RunningStatistics() {
   for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-  if (any()) model_.train(training_);
+  for (const auto& [m, training] : modes_) m->train(training);  // parents come first: children have the last word
 }
 
 }  // namespace halfstep

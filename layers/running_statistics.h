@@ -11,20 +11,20 @@
 
 namespace halfstep {
 
-// Makes the running statistics of all batch norms anew, as equal averages over forwards in training mode of these inputs; a model
-// without any does nothing. Frozen statistics stay. For averaged weights, whose own statistics nothing has seen:
+// Makes the running statistics of all batch norms anew, and of instance norms that track them, as equal averages over forwards in
+// training mode of these inputs; a model without any does nothing. Frozen statistics stay. For averaged weights, whose own
+// statistics nothing has seen:
 //   update_bn(net, inputs);  // any range of tensors
 class RunningStatistics {
  public:
   [[nodiscard]] explicit RunningStatistics(Module& model);  // forgets the statistics
-  ~RunningStatistics();                       // the momenta and modes that the norms had come back
+  ~RunningStatistics();                       // the momenta and the modes that all modules had come back
   RunningStatistics(const RunningStatistics&) = delete;
   bool any() const { return !norms_.empty(); }
 
  private:
   std::vector<std::pair<RunningNorm*, std::optional<double>>> norms_;
-  Module& model_;
-  bool training_;
+  std::vector<std::pair<Module*, bool>> modes_;
 };
 template <class Inputs>
 void update_bn(Module& model, Inputs&& inputs) {

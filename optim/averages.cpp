@@ -109,14 +109,21 @@ std::string WeightAverage::describe() const {
 Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {
   check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
   check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);
-  const NoGrad off;
   begin_states(name_);
-  const std::vector<Tensor> params = optimizer.parameters();
-  for (size_t i = 0; i < params.size(); ++i) state(i, name_, params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
+  begin();
+}
+
+// Parameters without slow weights: their values of now.
+void Lookahead::begin() {
+  const NoGrad off;
+  const std::vector<Tensor> params = optimizer().parameters();
+  for (size_t i = 0; i < params.size(); ++i)
+    if (!find_state(i, name_)) state(i, name_, params[i].shape(), kept_dtype(params[i])).copy_(params[i].detach());
 }
 
 void Lookahead::stepped(const AmpStep& amp) {
   const NoGrad off;
+  begin();  // of a state that was loaded without them
   size_t i = 0;
   for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;

@@ -75,14 +75,17 @@ struct LookaheadOptions {
 };
 class Lookahead : public Optimizer::Follower {
  public:
-  // The parameters of now are the first slow weights. Throws ValueError for options out of range.
+  // The parameters of now are the first slow weights; of a group that is added later, those that it has then. Throws ValueError for
+  // options out of range.
   [[nodiscard]] explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   void stepped(const AmpStep& amp) override;
+  void group_added() override { begin(); }
   std::vector<std::string> state_names() const override { return {name_, name_ + "_step"}; }
   std::string describe() const override;
   std::string kind() const override { return "Lookahead"; }
 
  private:
+  void begin();
   LookaheadOptions options_;
   std::string name_ = free_name("slow");
 };

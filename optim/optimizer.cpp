@@ -41,6 +41,7 @@ void Optimizer::add_param_group(ParamGroup group) {
                     "a group cannot be added while a TrainStep keeps the learning rates on the device",
                     Help{"add it before the TrainStep is made"});
   place(std::move(group), true);
+  for (Follower* follower : followers_) follower->group_added();
 }
 
 void Optimizer::place(ParamGroup group, bool one_of_several) {

@@ -150,6 +150,7 @@ class Optimizer {
     // While it has put something else into the parameters, no step is taken and no state loaded. The value of parameter i then.
     virtual bool holds_parameters() const { return false; }
     virtual Tensor own_value(size_t) const { return {}; }
+    virtual void group_added() {}  // to the optimizer, as its last one
 
    protected:
     Optimizer& optimizer() const { return optimizer_; }

@@ -49,9 +49,11 @@ void average_buffers(Module& module, ProcessGroup& group) {
   const NoGrad off;
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    const Tensor whole = b.tensor.detach().contiguous();
-    group.wait(group.all_reduce({whole}, is_floating(whole.dtype()) ? ReduceOp::sum : ReduceOp::max));
-    if (is_floating(whole.dtype())) whole.mul_(1.0 / double(group.size()));
+    // In float64, so that what is the same on all ranks stays so to the bit, also of three.
+    const bool is_mean = is_floating(b.tensor.dtype());
+    const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
+    group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));
+    if (is_mean) whole.div_(double(group.size()));
     if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
   }
 }

@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
 const std::string kOptimizer = "optimizer.", kKept = "kept.";  // before the names of their tensors
+const std::string kUnnamed = ".";                              // before positions: no name begins so
 
 GradScaler::StateDict scaler_state(const StoredJson& stored) {
   GradScaler::StateDict out;
@@ -49,15 +50,18 @@ std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Mod
   return out;
 }
 
-// "3.exp_avg" is stored as "layers.1.weight.exp_avg".
+// "3.exp_avg" is stored as "layers.1.weight.exp_avg". A parameter that is not the model's keeps its position, with kUnnamed before
+// it where the model has a parameter of that name.
 std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model, bool together) {
   std::map<std::string, std::string> name_of;  // by position, as text
-  for (const auto& [name, position] : positions_of(optimizer, model)) name_of[std::to_string(position)] = name;
+  const std::map<std::string, size_t> positions = positions_of(optimizer, model);
+  for (const auto& [name, position] : positions) name_of[std::to_string(position)] = name;
   std::map<std::string, Tensor> out;
   for (const auto& [key, tensor] : together ? optimizer.gathered_state_dict() : optimizer.state_tensors()) {
     const size_t dot = key.find('.');
     const auto at = name_of.find(key.substr(0, dot));
-    out[at == name_of.end() ? key : at->second + key.substr(dot)] = tensor;
+    const bool taken = at == name_of.end() && positions.contains(key.substr(0, dot));
+    out[at == name_of.end() ? (taken ? kUnnamed : "") + key : at->second + key.substr(dot)] = tensor;
   }
   return out;
 }
@@ -68,6 +72,10 @@ std::map<std::string, Tensor> positioned_states(const std::map<std::string, Tens
   const std::map<std::string, size_t> positions = positions_of(optimizer, model);
   std::map<std::string, Tensor> out;
   for (const auto& [key, tensor] : named) {
+    if (key.starts_with(kUnnamed)) {
+      out[key.substr(kUnnamed.size())] = tensor;
+      continue;
+    }
     const size_t dot = key.rfind('.');
     const auto at = dot == std::string::npos ? positions.end() : positions.find(key.substr(0, dot));
     out[at == positions.end() ? key : std::to_string(at->second) + key.substr(dot)] = tensor;

@@ -48,12 +48,14 @@ void StateRollback::save() {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
   Tensors now, before;
+  open_ = true;
   for (Buffer& b : *buffers_) {
-    b.before = Tensor();
-    b.version = b.tensor.version();
-    if (!b.moves) continue;
-    b.before = Tensor::empty(b.tensor.shape(), {.dtype = b.tensor.dtype(), .device = b.tensor.device()});
-    now.push_back(b.tensor.detach());
+    if (!b.moves && !b.changed()) continue;
+    b.version = b.tensor.version(), b.memory = b.tensor.storage();
+    const Tensor& t = b.tensor;
+    if (!b.before.defined() || b.before.shape() != t.shape() || b.before.dtype() != t.dtype() || b.before.device() != t.device())
+      b.before = Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = t.device()});
+    now.push_back(t.detach());
     before.push_back(b.before);
   }
   copy_each(now, before);
@@ -65,18 +67,18 @@ void StateRollback::save() {
 }
 
 void StateRollback::settle(const Tensor& found_inf) {
-  if (!buffers_) return;
+  if (!open_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
   Tensors before, now;
   for (Buffer& b : *buffers_) {
-    b.moves = b.tensor.version() != b.version;
-    if (b.moves && b.before.defined() && found_inf.defined()) {
+    b.moves = b.changed();
+    if (b.moves && found_inf.defined()) {
       before.push_back(b.before);
       now.push_back(b.tensor.detach());
     }
-    b.before = Tensor();
   }
+  open_ = false;
   copy_each(before, now, found_inf);
   for (const Kept& k : kept_) {
     const RecurrentLayer::Kept& now = k.layer->kept();
@@ -92,10 +94,10 @@ void StateRollback::settle(const Tensor& found_inf) {
 }
 
 void StateRollback::exchange() {
-  if (!buffers_) return;
+  if (!open_) return;
   const NoGrad off;
   for (Buffer& b : *buffers_) {
-    if (!b.before.defined() || b.tensor.version() == b.version) continue;
+    if (!b.changed()) continue;
     const Tensor now = b.tensor.detach().clone();
     b.tensor.copy_(b.before);
     b.before = now;

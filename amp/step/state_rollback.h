@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -36,11 +37,15 @@ class StateRollback {
 
  private:
   void exchange();  // what is for what was
+  // `before` stays from step to step, so that only buffers that have changed since it was made are copied, and one that moves again
+  // after steps in which it did not, such as statistics that were frozen, is known.
   struct Buffer {
     Tensor tensor;
     Tensor before = {};    // its values before the step
     uint64_t version = 0;  // and its version
-    bool moves = true;     // did the last step write to it? If not, the next one does not save it
+    std::shared_ptr<Storage> memory = {};  // which the version is of
+    bool moves = true;  // did the last step write to it? A recording of steps copies it then, whatever its version
+    bool changed() const { return tensor.version() != version || tensor.storage() != memory || memory->is_exposed(); }
   };
   struct Kept {
     RecurrentLayer* layer;
@@ -50,6 +55,7 @@ class StateRollback {
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
   bool any_stateful_ = false;
   std::vector<Kept> kept_;  // of the step that is under way
+  bool open_ = false;       // is there one?
 };
 
 }  // namespace halfstep

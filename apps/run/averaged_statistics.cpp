@@ -72,6 +72,7 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
     const FreshStates begin(*s.model);
     const NoGrad off;
     const RunningStatistics anew(*s.model);
+    const GroupScope together(group);  // for norms whose statistics are those of all ranks, as in training
     s.train->set_state({});
     for (int64_t i = 0; i < s.batches_per_epoch; ++i) {
       const std::optional<Batch> batch = s.train->next();

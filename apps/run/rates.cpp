@@ -47,6 +47,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
 
   RateSearch out;
   double mean = 0, weight = 0, best = INFINITY, window = 0, over = 0;
+  bool counted = false;  // has any target?
   s.model->train();
   while (int64_t(out.points.size()) < range.steps) {
     const double share = double(out.points.size()) / double(range.steps - 1);
@@ -60,8 +61,11 @@ RateSearch find_rate(Config config, const RateRange& range) {
       const double weight_of = s.loss->denominator(target).value();
       if (weight_of != 0) window += result.loss.item<double>() * weight_of;
       over += weight_of;
+      counted = counted || weight_of != 0;
     } else {
       result = step.flush();  // the end of an epoch
+      check<ConfigError>(counted, "lr-find", "no target of the training data counts: all are loss.ignore_index or of a class of ",
+                         "weight 0", Help{"give the data targets that the loss counts"});
     }
     if (!result.stepped || over == 0) continue;
     const double loss = window / over;

@@ -23,6 +23,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
+constexpr int64_t kEmptyEpochs = 10;       // of parts of the data without a target that counts, before a run counts as endless
 constexpr double kNewLoss = 0.02;          // share of the latest loss in the usual one
 constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
 
@@ -173,6 +174,9 @@ void Trainer::end_epoch() {
   if (profiler_) profiled(last.stepped);
   reset_states(*s_.model);  // the streams of the data begin anew
   drain();
+  // train.max_steps counts applied steps: where none of the data's targets counts it would never be reached.
+  const bool whole = s_.batches_per_epoch == s_.train->size();
+  if (!config_.train.epochs && n_.epoch_over == 0 && bad_run_ == 0 && (whole || epoch() >= kEmptyEpochs)) check_progress();
   n_.train_loss = n_.epoch_over > 0 ? std::optional(n_.epoch_loss / n_.epoch_over) : std::nullopt;
   n_.epoch_loss = 0, n_.epoch_over = 0;
   // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.

@@ -47,6 +47,7 @@ class CheckpointNode final : public Node {
       : f_(std::move(f)), x_(x, -1), around_(Surroundings::now()) {}
   // What f uses besides x, known after the forward.
   void set_parameters(Tensors parameters) { parameters_ = std::move(parameters); }
+  std::vector<Tensors>& states() { return states_; }
   std::string_view name() const override { return "checkpoint"; }
   void release_saved() override { x_.release(); }
 
@@ -70,6 +71,7 @@ class CheckpointNode final : public Node {
     {
       const Restored as_in_forward(around_);
       const Recomputing again;
+      const TakenStates::Scope states(states_, /*again=*/true);
       const MemoryScope tag(MemoryTag::activations);
       y = f_(x);
     }
@@ -82,6 +84,7 @@ class CheckpointNode final : public Node {
   std::function<Tensor(const Tensor&)> f_;
   SavedTensor x_;
   Tensors parameters_;
+  std::vector<Tensors> states_;
   Surroundings around_;
 };
 
@@ -99,6 +102,7 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
   {
     const NoGrad quiet;
     const UsedTensors::Scope noting(used);
+    const TakenStates::Scope states(node->states(), /*again=*/false);
     y = f(x);
   }
   for (const Tensor& t : used.list()) {

@@ -3,15 +3,17 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 // f(x), keeping x alone: backward computes f again and goes through that. f sees the same autocast state and draws the same random
-// numbers both times, whatever region or generator position backward runs under. Running statistics and power iterations move the
-// first time only. What f uses must not change between forward and backward. Leaves that f uses and that require grad, such as
-// parameters, get their gradients; another tensor that requires grad must be among `parameters`, else it throws AutogradError.
+// numbers both times, whatever region or generator position backward runs under. Running statistics, power iterations and states
+// of stateful layers move the first time only. What f uses must not change between forward and backward. Leaves that f uses and
+// that require grad, such as parameters, get their gradients; another tensor that requires grad must be among `parameters`, else it
+// throws AutogradError.
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
@@ -26,6 +28,36 @@ class Recomputing {
  private:
   static inline thread_local constinit bool now_ = false;
   bool saved_;
+};
+
+// States that a forward begins with and then moves, as those of stateful recurrent layers: where it is computed again, it begins
+// with those that it began with the first time.
+class TakenStates {
+ public:
+  // `now`, or what this call, in the order of the forward, gave then.
+  static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
+
+  class Scope {
+   public:
+    [[nodiscard]] Scope(std::vector<Tensors>& list, bool again) : list_(list), again_(again), outer_(open_) { open_ = this; }
+    ~Scope() { open_ = outer_; }
+    Scope(const Scope&) = delete;
+
+   private:
+    friend class TakenStates;
+    Tensors next(const Tensors& now) {
+      if (again_) return place_ < list_.size() ? list_[place_++] : now;
+      list_.push_back(outer_ ? outer_->next(now) : now);
+      return list_.back();
+    }
+    std::vector<Tensors>& list_;
+    bool again_;
+    size_t place_ = 0;
+    Scope* outer_;
+  };
+
+ private:
+  static inline thread_local constinit Scope* open_ = nullptr;
 };
 
 }  // namespace halfstep

@@ -218,3 +218,44 @@ TEST_CASE("run state: ranks that share the optimizer's states save together, and
   CHECK(optimizer.state_dict().at("0.exp_avg").shape() == Shape{6, 4});
   CHECK(optimizer.state_dict().at("3.step").item<double>() == 1);
 }
+
+TEST_CASE("run state: a parameter that is not the model's keeps its state beside one that is named as its position") {
+  const TempDir dir;
+  ParameterList list;
+  for (const int64_t size : {2, 3}) list.push_back(zeros({size}).set_requires_grad());
+  const std::vector<Tensor> own = list.parameters();
+  const Tensor extra = zeros({3}).set_requires_grad();
+  const std::vector<Tensor> both{own[1], extra};
+  const auto optimizer = [&] { return std::make_unique<SGD>(both, SGDOptions{.lr = 0.1, .momentum = 0.9}); };
+  const auto from = optimizer(), to = optimizer();
+  own[1].set_grad(full({3}, 1.0)), extra.set_grad(full({3}, 5.0));
+  from->step();
+  save_run(dir / "run", 1, {list, from.get()});
+  load_run(dir / "run", {list, to.get()});
+  for (const auto& [key, t] : from->state_dict()) {
+    CAPTURE(key);
+    REQUIRE(to->state_dict().contains(key));
+    CHECK(to->state_dict().at(key).to_vector<double>() == t.to_vector<double>());
+  }
+}
+
+TEST_CASE("ranks: a buffer that is the same on all of three stays so to the bit when their mean is taken") {
+  const Tensor given = rand({1000}) * 3 - 1;
+  halfstep::testing::on_ranks(3, [&](ProcessGroup& group) {
+    struct Table : Module {
+      ModuleBuffer values, low, flags;
+      explicit Table(const Tensor& t) {
+        values = register_buffer("values", t.clone());
+        low = register_buffer("low", t.to(DType::bf16));
+        flags = register_buffer("flags", t.gt(0.0));
+      }
+      Tensor forward(const Tensor& x) override { return x; }
+    } table(given);
+    average_buffers(table, group);
+    CHECK(table.values.to_vector<float>() == given.to_vector<float>());
+    CHECK(table.low.to_vector<float>() == given.to(DType::bf16).to_vector<float>());
+    table.values.fill_(group.rank() == 0 ? 3.0 : 0.0);
+    average_buffers(table, group);
+    CHECK(table.values.to_vector<float>() == std::vector<float>(1000, 1.f));
+  });
+}

@@ -117,3 +117,35 @@ TEST_CASE("what a forward changed can be set back for a while") {
   }
   CHECK(all() == after);
 }
+
+TEST_CASE("a buffer that begins to move, or is written by its memory, gets back its values after a skipped step, too") {
+  struct Sometimes : Module {  // a norm that rests, as one whose statistics were frozen or whose layer was dropped, and a count
+    Part<Linear> fc{this, "fc", 2, 2};
+    Part<BatchNorm1d> norm{this, "norm", 2};
+    ModuleBuffer seen = register_buffer("seen", zeros({1}));
+    bool rests = true;
+    Tensor forward(const Tensor& x) override {
+      seen.data_ptr<float>()[0] += 1;
+      return rests ? fc(x) : norm(fc(x));
+    }
+  };
+  manual_seed(1);
+  const auto net = std::make_shared<Sometimes>();
+  const MSELoss loss;
+  SGD opt(net->parameters(), {.lr = 0.01});
+  GradScaler scaler({.init_scale = 4});
+  TrainStep step(*net, loss, opt, scaler, nullptr, {.amp = DType::f16});
+  const Tensor x = randn({8, 2}), y = randn({8, 2});
+  const auto all = [&] { return bytes(net->norm->running_mean) + bytes(net->norm->running_var) + bytes(net->seen); };
+  for (const bool rests : {true, true, false, true, false, false}) {
+    net->rests = rests;
+    const std::string before = all();
+    const int64_t count = net->norm->num_batches_tracked.item<int64_t>();
+    CHECK_FALSE(step(x * 1e20, y).outcome.applied());
+    CHECK(all() == before);
+    CHECK(net->norm->num_batches_tracked.item<int64_t>() == count);
+    CHECK(step(x, y).outcome.applied());
+    CHECK(all() != before);
+    CHECK(net->norm->num_batches_tracked.item<int64_t>() == count + (rests ? 0 : 1));
+  }
+}

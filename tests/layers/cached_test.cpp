@@ -70,3 +70,24 @@ TEST_CASE("a value is computed once in CachedParametrizations") {
   normed(x);
   CHECK(normed.buffers()[0].to_vector<float>() == u);
 }
+
+TEST_CASE("CachedParametrizations sees a mask that changes, and what is written by memory") {
+  struct Masked : Module {
+    ModuleBuffer mask = register_buffer("mask", ones({2, 2}));
+    Tensor forward(const Tensor& w) override { return w * mask; }
+  };
+  Linear layer(2, 2, {.bias = false});
+  no_grad([&] { return layer.weight.fill_(1.0); });
+  const auto masked = make<Masked>();
+  register_parametrization(layer, "weight", masked);
+  const CachedParametrizations cached;
+  const auto sum_of = [&] { return layer(ones({1, 2})).sum().item<double>(); };
+  CHECK(sum_of() == 4);
+  no_grad([&] { return masked->mask.select(0, 0).fill_(0.0); });
+  CHECK(sum_of() == 2);
+  const Tensor original = parametrizations(layer, "weight").original();
+  float* const memory = original.data_ptr<float>();
+  CHECK(sum_of() == 2);
+  memory[3] = 5;
+  CHECK(sum_of() == 6);
+}

@@ -112,3 +112,32 @@ TEST_CASE("averaged weights by statistics of others warn, those of update_bn and
   net(x);
   CHECK(AveragedWeights::warnings() == updated);
 }
+
+TEST_CASE("update_bn makes statistics of instance norms anew, and each module gets back its own mode") {
+  const InstanceNormOptions tracks{.track_running_stats = true};
+  Sequential net(make<InstanceNorm1d>(1, tracks), make<BatchNorm1d>(1), make<Dropout>(0.5));
+  auto& norm = static_cast<InstanceNorm1d&>(*net.children()[0]);
+  net.children()[1]->eval();
+  update_bn(net, std::vector<Tensor>{tensor({1, 3}, {1, 1, 2}, {}), tensor({5, 9}, {1, 1, 2}, {})});
+  CHECK(norm.running_mean.to_vector<double>() == std::vector<double>{4.5});
+  CHECK(norm.running_var.to_vector<double>() == std::vector<double>{5});  // of 2 and 8
+  CHECK(norm.momentum() == 0.1);
+  CHECK(net.training());
+  CHECK_FALSE(net.children()[1]->training());
+  CHECK(net.children()[2]->training());
+}
+
+TEST_CASE("without a momentum an instance norm averages all batches, and a batch that is refused is none") {
+  InstanceNorm1d norm(1, {.momentum = {}, .track_running_stats = true});
+  for (const double mean : {2.0, 4.0, 9.0}) {
+    norm(tensor({mean - 1, mean + 1}, {1, 1, 2}, {}));
+    CHECK_THROWS_AS(norm(ones({1, 1, 1})), ValueError);
+  }
+  CHECK(norm.num_batches_tracked.item<int64_t>() == 3);
+  CHECK(norm.running_mean.item<double>() == doctest::Approx(5).epsilon(1e-6));
+  CHECK(norm.running_var.item<double>() == doctest::Approx(2).epsilon(1e-6));
+  BatchNorm1d batch(1, {.momentum = {}});
+  batch(tensor({1, 3}, {2, 1}, {}));
+  CHECK_THROWS_AS(batch(ones({1, 1})), ValueError);
+  CHECK(batch.num_batches_tracked.item<int64_t>() == 1);
+}

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/checkpoint.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"
 
@@ -82,4 +83,34 @@ TEST_CASE("stateful: what does not fit") {
   reset_states(lstm);
   CHECK(lstm(randn({5, 3, 3})).output.size(0) == 5);
   CHECK(contains(message_of<ValueError>([] { GRU(3, 4, {.bidirectional = true, .stateful = true}); }), "cannot be bidirectional"));
+}
+
+TEST_CASE("stateful: what is computed again begins with the state that it began with, and moves it once") {
+  enum Way { plain, by_checkpoint, by_module };
+  std::vector<std::vector<double>> expected;
+  for (const Way way : {plain, by_checkpoint, by_module}) {
+    manual_seed(1);
+    Sequential net(make<GRU>(3, 4, GRUOptions{.batch_first = true, .stateful = true}), make<Linear>(4, 2));
+    if (way == by_module) net.children()[0]->recompute_in_backward(true);
+    const auto forward = [&](const Tensor& x) {
+      const auto inner = [&net](const Tensor& t) { return net(t); };  // one within another
+      if (way != by_checkpoint) return net(x);
+      return checkpoint([inner](const Tensor& t) { return checkpoint(inner, t); }, x, net.parameters());
+    };
+    std::vector<std::vector<double>> found;
+    for (int step = 0; step < 3; ++step) {
+      net.zero_grad(), reset_states(net);
+      const Tensor first = forward(randn({2, 4, 3})), second = forward(randn({2, 5, 3}));
+      (first.sum() + second.square().sum()).backward();
+      reset_states(net);
+      forward(randn({3 + step, 2, 3})).sum().backward();  // other sequences
+      const Tensors all{first, second, kept_states(net)[0].tensor};
+      for (const Tensor& t : all) found.push_back(t.detach().flatten().to_vector<double>());
+      for (const Tensor& p : net.parameters()) found.push_back(p.grad().flatten().to_vector<double>());
+    }
+    if (way == plain) expected = found;
+    REQUIRE(found.size() == expected.size());
+    for (size_t i = 0; i < found.size(); ++i)
+      for (size_t k = 0; k < found[i].size(); ++k) CHECK(found[i][k] == doctest::Approx(expected[i][k]).epsilon(1e-5));
+  }
 }

@@ -206,3 +206,20 @@ TEST_CASE("averages refuse options out of range") {
                        ValueError);
   CHECK_THROWS_WITH_AS(static_cast<void>(Lookahead(run.optimizer, {.k = 0})), "[Lookahead] k must be >= 1, got 0", ValueError);
 }
+
+TEST_CASE("a group that is added beside Lookahead begins with its own weights, not with zeros") {
+  Run run;
+  Lookahead slow(run.optimizer, {.k = 2, .alpha = 0.5});
+  run.go(1);
+  const Tensor later = problem::parameter();
+  run.optimizer.add_param_group({.params = {later}, .lr = 0.05});
+  double begin = problem::start(0), fast = begin;
+  for (int t = 0; t < 4; ++t) {
+    problem::set_gradient(run.p, t);
+    problem::set_gradient(later, t);
+    run.optimizer.step();
+    fast -= 0.05 * problem::gradient(0, t, fast);
+    if (t % 2 == 1) fast = begin += 0.5 * (fast - begin);
+    CHECK(first(later) == doctest::Approx(fast).epsilon(1e-6));
+  }
+}

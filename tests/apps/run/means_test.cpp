@@ -120,6 +120,14 @@ TEST_CASE("steps whose targets are all ignored are skipped, counted and said onc
   const Ran none = dir.train("n", R"(--set 'loss={"type": "NLLLoss", "weight": [0, 0, 0]}')");
   CHECK(none.code == 4);
   CHECK(contains(none.err, "each step needs a target that is not loss.ignore_index and whose class has a weight above 0"));
+  // What counts applied steps ends, too.
+  const std::string nothing = R"( --set 'loss={"type": "NLLLoss", "weight": [0, 0, 0]}')";
+  const Ran steps = dir.train("m", "--set train.epochs=null --set train.max_steps=3" + nothing);
+  CHECK(steps.code == 4);
+  CHECK(contains(steps.err, "each step needs a target that is not loss.ignore_index and whose class has a weight above 0"));
+  const Ran rates = run(dir, "lr-find c.json" + nothing);
+  CHECK(rates.code == 2);
+  CHECK(contains(rates.err, "[lr-find] no target of the training data counts"));
 }
 
 TEST_CASE("a checkpoint of an older halfstep, whose sums are by samples, continues an epoch") {
