@@ -45,6 +45,7 @@ class LabelErrorRate : public Metric {
   double value() const override { return double(errors_) / double(std::max<int64_t>(1, labels_)); }
   bool more_is_better() const override { return false; }
   bool is_share() const override { return true; }
+  int64_t counted() const override { return labels_; }
 
  private:
   int64_t blank_, errors_ = 0, labels_ = 0;

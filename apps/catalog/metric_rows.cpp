@@ -51,6 +51,7 @@ class TopK : public ClassMetric {
   void reset() override { hits_ = all_ = 0; }
   double value() const override { return double(hits_) / double(all_); }
   bool is_share() const override { return true; }
+  int64_t counted() const override { return all_; }
 
  protected:
   void count(std::span<const float> scores, int64_t truth) override {
@@ -80,6 +81,7 @@ class Confusion : public ClassMetric {
     return hits / sum();
   }
   bool is_share() const override { return true; }
+  int64_t counted() const override { return int64_t(sum()); }
   Json details() const override {
     Json rows = Json::array();
     for (size_t t = 0; t < classes_; ++t) {
@@ -254,6 +256,7 @@ class Auroc : public Metric {
  public:
   void reset() override { columns_.clear(); }
   bool is_share() const override { return true; }
+  int64_t counted() const override { return columns_.empty() ? 0 : int64_t(columns_[0].size()); }
 
   void add(const Tensor& output, const Tensor& target) override {
     const Tensor scores = output.to(DType::f32).to(Device::cpu).contiguous();

@@ -21,6 +21,7 @@ class Accuracy : public Metric {
   }
   double value() const override { return double(correct_) / double(samples_); }
   bool is_share() const override { return true; }
+  int64_t counted() const override { return samples_; }
 
  private:
   int64_t correct_ = 0, samples_ = 0;
@@ -38,6 +39,7 @@ class Counted : public Metric {
   Json details() const override { return of_->details(); }
   bool more_is_better() const override { return of_->more_is_better(); }
   bool is_share() const override { return of_->is_share(); }
+  int64_t counted() const override { return of_->counted(); }
 
  private:
   std::unique_ptr<Metric> of_;
@@ -54,6 +56,7 @@ class OfColumn : public Metric {
   Json details() const override { return of_->details(); }
   bool more_is_better() const override { return of_->more_is_better(); }
   bool is_share() const override { return of_->is_share(); }
+  int64_t counted() const override { return of_->counted(); }
 
  private:
   Tensor column(const Tensor& numbers) const { return numbers.reshape({numbers.size(0), -1, k_}).select(2, j_); }

@@ -26,6 +26,8 @@ class Metric {
   virtual Json details() const { return {}; }  // more than the value, such as a table: a list of rows; or null
   virtual bool more_is_better() const { return true; }
   virtual bool is_share() const { return false; }  // of 1; people are shown it in percent
+  // Of a share: of how many, which its standard error depends on, such as the places of sequences; 0: of samples.
+  virtual int64_t counted() const { return 0; }
 };
 
 struct MetricRow {

@@ -66,7 +66,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   module.train(training);
   out.loss /= all;
   for (const NamedMetric& m : metrics) {
-    out.metrics.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details(), m.column});
+    out.metrics.push_back(
+        {m.name, m.metric->value(), m.metric->is_share(), m.metric->details(), m.column, {}, m.metric->counted()});
     if (series && m.last_value) out.metrics.back().last_value = m.last_value->value();
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

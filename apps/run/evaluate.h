@@ -20,6 +20,7 @@ struct MetricValue {
   Json details = {};                   // empty, and not null, where the value was read from a checkpoint
   std::string column{};                // see NamedMetric
   std::optional<double> last_value{};  // the same of the predictions of no change; nothing where there are none
+  int64_t counted = 0;                 // see Metric; 0 where the value was read from a checkpoint
   // Is the value for the lines that people read? Not where a table holds it, which `halfstep eval` prints.
   bool in_lines() const { return details.is_null() && column.empty(); }
 };

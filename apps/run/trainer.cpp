@@ -297,7 +297,8 @@ void Trainer::evaluate_now() {
   consider_stopping("val/loss", r.loss);
   for (const MetricValue& m : r.metrics) consider_stopping("val/" + m.name, m.value);
   consider_best("val/loss", r.loss);
-  for (const MetricValue& m : r.metrics) consider_best("val/" + m.name, m.value, m.is_share ? r.samples : 0);
+  for (const MetricValue& m : r.metrics)
+    consider_best("val/" + m.name, m.value, !m.is_share ? 0 : m.counted > 0 ? m.counted : r.samples);
 }
 
 // What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so

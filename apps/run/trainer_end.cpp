@@ -266,10 +266,12 @@ void Trainer::report_end(const Json& summary) {
 void Trainer::warn_of_no_progress() {
   std::string why;
   if (const int64_t classes = s_.form.classes; classes > 1 && s_.val) {
-    const double guess = 1 / double(classes), n = double(s_.val->dataset().size());
-    for (const MetricValue& m : n_.val_metrics)
+    const double guess = 1 / double(classes);
+    for (const MetricValue& m : n_.val_metrics) {
+      const double n = double(m.counted > 0 ? m.counted : s_.val->dataset().size());
       if (m.name == "accuracy" && n >= kEnoughSamples && m.value <= guess + std::sqrt(guess * (1 - guess) / n))
         why = joined("val ", shown(m), ", and guessing one of ", classes, " classes gives ", number_text(100 * guess, 4), " %");
+    }
   }
   if (n_.train_loss && n_.first_loss > 0 && *n_.train_loss > kFarAbove * *n_.first_loss)
     why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*n_.train_loss, 4), ", and that of the first batch was ",

@@ -89,6 +89,28 @@ TEST_CASE("metrics do not count the class that the loss ignores") {
   }
 }
 
+TEST_CASE("shares say how many values they are of: places of sequences, without those that do not count") {
+  const Tensor output = arange(2 * 5 * 3, {.dtype = DType::f32}).reshape({2, 5, 3}).sin();
+  const Tensor target = tensor({0.0, 1, 2, 1, 0, 0, 2, 2, 1, 0}).reshape({2, 5}).to(DType::i64);
+  for (const char* self : {R"({"type": "accuracy"})", R"({"type": "top_k", "k": 2})", R"({"type": "confusion_matrix"})",
+                           R"({"type": "recall"})", R"({"type": "auroc"})"}) {
+    CAPTURE(self);
+    const auto m = metric(Json::parse(self));
+    gathered(*m, output, target);
+    CHECK(m->counted() == 10);
+  }
+  Issues issues;
+  const Json list = Json::array({validate("f1", component("", metric_family(), ""), "", issues)});
+  for (const NamedMetric& m : build_metrics(list, Targets::classes, 0)) {
+    gathered(*m.metric, output, target);
+    CHECK(m.metric->counted() == 6);  // four places have the class that the loss ignores
+  }
+  const auto labels = metric({{"type", "label_error_rate"}});
+  gathered(*labels, output, tensor({1.0, 2, 1, -1}).reshape({2, 2}).to(DType::i64));
+  CHECK(labels->counted() == 3);
+  CHECK(metric({{"type", "rmse"}})->counted() == 0);
+}
+
 TEST_CASE("metrics: by hand") {
   // Targets 0 0 1 1 2, answers 0 1 1 1 0.
   const Tensor output = tensor({3.0, 1, 0, 1, 3, 0, 0, 9, 0, 0, 2, 1, 5, 0, 1}).reshape({5, 3}).to(DType::f32);
