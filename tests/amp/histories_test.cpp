@@ -36,7 +36,9 @@ std::map<std::string, Golden> goldens() {
 template <class F>
 void each_history(const F& f, int n = 1) {
   int failures = 0, at = 0;
-  for (const auto& [key, golden] : goldens()) {
+  for (const auto& entry : goldens()) {
+    const auto& key = entry.first;
+    const auto& golden = entry.second;
     if (at++ % n != 0) continue;
     std::string fault;
     try {

@@ -232,7 +232,9 @@ TEST_CASE("run state: a parameter that is not the model's keeps its state beside
   from->step();
   save_run(dir / "run", 1, {list, from.get()});
   load_run(dir / "run", {list, to.get()});
-  for (const auto& [key, t] : from->state_dict()) {
+  for (const auto& entry : from->state_dict()) {
+    const auto& key = entry.first;
+    const auto& t = entry.second;
     CAPTURE(key);
     REQUIRE(to->state_dict().contains(key));
     CHECK(to->state_dict().at(key).to_vector<double>() == t.to_vector<double>());

@@ -151,7 +151,9 @@ TEST_CASE("all losses of elements have one rule of shapes: equal, or one is a nu
       {"gaussian_nll_loss", [](auto& x, auto& y) { return gaussian_nll_loss(x, y, ones(x.shape())); }},
       {"margin_ranking_loss", [](auto& x, auto& y) { return margin_ranking_loss(x, x, y); }}};
   const Tensor column = full({4, 1}, 0.5), row = full({4}, 0.25), matrix = full({3, 4}, 0.5);
-  for (const auto& [name, f] : all) {
+  for (const auto& entry : all) {
+    const auto& name = entry.first;
+    const auto& f = entry.second;
     CAPTURE(name);
     const auto refused = [&](const Tensor& x, const Tensor& y) {
       CHECK_THROWS_WITH_AS(f(x, y),

@@ -70,7 +70,9 @@ TEST_CASE("a run that continues with another batch size reads each sample once a
 }
 
 TEST_CASE("a run that continues with other steps an epoch keeps its place in the schedule by its share of the run") {
-  for (const auto& [size, steps] : {std::pair("5", 12), std::pair("30", 2), std::pair("20", 3)}) {
+  for (const auto& entry : {std::pair("5", 12), std::pair("30", 2), std::pair("20", 3)}) {
+    const auto& size = entry.first;
+    const auto& steps = entry.second;
     CAPTURE(size);
     const TempDir dir;
     prepare(dir);

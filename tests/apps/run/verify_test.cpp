@@ -200,9 +200,11 @@ TEST_CASE("verify from the command line") {
   CHECK(certificate["machine"].contains("device"));
   CHECK_FALSE(fs::exists(dir / "runs"));
   CHECK(run(dir, "verify c.json --steps 4 --json").json()["states"] == certificate["states"]);
-  for (const auto& [options, said] :
+  for (const auto& entry :
        {std::pair{"c.json --steps 1", "--steps must be at least 2"}, std::pair{"c.json --ranks 1", "--ranks must be at least 2"},
         std::pair{"none.json", "none.json"}}) {
+    const auto& options = entry.first;
+    const auto& said = entry.second;
     const Ran wrong = run(dir, joined("verify ", options));
     CHECK(wrong.code == 2);
     CHECK_MESSAGE(contains(wrong.err, said), wrong.err);
