@@ -98,7 +98,7 @@ StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std:
 // On a GPU the host does not wait for it, except where ranks exchange over the host, or an optimizer of the user's decides there.
 Denominator TrainStep::denominator_of(const Tensor& target, const BatchRows& part) const {
   if (part.rows == 0 || !target.defined()) return 0.0;
-  if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // it changes nothing
+  if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // its gradients are not weighed
   const Denominator over = loss_.denominator(target);
   return rates_ && (!ranks_ || recorder_) ? over : over.on_host();
 }

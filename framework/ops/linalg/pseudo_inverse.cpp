@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pseudo-inverse, with the gradient of G. Golub and V. Pereyra (1973), and what is made of it.
+// The pseudo-inverse, with the gradient of G. Golub and V. Pereyra (1973), and the ops that call it: pinv, lstsq, matrix_rank.
 #include <algorithm>
 
 #include "framework/autograd/grad_mode.h"
