@@ -11,7 +11,7 @@
 
 namespace halfstep {
 
-// The third reading of a formula, on tensors (framework/ops/core/expr.h). Declared here so that the rows find these overloads.
+// Declares the class for the third reading of a formula, on tensors (framework/ops/core/expr.h), so that rows find its overloads.
 class Expr;
 namespace m {
 #define HS_EXPR_UNARY(X)                                                                                                           \
@@ -33,11 +33,11 @@ Expr softplus(const Expr&);
 Expr polygamma(const Expr& n, const Expr& x);
 Expr raised(const Expr& x, const Expr& least);
 
-// The derivative of sinc. Near 0 its formula would subtract two numbers that are nearly equal: a series takes its place.
+// Returns the derivative of sinc. Near 0 uses a series, because the formula would subtract two nearly equal numbers.
 template <class T> HS_HD T sinc_slope(T x) {
   const T u = T(3.14159265358979324) * x, u2 = u * u;
   const T series = u * (T(-1.0 / 3) + u2 * (T(1.0 / 30) + u2 * (T(-1.0 / 840) + u2 * (T(1.0 / 45360) + u2 * T(-1.0 / 3991680)))));
-  const T far = select(u2 < T(0.1), T(1) + u2, u);  // no 0/0, whose gradient would be NaN
+  const T far = select(u2 < T(0.1), T(1) + u2, u);  // avoids 0/0, whose gradient would be NaN
   return T(3.14159265358979324) * select(u2 < T(0.1), series, (cos(far) - sin(far) / far) / far);
 }
 }  // namespace m
@@ -47,7 +47,7 @@ enum class OpSaves : uint8_t { none, x, y };
 
 namespace functor {
 
-// A backward functor gets one saved value; a row that names x while it saves y does not compile.
+// Names the one saved value of a backward functor; a row that names x but saves y does not compile.
 #define HS_SAVED_none(T)
 #define HS_SAVED_x(T) const T& x = saved;
 #define HS_SAVED_y(T) const T& y = saved;
@@ -80,7 +80,7 @@ namespace functor {
   };
 #include "framework/math/elementwise.def"
 
-// relu(a + b), whose gradients follow from its result: no row, as rows save inputs.
+// relu(a + b), whose gradients follow from its result. Not a row, because rows save inputs.
 struct add_relu {
   template <class T>
   HS_HD T operator()(T a, T b) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a gradient's formula reads.
+// Computes which values a gradient's formula reads.
 #pragma once
 
 #include "framework/base/hd.h"
@@ -7,8 +7,8 @@
 namespace halfstep {
 namespace math {
 
-// The fourth reading of a formula, at compile time: which of g, a, b, c a gradient names, as bits 0 to 3.
-// They are the tensors that it saves.
+// The fourth reading of a formula, at compile time: the bits 0 to 3 say which of g, a, b, c a gradient names. An op saves those
+// tensors.
 struct Names {
   unsigned bits = 0;
   HS_HD explicit constexpr Names(double) {}

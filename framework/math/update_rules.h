@@ -27,7 +27,7 @@
 
 namespace halfstep {
 
-// One of the rules. A type of its own, so that code that passes it on need not know them.
+// One of the rules. It is a separate type, so that code that only passes it on need not include them.
 struct UpdateRule
     : std::variant<math::SgdRule, math::AdamRule, math::NadamRule, math::RadamRule, math::AdamaxRule, math::LionRule,
                    math::AdemamixRule, math::RmspropRule, math::AdagradRule, math::AdadeltaRule, math::AsgdRule, math::RpropRule,

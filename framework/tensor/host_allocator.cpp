@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator of the CPU.
 //
-// Fresh pages cost more than the arithmetic done on them (a 128 MB relu takes 7.8 times as long into fresh memory), so
-// released blocks are kept in lists by size class and handed out again, newest first. Blocks start at staggered addresses:
-// arrays that agree modulo 4096 slow an optimizer step by up to 4.5 times, because the CPU mistakes their addresses.
+// Fresh pages cost more than the arithmetic on them (a 128 MB relu takes 7.8 times as long into fresh memory), so released blocks
+// stay in lists by size class and are reused newest first. Blocks start at staggered addresses: if arrays have equal addresses
+// modulo 4096, the CPU mistakes them for one another, which slows an optimizer step by up to 4.5 times.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -18,7 +18,7 @@
 #include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 
-// Marks memory that the address sanitizer shall not let anybody touch; nothing without the sanitizer.
+// Forbids access to memory under the address sanitizer; does nothing without it.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
 #else
@@ -30,7 +30,7 @@ namespace halfstep {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
+constexpr size_t kLarge = size_t(1) << 16;  // size above which blocks start at staggered addresses
 constexpr size_t kColours = 61, kColourStep = 5;
 
 struct Block {
@@ -57,9 +57,9 @@ class HostAllocator final : public Allocator {
       }
       if (!p) out_of_memory(bytes);
     }
-    ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // and no more than was asked for
+    ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // allows exactly the requested bytes
 #ifdef HALFSTEP_ADDRESS_SANITIZER
-    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // who reads what nobody has written gets NaN, -1 or no truth value
+    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // NaN, -1 or invalid bools, to expose reads of unwritten memory
 #endif
     stats_.live += size;
     stats_.live_by_tag[size_t(tag)] += size;
@@ -159,7 +159,7 @@ HostAllocator* instance() {
 
 }  // namespace
 
-// At most 12.5 % is wasted.
+// Rounds up; wastes at most 12.5 %.
 size_t host_block_size(size_t bytes) {
   if (bytes <= 1024) return (bytes + kAlign - 1) / kAlign * kAlign;
   size_t octave = 1024;

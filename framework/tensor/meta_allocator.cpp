@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory statistics of the device meta: sizes and purposes are counted as the planned device's allocator counts them, no memory is
-// taken.
+// Counts memory for the device meta: sizes and purposes as the planned device's allocator counts them, without taking memory.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -13,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// Addresses that no process can read or write, so that code which tries ends at once. None is given twice.
+// Invalid addresses, so that a program that reads or writes them ends at once. Each is given out once.
 constexpr uintptr_t kFirstAddress = uintptr_t(1) << 62;
 constexpr size_t kMost = size_t(1) << 60;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
+// Prints tensors as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -15,8 +15,8 @@ constexpr int64_t kEdgeItems = 3;
 constexpr size_t kLineWidth = 80;
 constexpr std::string_view kPrefix = "tensor(";
 
-// One format for all that is shown: integers with a dot, four decimals, or exponents, as the range demands. Zeros and
-// non-finite values do not count, neither for the choice nor for the width.
+// One format for all shown elements: integers with a dot, four decimals, or exponents, depending on the range. Zeros and
+// non-finite values do not influence the choice or the width.
 class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
@@ -76,7 +76,7 @@ class Printer {
  private:
   bool cut(int64_t n) const { return summarize_ && n > 2 * kEdgeItems; }
 
-  // Calls f with each index shown along a dimension of n, and with -1 for the dots.
+  // Calls f with each shown index of a dimension of n, and with -1 for the dots.
   template <class F>
   void for_shown(int64_t n, F f) const {
     for (int64_t i = 0; i < n; ++i) {
@@ -88,7 +88,7 @@ class Printer {
     }
   }
 
-  // Row-major positions of the elements shown.
+  // Collects the row-major positions of the shown elements.
   void collect(int dim, int64_t base, int64_t count) {
     if (dim == shape_.size()) return positions_.push_back(base);
     const int64_t inner = shape_[dim] ? count / shape_[dim] : 0;
@@ -97,7 +97,7 @@ class Printer {
     });
   }
 
-  // The opening bracket is at column `indent`.
+  // Prints a block whose opening bracket is at column `indent`.
   void block(int dim, size_t indent) {
     if (dim == shape_.size()) {
       out_ << cells_[next_++];
@@ -134,7 +134,7 @@ std::string join(const Parts&... parts) {
   return out.str();
 }
 
-// (2, 0)
+// Returns a shape as a tuple: (2, 0).
 std::string as_tuple(const Shape& shape) {
   std::string s = join(shape);
   s.front() = '(', s.back() = ')';
@@ -150,7 +150,7 @@ std::string Tensor::str() const {
   if (!device().is_cpu()) suffixes.push_back(join("device='", device(), "'"));
   const bool hidden = device().is_meta();  // no values
   if (hidden || (empty && dim() != 1)) suffixes.push_back("size=" + as_tuple(shape()));
-  // If there are elements, they distinguish int64 from bool.
+  // Nonempty output shows whether it is int64 or bool.
   const bool evident = dtype() == DType::f32 || (!empty && !hidden && (dtype() == DType::i64 || dtype() == DType::boolean));
   if (!evident) suffixes.push_back(join("dtype=", dtype()));
   if (requires_grad()) suffixes.push_back(is_leaf() ? "requires_grad=True" : "grad_fn");
