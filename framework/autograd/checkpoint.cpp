@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Autocast for every device, the default generator's position and whose rows it draws for, as they were; restores both at its end.
+// State that a forward depends on: autocast of every device, the generator's position, and the batch rows it draws for.
 struct Surroundings {
   autocast::Regions regions;
   Generator::State random;
@@ -45,7 +45,7 @@ class CheckpointNode final : public Node {
  public:
   CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x)
       : f_(std::move(f)), x_(x, -1), around_(Surroundings::now()) {}
-  // What f uses besides x, known after the forward.
+  // Sets the tensors that f uses besides x, which are known after the forward.
   void set_parameters(Tensors parameters) { parameters_ = std::move(parameters); }
   std::vector<Tensors>& states() { return states_; }
   std::string_view name() const override { return "checkpoint"; }
@@ -54,7 +54,7 @@ class CheckpointNode final : public Node {
   Tensors backward(Tensors grads, const BackwardCall& call) override {
     if (!grads[0].defined()) return {};
     const bool recorded = grad_enabled();
-    // A tensor of its own, so that the search for gradients ends here.
+    // Detaches x, so that the inner search for gradients ends here.
     Tensor x = x_.unpack(*this);
     x = call.needs(0) && recorded ? x.expand(x.shape()) : x.detach();
     if (call.needs(0) && !recorded) x.set_requires_grad();
@@ -93,8 +93,7 @@ class CheckpointNode final : public Node {
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters) {
   Tensors inputs{x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  // Where neither x nor a parameter that is known requires grad, there is nothing to hold on to: an ordinary forward finds the
-  // rest.
+  // If neither x nor a known parameter requires grad, there is nothing to keep: an ordinary forward finds the other tensors.
   if (!should_record(inputs)) return f(x);
   const auto node = make_node<CheckpointNode>(f, x);
   Tensor y;

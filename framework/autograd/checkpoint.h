@@ -9,15 +9,15 @@
 
 namespace halfstep {
 
-// f(x), keeping x alone: backward computes f again and goes through that. f sees the same autocast state and draws the same random
-// numbers both times, whatever region or generator position backward runs under. Running statistics, power iterations and states
-// of stateful layers move the first time only. What f uses must not change between forward and backward. Leaves that f uses and
-// that require grad, such as parameters, get their gradients; another tensor that requires grad must be among `parameters`, else it
-// throws AutogradError.
+// Returns f(x) and keeps only x: backward computes f again and differentiates that. Both times f sees the same autocast state and
+// draws the same random numbers, whatever region or generator position backward runs under. Running statistics, power iterations
+// and states of stateful layers change only the first time. What f uses must not change between forward and backward. Leaves that
+// f uses and that require grad, such as parameters, get their gradients. Any other tensor that requires grad must be in
+// `parameters`; otherwise throws AutogradError.
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
-// This thread computes a forward again while it lives: what a forward moves, such as running statistics, was moved the first time.
+// Marks that this thread repeats a forward: running statistics and the like changed the first time and must not change again.
 class Recomputing {
  public:
   [[nodiscard]] Recomputing() : saved_(now_) { now_ = true; }
@@ -30,11 +30,11 @@ class Recomputing {
   bool saved_;
 };
 
-// States that a forward begins with and then moves, as those of stateful recurrent layers: where it is computed again, it begins
-// with those that it began with the first time.
+// Initial states that a forward reads and then changes, as in stateful recurrent layers. A repeated forward reads the states that
+// the first one read.
 class TakenStates {
  public:
-  // `now`, or what this call, in the order of the forward, gave then.
+  // Returns `now` in the first forward, and in a repeated one what the same call (by order) returned then.
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
   class Scope {

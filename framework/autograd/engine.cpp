@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass. Nodes run newest first: every consumer of a node's outputs was created after it, so when a node is the
-// newest of the waiting ones, all its gradients have arrived. No dependency counts, no recursion.
+// The backward pass. Nodes run newest first. Every consumer of a node's outputs is newer than the node, so when a node is the
+// newest of the waiting nodes, all its gradients have arrived. This needs no dependency counts and no recursion.
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
@@ -30,12 +30,13 @@ Tensor ones_like_output(const Tensor& t) {
   return g;
 }
 
-// Gradients on their way into one node.
+// Gradients that have arrived for one node.
 struct Inbox {
   Tensors grads;
-  std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
+  std::vector<uint8_t> own;  // whether the engine made this sum and may add to it in place
 
-  // dtype: of the sum. A gradient without another owner is added to in place: a weight that two layers share may be large.
+  // Adds `g` to the sum of input `index`, in `dtype`. Adds in place if nobody else owns the sum: a weight that two layers share
+  // may be large.
   void add(uint32_t index, Tensor g, DType dtype) {
     if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
     Tensor& slot = grads[index];
@@ -85,7 +86,7 @@ class Engine {
     }
   }
 
-  // Asks for the gradients of `inputs`; only nodes on a path to them will run.
+  // Requests the gradients of `inputs`; only nodes on a path to them will run.
   void capture(const Tensors& inputs, const Tensors& outputs) {
     targeted_ = true;
     uint64_t oldest = UINT64_MAX;
@@ -96,7 +97,8 @@ class Engine {
       needed_.insert(e.node.get());
       oldest = std::min(oldest, e.node->sequence);
     }
-    // Everything reachable that is not older than all targets, then oldest first: needed if some edge leads to a needed node.
+    // Collects all reachable nodes that are not older than every target. Then, oldest first: a node is needed if one of its edges
+    // leads to a needed node.
     std::vector<Node*> stack, seen_order;
     std::unordered_set<Node*> seen;
     auto visit = [&](const Edge& e) {
@@ -149,7 +151,7 @@ class Engine {
     bool operator<(const Ready& o) const { return node->sequence < o.node->sequence; }
   };
 
-  // As edge_of, but a tensor that autocast made is itself the target.
+  // Returns the edge of t like edge_of, but stops at a tensor that autocast made.
   static Edge target_of(const Tensor& t) {
     if (t.impl()->autograd && t.impl()->autograd->node)
       return {t.impl()->autograd->node, t.impl()->autograd->output_index, t.dtype()};
@@ -183,7 +185,7 @@ class Engine {
       }
   }
 
-  // In the layer that made the node, which an error names.
+  // Runs the backward of a node inside its layer's scope, so that errors name the layer.
   static Tensors run_backward(Node& node, Tensors grads, const BackwardCall& call) {
     const LayerScope layer(node.layer);
     const LedgerEntry entry(node.name(), CastPolicy::keep, grads, node.layer);
@@ -219,7 +221,7 @@ class Engine {
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
   NodeSet needed_;                               // targets and nodes on paths to them
-  std::unordered_set<const Node*> runs_;         // those of needed_ whose backward must run
+  std::unordered_set<const Node*> runs_;         // subset of needed_ whose backward must run
 };
 
 }  // namespace

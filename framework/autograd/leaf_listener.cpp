@@ -13,7 +13,7 @@ namespace {
 
 std::mutex g_mutex;
 std::unordered_multimap<const TensorImpl*, LeafListener*> g_listeners;
-std::atomic<size_t> g_count{0};  // the map's size, so that a backward without listeners only costs a read for each leaf
+std::atomic<size_t> g_count{0};  // size of the map, so that a backward without listeners only reads this for each leaf
 thread_local LeafReports* t_reports = nullptr;
 thread_local bool t_silent = false;
 

@@ -15,10 +15,9 @@ namespace {
 std::atomic<uint64_t> next_sequence{1};
 thread_local constinit UsedTensors* used_tensors = nullptr;
 
-// The end of the graph at a leaf: adds gradients that arrive to its .grad. It is made before the first op that uses the leaf gets
-// its number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of
-// the backward is still to come. The ops that use the leaf keep it alive; a graph that outlives others may run it later than it
-// could.
+// The end of the graph at a leaf: adds incoming gradients to its .grad. It is created before the first op that uses the leaf gets
+// its number, so it runs after all ops that use the leaf and before older ones. The leaf's hooks thus see the whole gradient while
+// backward continues. The ops that use the leaf keep this node alive; if a graph outlives others, it may run later than necessary.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) {
@@ -46,27 +45,27 @@ class AccumulateGrad final : public Node {
  private:
   void add(const Tensor& g) {
     const std::lock_guard lock(mutex_);
-    leaf_.grad();  // one in a 16-bit dtype is converted before more is added
+    leaf_.grad();  // converts a 16-bit gradient before adding to it
     AutogradMeta& meta = leaf_.impl()->meta();
     Tensor& slot = meta.grad;
     const bool scaled = ScaledBackward::is_open();
-    // Zeros, which grad().zero_() leaves, fit any scale. A sum of both is an error where it is used: the generator's loss of a GAN
-    // leaves one in the critic, which zero_grad() takes away.
+    // Zeros, which grad().zero_() leaves, fit any scale. A mixed sum is an error only where it is used: a GAN's generator loss
+    // leaves one in the critic, which zero_grad() clears.
     if (slot.defined() && meta.scaled != scaled)
       meta.mixed = meta.mixed || slot.device().is_meta() || slot.detach().any().item<bool>();
     meta.scaled = scaled;
     if (grad_enabled()) {
-      slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
+      slot = slot.defined() ? slot.add(g) : g.clone();  // copies g, which may also be another tensor's gradient
     } else if (slot.defined()) {
       slot.add_(g);
     } else {
-      // Taken over when the engine holds the only handle, and it lies as the leaf does: optimizers walk through both side by side.
+      // Takes g over if the engine holds its only handle and it has the leaf's layout: optimizers walk through both side by side.
       const MemoryFormat format = leaf_.format();
       slot = is_sole(g) && g.is_contiguous(format) ? g : g.detach().clone(format);
     }
   }
 
-  std::mutex mutex_;  // threads whose graphs share the leaf
+  std::mutex mutex_;  // for threads whose graphs share the leaf
   Tensor leaf_;
 };
 
@@ -74,8 +73,8 @@ class AutocastCast final : public Node {
  public:
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return is_half(outputs[0].dtype); }
-  // Of a tensor cast to 16 bits reached only when that tensor itself is differentiated: ops step over this node. Gradients of a
-  // tensor cast to float32 are added here in float32, and rounded once to the input's dtype.
+  // Runs for a cast to 16 bits only if the cast tensor itself is differentiated: other edges skip this node. For a cast to
+  // float32, gradients are summed here in float32 and rounded once to the input's dtype.
   Tensors backward(Tensors grads, const BackwardCall&) override {
     return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
   }
@@ -121,7 +120,7 @@ Tensor SavedTensor::unpack(Node& owner) const {
 }
 
 void destroy_node(Node* node) {
-  // Freeing a node frees the tensors it saved and the nodes behind them; those queue up here instead of recursing.
+  // Queues nodes to free. Freeing a node frees its saved tensors and the nodes behind them, which would otherwise recurse.
   thread_local Node* pending = nullptr;
   thread_local bool draining = false;
   node->next_to_destroy = pending;
@@ -147,7 +146,7 @@ Edge edge_of(const Tensor& t) {
     return {meta.node, meta.output_index, impl.dtype};
   }
   if (!meta.requires_grad) return {};
-  static std::mutex mutex;  // threads may build graphs upon one leaf
+  static std::mutex mutex;  // for threads that build graphs on one leaf
   const std::lock_guard lock(mutex);
   auto accumulator = meta.accumulator.lock();
   if (!accumulator) {

@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kAlign = 16;  // elements: kernels like gradients that begin with a cache line
+constexpr int64_t kAlign = 16;  // elements, so that each gradient begins at a cache line
 
 }  // namespace
 
@@ -34,10 +34,10 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     const Tensor& first = slots_[b.slots[0]].parameter;
     int64_t end = b.used;
     for (const size_t s : b.slots) slots_[s].flag = end++;
-    const int64_t equal = kAlign * group.size();  // every rank sums as many, all aligned
+    const int64_t equal = kAlign * group.size();  // every rank sums the same number of aligned elements
     end = (end + equal - 1) / equal * equal;
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
-    backend_for(first.device()).fill(b.buffer.view(), 0);  // also the gaps between gradients
+    backend_for(first.device()).fill(b.buffer.view(), 0);  // including the gaps between gradients
   }
 }
 
@@ -47,7 +47,7 @@ std::vector<int64_t> GradientReducer::bucket_bytes() const {
   return out;
 }
 
-// Lies as the parameter does, which optimizers want of a gradient.
+// Returns the gradient's part of the bucket in the parameter's layout, which optimizers require.
 Tensor GradientReducer::part(const Slot& s) const {
   const Shape& shape = s.parameter.shape();
   return buckets_[s.bucket].buffer.alias(shape, strides_of(shape, s.parameter.format()), s.offset);
@@ -113,7 +113,7 @@ void GradientReducer::send_full() {
 
 void GradientReducer::send_rest() {
   for (Slot& s : slots_) {
-    if (!s.filled) fill(s, s.parameter.grad());  // of an earlier micro-batch, or none
+    if (!s.filled) fill(s, s.parameter.grad());  // the gradient of an earlier micro-batch, or none
   }
   send_full();
   open_ = armed_ = false;
@@ -124,7 +124,7 @@ void GradientReducer::take() {
   group_.wait(buckets_.back().ticket);
   for (Slot& s : slots_) s.shared = s.given;
   for (const Bucket& b : buckets_) {
-    if (b.buffer.device().is_meta()) continue;  // in a plan all ranks are like this one
+    if (b.buffer.device().is_meta()) continue;  // in a plan all ranks equal this one
     const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
     for (size_t i = 0; i < users.size(); ++i) slots_[b.slots[i]].shared = users[i] > 0;
   }

@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-// The group that the function below is called with; forward notes it for backward.
+// The group of the call below; forward stores it for backward.
 thread_local ProcessGroup* t_group = nullptr;
 
 struct SumOverRanks : Function<SumOverRanks> {
