@@ -40,7 +40,7 @@ void put(const Regions& regions) {
   see_policies();
 }
 
-// The region that applies to an op: that of its first tensor input. A C++ number is on no device.
+// Returns the region that applies to an op: the region of the device of its first tensor input. C++ numbers are on no device.
 const Region* region_for(std::span<const Tensor> inputs) {
   const Tensor* first = nullptr;
   for (const Tensor& t : inputs)
@@ -63,21 +63,21 @@ Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
   return out;
 }
 
-// May this tensor's low-precision copy be kept beside it?
+// Returns whether this tensor's low-precision copy may be kept beside it.
 bool keeps_shadow(const Tensor& x, DType low) {
   const TensorImpl& impl = *x.impl();
   return state.cache_enabled && low == region_of(x.device().type).dtype && impl.dtype == DType::f32 && impl.autograd &&
          impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view && !impl.storage->is_exposed();
 }
 
-// Threads may run one model at once. A few locks serve all parameters, so that those of different models rarely wait.
+// Returns the lock of a parameter. Several threads may run one model. Few locks serve all parameters, so threads rarely wait.
 std::mutex& lock_of(const TensorImpl* parameter) {
   static std::array<std::mutex, 64> locks;
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
-// The lock is not held while the copy is made: the device may be busy with the recording of another thread, which may want this
-// lock. Of threads that make one at once, each uses its own, and the first one stays.
+// Makes the copy without holding the lock: the device may be busy with a recording of another thread that needs this lock. If
+// several threads make a copy at once, each uses its own, and the first one is kept.
 Tensor low_data(const Tensor& x, DType low) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
   std::mutex& guard = lock_of(x.impl());
@@ -92,7 +92,7 @@ Tensor low_data(const Tensor& x, DType low) {
       return shadow.low;
     }
     const bool reuse = shadow.low.defined() && shadow.low.dtype() == low && shadow.low.shape() == x.shape() &&
-                       shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
+                       shadow.low.storage().use_count() == 1;  // no graph uses the old values any more
     if (reuse) made = std::exchange(shadow.low, Tensor());
   }
   if (made.defined()) {
@@ -109,7 +109,7 @@ Tensor low_data(const Tensor& x, DType low) {
   return made;
 }
 
-// A differentiable cast: its gradient reaches x in x's own dtype.
+// Casts x so that gradients flow back to x in x's own dtype.
 Tensor cast(const Tensor& x, DType target) {
   if (x.dtype() == target) return x;
   const Tensor out = is_half(target) ? low_data(x, target) : convert(x, target, MemoryScope::current());
@@ -180,7 +180,7 @@ ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state)
 ModuleRegion::~ModuleRegion() { put(saved_); }
 
 void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
-  std::vector<std::pair<Tensor, Tensor>> done;  // what was cast, and to what
+  std::vector<std::pair<Tensor, Tensor>> done;  // (input, its cast) pairs
   for (Tensor* const t : inputs) {
     if (!t->defined() || !is_half(t->dtype()) || region_of(t->device().type).mode != Mode::paused) continue;
     auto same = std::find_if(done.begin(), done.end(), [&](const auto& pair) { return pair.first.same(*t); });
@@ -231,7 +231,7 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
   const DType low = region->dtype;
   Ledger::policy({policy, casts, low, set.has_value(), region->set_for}, inputs);
   if (!casts) return policy;
-  DType all[kDTypeCount];  // each dtype once: a list may be long
+  DType all[kDTypeCount];  // each dtype once: the list of inputs may be long
   size_t count = 0;
   for (const Tensor& t : inputs)
     if (t.defined() && std::find(all, all + count, t.dtype()) == all + count) all[count++] = t.dtype();
