@@ -19,7 +19,7 @@ namespace {
 
 using Views = std::initializer_list<std::reference_wrapper<const TensorView>>;
 
-// Counts stored elements: those of a repeated dimension count once, a C++ number not at all.
+// Counts the bytes of stored elements: repeated dimensions count once, a C++ number not at all.
 double bytes(const TensorView& v) {
   if (!v || v.number) return 0;
   double n = double(size_of(v.dtype));
@@ -41,7 +41,7 @@ void count(std::string_view kernel, Views reads, Views writes) {
   if (Ledger::is_open()) Ledger::kernel(kernel, bytes(reads), bytes(writes));
 }
 
-// Counts what a row of kernels.def says.
+// Counts reads and writes by the rows of kernels.def.
 class CountingBackend : public Backend {
  public:
 #define HS_UNPACK(...) __VA_ARGS__
@@ -66,7 +66,7 @@ class CountingBackend : public Backend {
 
 bool plans_for_cpu() { return planned_device() == Device::Type::cpu; }
 
-// A convolution as products: for each output a sum over the taps of its group's channels.
+// Counts a convolution as products: for each output, a sum over the taps of its group's channels.
 void count_conv(std::string_view kernel, const TensorView& weight, const TensorView& x, const TensorView& out, int64_t groups,
                 Views reads, Views writes) {
   count(kernel, reads, writes);
@@ -114,7 +114,7 @@ class MetaBackend final : public CountingBackend {
     count("check_indices", {index}, {});
     return -1;
   }
-  // Of a table that is accessed by index, only the elements that are read or written count.
+  // Count only the elements of a table that an index reads or writes.
   void gather(InView, int, InView index, OutView out) override { count("gather", {index, out}, {out}); }
   void index_select(InView, int, InView index, OutView out) override { count("index_select", {index, out}, {out}); }
   void scatter_add(InOutView, int, InView index, InView src) override { count("scatter_add", {index, src, src}, {src}); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backends there are, and how many threads the CPU's uses.
+// The list of backends, and the number of threads of the CPU's.
 #include <omp.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::atomic<Backend*>& slot(Device::Type type) {
   return backends[size_t(type)];
 }
 
-// The CPU's is always there, and made on first use: other static objects may ask for it.
+// Returns the CPU's backend, made on first use: other static objects may need it.
 Backend& cpu_backend() {
   static const std::unique_ptr<Backend> instance = make_cpu_backend();
   return *instance;
@@ -39,7 +39,7 @@ Backend& meta_backend() {
   return *instance;
 }
 
-// Registers what a device computes with, on first use: a program that stays on the CPU pays nothing for the GPU it may have.
+// Registers a device's backend on first use: a program that stays on the CPU does not pay for a GPU.
 void start_device(Device device) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -97,7 +97,7 @@ bool has_backend(Device::Type type) {
 
 void set_num_threads(int n) {
   check<ValueError>(n >= 0, "threads", "the number of threads must be positive, or 0 for all cores, got ", n);
-  core_count();  // before anything changes OpenMP's own setting
+  core_count();  // before OpenMP's own setting changes
   thread_count = n;
   omp_set_num_threads(num_threads());
 }

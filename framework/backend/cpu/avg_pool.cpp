@@ -32,7 +32,7 @@ HS_CLONES void divide(C* x, const C* by, C also_by, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] /= by[i] * also_by;
 }
 
-// Sums of the windows of an output row, from the sums of the columns.
+// Adds up the windows of an output row, from the sums of the columns.
 template <class C>
 void sum_along(const Axis& x, int64_t lanes, const C* columns, C* out) {
   if (lanes > 1) {
@@ -57,7 +57,7 @@ void sum_along(const Axis& x, int64_t lanes, const C* columns, C* out) {
       add_strided<C, 0>(from, x.stride, out + lo, hi - lo);
   }
 }
-// Its transpose: out (of zeros) gets each window's value on all that it covers.
+// Adds each window's value to all elements that it covers; the transpose of sum_along. `out` begins with zeros.
 template <class C>
 void spread_along(const Axis& x, int64_t lanes, const C* g, C* out) {
   if (lanes > 1) {
@@ -82,7 +82,7 @@ void spread_along(const Axis& x, int64_t lanes, const C* g, C* out) {
   }
 }
 
-// out[p] = the sum of x[p n, (p + 1) n) for small n, in lanes.
+// out[p] = sum of x[p n, (p + 1) n) for small n, in lanes.
 template <class C>
 HS_CLONES void sum_planes(const C* x, int64_t planes, int64_t n, C* out) {
   constexpr int64_t kLanes = 16;
@@ -98,7 +98,7 @@ HS_CLONES void sum_planes(const C* x, int64_t planes, int64_t n, C* out) {
   }
 }
 
-// What the windows of a row are divided by.
+// The divisors of the windows of a row.
 template <class C>
 struct Divisors {
   std::vector<C> along;
@@ -117,7 +117,7 @@ struct Divisors {
   const PoolArgs& args_;
 };
 
-// The sum of n elements that lie densely.
+// Returns the sum of n dense elements.
 template <class C>
 double dense_sum(const TensorView& x, int64_t from, int64_t n) {
   if (x.dtype == dtype_of<C>) return reduce_row<C>(Reduce::sum, x.as<const C>() + from, n);
@@ -131,7 +131,7 @@ double dense_sum(const TensorView& x, int64_t from, int64_t n) {
   return sum;
 }
 
-// Means of whole planes of few elements, as many planes at a time as a buffer holds.
+// Averages whole planes of few elements, as many planes at a time as fit into a buffer.
 template <class C>
 void avg_planes(const TensorView& x, int64_t planes, int64_t n, C divisor, const TensorView& out) {
   const int64_t together = kBlock / n;
@@ -166,7 +166,7 @@ void avg_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t 
   sum_along(x, p.lanes, columns, out);
 }
 
-// The gradient of means of whole planes.
+// Computes the gradient of means of whole planes.
 template <class C>
 void spread_planes(const TensorView& grad, int64_t planes, int64_t n, C divisor, const TensorView& out) {
   parallel_for(planes, 1, out.numel(), [&](int64_t begin, int64_t end) {

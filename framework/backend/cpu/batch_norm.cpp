@@ -11,7 +11,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// scale (g - first - (x - mean) second); without Training scale g.
+// out = scale (g - first - (x - mean) second); without Training: scale g.
 template <bool Training, bool Relu, class C, class T>
 HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C second, RunRelu<C> relu, T* out, int64_t n) {
   HS_INDEPENDENT
@@ -22,7 +22,8 @@ HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C 
   }
 }
 
-// Short runs of pixels as columns with parameters of their own, unless those of all would fill the cache.
+// Returns whether to treat short runs of pixels as columns with parameters of their own. Not if those of all columns would fill
+// the cache.
 bool by_columns(const BatchNormArgs& a) { return a.inner < 16 || (a.inner < kShortRun && a.channels * a.inner <= 16 * kBlock); }
 Matrix matrix_of(const BatchNormArgs& a) { return {0, a.batch, a.channels * a.inner}; }
 int64_t work_of(const BatchNormArgs& a) { return a.batch * a.channels * a.inner * 4; }
@@ -34,7 +35,7 @@ TensorView of_channels(const TensorView& v, int64_t channels) {
   return out;
 }
 
-// mean and rstd, of the batch or as given, and the new running statistics.
+// Sets mean and rstd, from the batch or as given, and updates the running statistics.
 void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorView& running_mean, const TensorView& running_var,
                      const TensorView& mean, const TensorView& rstd) {
   const int64_t count = a.batch * a.inner;
@@ -94,9 +95,9 @@ struct Backward {
   const BatchNormArgs& a;
   const TensorView &grad, &x, &dx;
   std::vector<C> mean{}, rstd{}, scale{}, shift{};  // of each channel
-  C zero{};                                         // what relu makes 0 of
+  C zero{};                                         // largest result with slope 0 (stored_as_zero)
 
-  // The coefficients of dx, from a channel's sums.
+  // Return the coefficients of dx, from a channel's sums.
   C first(double sum) const { return C(sum / double(a.batch * a.inner)); }
   C second(double sum, size_t i) const { return C(sum / double(a.batch * a.inner) * double(rstd[i])); }
 
@@ -145,7 +146,7 @@ struct Backward {
     });
   }
 
-  // Each value `inner` times, for the columns of one channel.
+  // Repeats each value `inner` times, for the columns of one channel.
   std::vector<C> repeated(const std::vector<C>& values) const {
     std::vector<C> out(size_t(a.channels * a.inner));
     for (int64_t c = 0; c < a.channels; ++c) std::fill_n(out.data() + c * a.inner, a.inner, values[size_t(c)]);
@@ -165,7 +166,7 @@ struct Backward {
           sums[0] += plain[i];
           sums[1] += with_x[i];
         }
-        if (m.numel() > 0) sums[1] *= double(rstd[c]);  // of nothing rstd is no number
+        if (m.numel() > 0) sums[1] *= double(rstd[c]);  // without elements rstd is not finite
         if (dbias) store_one(dbias.dtype, sums[0], at(dbias, int64_t(c)));
         if (dweight) store_one(dweight.dtype, sums[1], at(dweight, int64_t(c)));
         one[c] = scale[c] * first(sums[0]);

@@ -48,7 +48,7 @@ HS_CLONES void pow_domains(const float* a, const float* b, float* power, int64_t
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) power[i] = m::host::pow_domain(a[i], b[i], power[i]);
 }
-// power = a^b, n <= kBlock. power is neither a nor b.
+// power = a^b for n <= kBlock elements. `power` must be neither a nor b.
 void pow_block(const float* a, const float* b, float* power, int64_t n) {
   alignas(64) double z[kBlock];
   pow_exponents(a, b, z, n);
@@ -65,7 +65,7 @@ HS_CLONES void pow_gradient(const float* grad, const float* b, const float* powe
   for (int64_t i = 0; i < n; ++i) out[i] = b[i] == 0.0f ? 0.0f : grad[i] * b[i] * power[i];
 }
 
-// A pow is made in passes over the block (host_float.h says why).
+// Computes pow in several passes over the block (host_float.h says why).
 template <>
 void single<functor::pow, float>(const float* const* in, float* out, int64_t count, const void*) {
   alignas(64) float power[kBlock];
@@ -133,7 +133,7 @@ bool heavy(Binary op) { return op == Binary::pow || op == Binary::atan2; }
 void binary(Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;
-  // A number comes as a double, and counts in the dtype of the result: a float is not computed in double for it.
+  // A number is given as a double but counts in the result's dtype, so that it does not turn float arithmetic into double.
   if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
   const TensorView in[] = {a, b};
   switch (c) {
@@ -151,7 +151,7 @@ void add_relu(const TensorView& a, const TensorView& b, const TensorView& out) {
 
 void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
-  if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // one operand less to read
+  if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // reads one operand less
   const TensorView in[] = {grad, a, b};
   const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
   if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));

@@ -9,9 +9,9 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPart = 256;  // units of a row at once: all operands' blocks stay in the first-level cache
+constexpr int64_t kPart = 256;  // units of a row at once, so that the blocks of all operands stay in the first-level cache
 
-// f(row, unit, n) for parts of [rows, units], on all threads.
+// Calls f(row, unit, n) for parts of [rows, units], on all threads.
 template <class F>
 void each_part(int64_t rows, int64_t units, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(units, 1));
@@ -22,7 +22,7 @@ void each_part(int64_t rows, int64_t units, const F& f) {
   });
 }
 
-// Up to N operands of a part: each has a buffer of its own.
+// Buffers for up to N operands of a part.
 template <class C, int N>
 struct Parts {
   alignas(64) C buffer[N][kPart];

@@ -34,7 +34,7 @@ HS_CLONES void choose(const C* const* in, C* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = cond[i] != C(0) ? a[i] : b[i];
 }
 
-// As bits: the compiler does not vectorise a choice between other numbers by bytes.
+// Chooses between bits: the compiler does not vectorise a choice between other types that depends on bytes.
 template <class Bits>
 HS_CLONES void choose_bits(const uint8_t* truth, const Bits* a, const Bits* b, Bits* out, int64_t n) {
   HS_INDEPENDENT
@@ -50,7 +50,7 @@ void choose_by_truth(const bool* cond, const C* a, const C* b, C* out, int64_t n
   const auto bits = [](const C* p) { return reinterpret_cast<const Bits*>(p); };
   choose_bits(reinterpret_cast<const uint8_t*>(cond), bits(a), bits(b), reinterpret_cast<Bits*>(out), n);
 }
-// The usual condition is read as it is stored.
+// Reads the condition as stored, for the usual dtype bool.
 template <class C>
 void where_true(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {
   const Space s(out.shape, {&out.strides, &cond.strides, &a.strides, &b.strides});
@@ -97,7 +97,7 @@ void bitwise(Bitwise op, const TensorView& a, const TensorView& b, const TensorV
 }
 
 void where(const TensorView& cond, const TensorView& a, const TensorView& b, const TensorView& out) {
-  // A number comes as a double, and counts in the dtype of the result.
+  // A number is given as a double but counts in the result's dtype.
   const Compute values = is_floating(out.dtype) ? compute_of(out.dtype) : wider(compute_of(a.dtype), compute_of(b.dtype));
   if (cond.dtype == DType::boolean) {
     if (a.dtype == DType::bf16 && b.dtype == DType::bf16 && out.dtype == DType::bf16) return where_true<bf16>(cond, a, b, out);

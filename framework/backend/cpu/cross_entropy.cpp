@@ -12,7 +12,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// The class weights in C, all 1 where none are given.
+// Returns the class weights as C, all 1 if none are given.
 template <class C>
 std::vector<C> class_weights(const CrossEntropyArgs& a, int64_t classes) {
   std::vector<C> w(size_t(classes), C(1));

@@ -10,8 +10,8 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPoints = 256;   // a block
-constexpr int64_t kChannels = 16;  // that share a block's weights when gradients are scattered
+constexpr int64_t kPoints = 256;   // points in a block
+constexpr int64_t kChannels = 16;  // channels that share a block's weights when gradients are scattered
 
 struct Sizes {
   int dims;
@@ -29,13 +29,13 @@ struct Sizes {
   int64_t blocks() const { return (points + kPoints - 1) / kPoints; }
 };
 
-// The taps of a block of points: tap t of point p at t * kPoints + p. What lies outside has weight 0.
+// The taps of a block of points: tap t of point p is at t * kPoints + p. Taps outside have weight 0.
 template <class C>
 struct Block {
   int taps = 0;
   int64_t count = 0;
   std::vector<int32_t> index;
-  std::vector<C> weight, slope[3];  // slope: by x, y, z
+  std::vector<C> weight, slope[3];  // slope: with respect to x, y, z
   std::vector<C> coordinates;
 };
 
@@ -65,7 +65,7 @@ HS_CLONES void fill_any_axis(const SampleArgs& a, const C* coordinates, int64_t 
                              AxisBlock<C, Taps>& out) {
   fill_axis(a, coordinates, step, size, n, out);
 }
-// The usual way, which the compiler vectorises once it knows the mode.
+// Fills the taps of the usual modes, in a loop that vectorises because the mode is fixed.
 template <class C>
 HS_CLONES void fill_usual_axis(bool align_corners, const C* coordinates, int64_t step, int64_t size, int64_t n,
                                AxisBlock<C, 2>& out) {
@@ -141,7 +141,7 @@ void read_block(const SampleArgs& a, const Sizes& s, const TensorView& grid, int
     fill_block<C, 3, 2>(a, s, slopes, b);
 }
 
-// sum[p] += weight x[index] of four taps; a weight of 0 reads nothing.
+// sum[p] += weight x[index] for four taps; skips reads with weight 0.
 template <class C>
 HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C* sum, int64_t n) {
   HS_INDEPENDENT
@@ -155,7 +155,7 @@ HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C*
     sum[p] = total;
   }
 }
-// sum[d][p] += slope[d] x[index] g[p] of four taps; a slope of 0 reads nothing.
+// sum[d][p] += slope[d] x[index] g[p] for four taps; skips reads with slope 0.
 template <class C, int Dims>
 HS_CLONES void slope_four(const C* x, const int32_t* index, const C* const* slope, const C* g, C (*sum)[kPoints], int64_t n) {
   HS_INDEPENDENT
@@ -175,7 +175,7 @@ HS_CLONES void slope_four(const C* x, const int32_t* index, const C* const* slop
   }
 }
 
-// x as C: as it lies there, or widened once.
+// x as C: in place, or widened once.
 template <class C>
 class Widened {
  public:
@@ -217,7 +217,7 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
   });
 }
 
-// dx: each thread has channels of its own, and takes the points in order.
+// Computes dx: each thread has its own channels and visits the points in order.
 template <class C>
 void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, const TensorView& grid, const TensorView& dx) {
   const bool direct = dx.dtype == dtype_of<C>;

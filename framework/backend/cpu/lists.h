@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over a list of tensors as one: small tensors share threads, large ones are split.
+// Loops over a list of tensors as if they were one: small tensors share threads, large ones are split.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct Part {
 
 inline constexpr int64_t kPart = 16 * kBlock;
 
-// The elements of n tensors of size(k) each in parts of at most kPart, in order.
+// Splits n tensors of size(k) elements each into parts of at most kPart, in order.
 template <class Size>
 std::vector<Part> cut(size_t n, const Size& size) {
   std::vector<Part> parts;
@@ -29,7 +29,7 @@ inline std::vector<Part> cut(std::span<const TensorView> tensors) {
   return cut(tensors.size(), [&](size_t k) { return tensors[k].numel(); });
 }
 
-// f(part index) on all threads.
+// Calls f(part index) on all threads.
 template <class F>
 void for_parts(const std::vector<Part>& parts, const F& f) {
   int64_t total = 0;

@@ -97,7 +97,7 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> ch
   }
 
   const int64_t row = space.shape[space.rank - 1];
-  // Blocks that end with a row need no gathering; short rows are gathered into full blocks instead.
+  // Blocks that end with a row need no gathering; short rows are gathered into full blocks.
   const bool by_row = space.rank > 1 && row >= 128;
   const int count = int(in.size());
 

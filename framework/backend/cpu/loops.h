@@ -12,8 +12,8 @@ namespace halfstep::cpu {
 
 inline constexpr int kMaxOperands = 5;
 
-// One iteration space for several tensors of equal shape: dimensions that all of them walk through in one go are merged,
-// those of size 1 dropped. Dimension rank - 1 is innermost. rank is at least 1.
+// One iteration space for several tensors of equal shape. Dimensions that all tensors walk through without a gap are merged, and
+// those of size 1 are dropped. Dimension rank - 1 is innermost. rank is at least 1.
 struct Space {
   int rank = 1;
   int64_t numel = 1;
@@ -24,14 +24,14 @@ struct Space {
   Space(const Shape& dims, std::initializer_list<const Strides*> operands)
       : Space(dims, std::span<const Strides* const>(operands.begin(), operands.size())) {}
   bool dense(int operand) const { return rank == 1 && (strides[operand][0] == 1 || shape[0] == 1); }
-  bool constant(int operand) const;  // every stride is 0
+  bool constant(int operand) const;  // whether every stride is 0
 };
 
 // A position in one operand of a space: the element with row-major index `linear`.
 class Cursor {
  public:
   Cursor(const Space& space, int operand, int64_t linear);
-  int64_t offset() const { return offset_; }  // in elements from the first
+  int64_t offset() const { return offset_; }  // in elements from the first one
   int64_t row_left() const { return space_.shape[space_.rank - 1] - at_[space_.rank - 1]; }
   int64_t stride() const { return strides_[space_.rank - 1]; }  // along the row
   void advance(int64_t n);                                      // n <= row_left()
@@ -43,26 +43,26 @@ class Cursor {
   int64_t offset_ = 0;
 };
 
-// n elements of an operand from row-major index `start`, as C: in place when they lie there densely, else in `buffer`.
+// Returns n elements of an operand from row-major index `start` as C: in place if they are dense there, else in `buffer`.
 template <class C>
 const C* fetch(const Space& space, int operand, const TensorView& view, int64_t start, int64_t n, C* buffer);
-// The inverse of a fetch into a buffer.
+// Writes a buffer back; the inverse of fetch.
 template <class C>
 void put(const Space& space, int operand, const TensorView& view, int64_t start, int64_t n, const C* buffer);
 
-// A kernel: out[i] from in[k][i], i < n, with a context of its own.
+// A kernel: computes out[i] from in[k][i], i < n, with its context.
 template <class C, class Out = C>
 using Chunk = void (*)(const C* const* in, Out* out, int64_t n, const void* context);
 
-// out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk is given
-// any number of elements where all lie as it wants them, else at most kBlock. C may be bf16 or bool
-// where all tensors are, and Out bool where out is.
+// out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk gets any number of elements if
+// all tensors have the type and density that it needs, else at most kBlock. C may be bf16 or bool if all tensors are, and Out bool
+// if out is.
 template <class C, class Out = C>
 void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context = nullptr,
          bool heavy = false);
 
-// A kernel that computes in float. `brief` widens and rounds in registers, as passes over bfloat16 through buffers of floats take
-// longer than reading it; none where a row is made in several passes.
+// A kernel that computes in float. `brief` widens and rounds in registers, because passes over bfloat16 through float buffers take
+// longer than reading it; null if a row takes several passes.
 struct SingleChunk {
   Chunk<float> plain;
   Chunk<bf16> brief;
@@ -71,7 +71,7 @@ void map(const TensorView& out, std::span<const TensorView> in, const SingleChun
          bool heavy = false);
 
 inline char* at(const TensorView& v, int64_t elements) {
-  return v.data ? static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)) : nullptr;  // an empty tensor may have none
+  return v.data ? static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)) : nullptr;  // an empty tensor may have no data
 }
 
 }  // namespace halfstep::cpu

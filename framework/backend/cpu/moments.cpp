@@ -10,7 +10,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// sum (x - center) and sum (x - center)^2; `find`: about their mean, which goes to center.
+// Adds up (x - center) and (x - center)^2; with `find`, about their mean, which is stored in center.
 template <bool find, class C, class T>
 void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
   struct Sums {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean and variance of blocks of values, and how blocks are joined.
+// Mean and variance of blocks of values, and their merging.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ struct Moments {
   void join(const Moments& o);
 };
 
-// sum (x - center) and sum (x - center)^2. For a block that is in the cache: added up in C, which T is or is widened to.
+// Computes sum (x - center) and sum (x - center)^2 of a block in the cache, in C, to which T is widened.
 template <class C, class T>
 void sums_about(const T* x, C center, int64_t n, double& sum, double& squares);
 
-// Two passes over a block.
+// Computes the moments of a block in two passes.
 template <class C, class T>
 Moments moments_of(const T* x, int64_t n);
 
-// The sum of 64 bytes of lanes, halves first.
+// Adds up 64 bytes of lanes, halves first.
 template <class C>
 [[gnu::always_inline]] inline C sum_lanes(const C* lanes) {
   constexpr int kWidth = 64 / int(sizeof(C));

@@ -29,7 +29,7 @@ HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scal
   }
 }
 
-// Rows rows, `pitch` apart, more.
+// Adds Rows more rows, which are `pitch` apart.
 template <int Rows, bool Relu, int bytes, class C, class T>
 [[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
                                             C* plain, C* with_x, int64_t n) {
@@ -74,9 +74,9 @@ void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C*
   });
 }
 
-// A matrix as a wider one: enough rows side by side for long loops. The last row may be cut off.
+// A matrix seen as a wider one, with enough rows side by side for long loops. The last row may be incomplete.
 struct SideBySide {
-  int64_t together, width, rows;  // how many side by side; columns; rows, of which `whole` are whole
+  int64_t together, width, rows;  // rows side by side; columns; rows, of which `whole` are complete
   int64_t whole;
 
   SideBySide(const Matrix& m, int64_t most)
@@ -95,13 +95,13 @@ struct SideBySide {
   }
 };
 
-// Whether a loop widens and rounds in registers, without buffers.
+// Returns whether a loop widens and rounds in registers, without buffers.
 template <class C>
 bool brief(std::initializer_list<const TensorView*> views) {
   return std::is_same_v<C, float> && std::all_of(views.begin(), views.end(), [](auto* v) { return v->dtype == DType::bf16; });
 }
 
-// f(place, column, n) for all blocks of the matrix: n elements of a row.
+// Calls f(place, column, n) for all blocks of the matrix: n elements of a row.
 template <class F>
 void each_block(const Matrix& m, const SideBySide& wide, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(wide.width, 1));
@@ -144,7 +144,7 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(relu ? relu->scale : nullptr),
                        shifts = wide.repeated(relu ? relu->shift : nullptr);
   const int64_t blocks = (wide.width + kBlock - 1) / kBlock, part = rows_at_once(wide.rows), parts = (wide.rows + part - 1) / part;
-  std::vector<C> sums(size_t(2 * parts * wide.width));  // of each part
+  std::vector<C> sums(size_t(2 * parts * wide.width));  // sums of each part
   parallel_tasks(parts * blocks, m.numel() * 4, [&](int64_t task) {
     alignas(64) C g_buffer[kBlock], x_buffer[kBlock];
     const int64_t p = task / blocks, c = task % blocks * kBlock, n = std::min(kBlock, wide.width - c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What normalisations do to matrices whose columns have statistics and parameters of their own: images in channels_last, and rows
-// of a few pixels a channel. A sum's order is fixed by the shape alone.
+// Normalisation of matrices whose columns have their own statistics and parameters: images in channels_last, and rows with a few
+// pixels per channel. The order of a sum depends only on the shape.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 
 namespace halfstep::cpu {
 
-// Rows of `columns` neighbours, one after another from element `from` of a tensor on.
+// A matrix of contiguous rows of `columns` elements, which begins at element `from` of a tensor.
 struct Matrix {
   int64_t from, rows, columns;
 
   int64_t numel() const { return rows * columns; }
 };
 
-// What follows takes and writes `columns` numbers where it says so with a pointer. C: float, or double for f64.
+// Pointers below are to `columns` numbers. C: float, or double for f64.
 
-// The mean and the variance (with the divisor `rows`) of each column.
+// Computes the mean and the variance (divided by `rows`) of each column.
 void column_moments(const Matrix& m, const TensorView& x, double* mean, double* var);
-// A ReLU behind map_columns: what follows counts g as 0 where (x - mean) scale + shift is at most `zero` (stored_as_zero).
+// A ReLU behind map_columns: g counts as 0 where (x - mean) scale + shift is at most `zero` (stored_as_zero).
 template <class C>
 struct ColumnRelu {
   const C *scale, *shift;
   C zero;
 };
-// plain: sum g; with_x: sum g (x - mean).
+// plain = sum g; with_x = sum g (x - mean).
 template <class C>
 void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
                           double* with_x, const ColumnRelu<C>* relu = nullptr);
@@ -35,12 +35,12 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
 template <class C>
 void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
                  bool relu = false);
-// out = scale g - first - (x - mean) second; without `first` and `second` scale g.
+// out = scale g - first - (x - mean) second; if `first` and `second` are null, scale g.
 template <class C>
 void column_gradients(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, const C* scale, const C* first,
                       const C* second, const TensorView& out, const ColumnRelu<C>* relu = nullptr);
 
-// normalize and its backward for images and volumes in channels_last: groups of channels.
+// normalize and its backward for images and volumes in channels_last, with groups of channels.
 void normalize_channels_last(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
                              const TensorView& out, const TensorView& mean, const TensorView& rstd);
 void normalize_channels_last_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,

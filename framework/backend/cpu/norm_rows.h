@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the normalisations do to a row in the cache. A row's mean and scale are one number, or one of each element.
+// Normalisation of a row in the cache. The mean and the scale of a row are one number, or one for each element.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 namespace halfstep::cpu {
 
-inline constexpr int64_t kShortRun = 64;  // pixels of a channel below which parameters are repeated for each of them
+inline constexpr int64_t kShortRun = 64;  // pixels per channel below which parameters are repeated for each pixel
 
-// The values of a parameter, each `repeat` times; `otherwise` where there is none. count: without repetition.
+// Returns the values of a parameter, each `repeat` times; `otherwise` if it is empty. count: without repetition.
 template <class C>
 std::vector<C> parameter(const TensorView& v, int64_t count, int64_t repeat, C otherwise) {
   std::vector<C> values(size_t(count * repeat), otherwise);
@@ -28,8 +28,8 @@ std::vector<C> parameter(const TensorView& v, int64_t count, int64_t repeat, C o
   return values;
 }
 
-// f(C{}, T{}): the type to compute in, and the one that loops read and write the tensors in: bfloat16 where all are, which is
-// widened and rounded in registers, else C.
+// Calls f(C{}, T{}): C is the type of the computation; T is the type in which loops access the tensors: bfloat16 if all are
+// (widened and rounded in registers), else C.
 template <class F>
 void with_types(std::initializer_list<const TensorView*> views, const F& f) {
   const auto all = [&](DType t) { return std::all_of(views.begin(), views.end(), [&](auto* v) { return !*v || v->dtype == t; }); };
@@ -37,7 +37,7 @@ void with_types(std::initializer_list<const TensorView*> views, const F& f) {
   (*views.begin())->dtype == DType::f64 ? f(double{}, double{}) : f(float{}, float{});
 }
 
-// Where n results from element `from` on are to be made: in place, or in a buffer that `end` stores.
+// Return where to compute n results from element `from` on (in place, or in a buffer), and store the buffer.
 template <class T>
 T* begin_row(const TensorView& out, int64_t from, T* buffer) {
   return out.dtype == dtype_of<T> ? out.as<T>() + from : buffer;
@@ -52,7 +52,7 @@ template <class C>
 struct RunRelu {
   C scale{}, bias{}, zero{};
 };
-// sum g and sum g (x - mean) rstd, of a block in the cache; with `w`, of g w.
+// Computes sum g and sum g (x - mean) rstd of a block in the cache; if Weighted, of g w.
 template <bool Weighted, class C, class T, bool Relu = false>
 void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n, double& first, double& second,
                    RunRelu<C> relu = {}) {
@@ -72,7 +72,7 @@ void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n
       if constexpr (Weighted) load_lanes(w + i, wv);
       add();
     }
-    if (rest > 0) {  // what is missing has no gradient
+    if (rest > 0) {  // missing elements have no gradient
       load_last(g, n, rest, gv);
       load_last(x, n, rest, xv);
       if constexpr (Weighted) load_last(w, n, rest, wv);
@@ -87,20 +87,20 @@ void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n
   second = double(sums.second);
 }
 
-// max(v, 0), in which a NaN stays.
+// Returns max(v, 0); NaN stays.
 template <bool Relu, class C>
 [[gnu::always_inline]] inline C rectified(C v) {
   return Relu && v <= C(0) ? C(0) : v;
 }
 
-// (x - mean) scale + bias
+// out = (x - mean) scale + bias
 template <bool Relu = false, class C, class T>
 HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rectified<Relu>((C(x[i]) - mean) * scale + bias));
 }
 
-// into = the sums of rows [0, count) of `rows`, `n` wide, each column in order.
+// Adds up rows [0, count) of `rows`, each `n` wide, column by column in order, and passes the sums to take.
 template <class C, class F>
 void join_rows(const std::vector<C>& rows, int64_t count, int64_t n, const F& take) {
   parallel_for(n, kBlock, n * count, [&](int64_t begin, int64_t end) {
@@ -117,13 +117,13 @@ void join_rows(const std::vector<C>& rows, int64_t count, int64_t n, const F& ta
   });
 }
 
-// How columns are added up: rows in parts that are joined (many rows), or each block of columns over all rows (wide ones). Fixed
-// by the shape, so that sums do not depend on the threads.
+// Decides how columns are added up: many rows in parts that are joined; few wide rows by blocks of columns over all rows. Depends
+// on the shape alone, so that sums do not depend on the threads.
 inline bool wide_rows(int64_t rows, int64_t columns) { return rows < kBlock && columns >= 4 * kBlock; }
 inline int64_t rows_at_once(int64_t rows) { return std::clamp<int64_t>(rows / 64, 16, 256); }
 
-// add(row, column, n, into): adds a wide row's n elements from `column` on to the two sums of each column, into[0] and into[1].
-// add_whole(row, into): the same for all of a row. take(column, sum, sum): called once for each column.
+// Adds up columns. add(row, column, n, into): adds n elements of a wide row from `column` on to the two sums of each column,
+// into[0] and into[1]. add_whole(row, into): the same for a whole row. take(column, sum, sum): called once for each column.
 template <class C, class Add, class AddWhole, class Take>
 void sum_columns(int64_t rows, int64_t columns, int64_t work, const Add& add, const AddWhole& add_whole, const Take& take) {
   if (wide_rows(rows, columns)) {

@@ -39,11 +39,11 @@ HS_CLONES void add_gradient(const T* g, const T* x, C mean, C rstd, C* dw, C* db
   }
 }
 
-// The shape as the loops see it: short runs of pixels become elements with parameters of their own.
+// The shape as the loops see it: short runs of pixels become elements with their own parameters.
 struct Layout {
-  int64_t slices, length;         // length: elements that share a mean
-  int64_t groups, channels, run;  // channels of a slice, each `run` neighbours
-  int64_t repeat;                 // columns that share a parameter
+  int64_t slices, length;         // length: number of elements that share a mean
+  int64_t groups, channels, run;  // channels of a slice, with `run` pixels each
+  int64_t repeat;                 // number of columns that share a parameter
 
   explicit Layout(const NormArgs& a)
       : slices(a.rows * a.groups), length(a.channels * a.inner), groups(a.groups), channels(a.channels), run(a.inner), repeat(1) {
@@ -57,7 +57,7 @@ struct Layout {
   int64_t grain() const { return std::max<int64_t>(1, kBlock / std::max<int64_t>(length, 1)); }
 };
 
-// f(at, n, c): n elements of a slice from `at` on that share the parameters of its channel c; the block begins at `from`.
+// Calls f(at, n, c) for n elements of a slice from `at` on that share the parameters of channel c; the block begins at `from`.
 template <class F>
 void each_run(const Layout& s, int64_t from, int64_t n, const F& f) {
   for (int64_t i = 0; i < n;) {
@@ -67,7 +67,7 @@ void each_run(const Layout& s, int64_t from, int64_t n, const F& f) {
   }
 }
 
-// The statistics of x[from, from + n). `buffer` then holds its last block.
+// Computes the statistics of x[from, from + n). `buffer` then holds its last block.
 template <class C, class T>
 void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n, T* buffer, C& mean, C& rstd) {
   Moments m;
@@ -143,7 +143,7 @@ struct Backward {
     second = C(sums[1] / double(s.length));
   }
 
-  // dw, db: where to add this row's gradients of the parameters; may be null.
+  // Computes a row of dx. dw, db: receive this row's gradients of the parameters; may be null.
   void row(Block& t, int64_t slice, C* dw, C* db) const {
     begin(t, slice);
     const C* wk = w.data() + slice % s.groups * s.channels;
@@ -179,7 +179,7 @@ struct Backward {
       });
     }
     if (!wanted) return;
-    // Part of a row, group by group; or all of a narrow one, which makes its dx on the way.
+    // Adds a part of a row, group by group; or a whole narrow row, which also computes its dx.
     const auto add = [&](int64_t r, int64_t from, int64_t n, C* const* into) {
       Block t;
       for (int64_t c = from; c < from + n;) {
@@ -213,7 +213,7 @@ struct Backward {
     }
   }
 
-  // Long runs of pixels: the sums of each channel of each row are all that the parameters need.
+  // Long runs of pixels: the parameters' gradients need only the sums of each channel of each row.
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const int64_t columns = s.columns();
     std::vector<double> dw(size_t(a.rows * columns)), db(dw.size());

@@ -12,7 +12,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// f(sample, its pixels). Many samples are shared among the threads, few are each taken by all: the results are the same.
+// Calls f(sample, its pixels). Threads share many samples, or all work on each of few samples; the results are the same.
 template <class F>
 void each_sample(const NormArgs& a, const F& f) {
   const int64_t columns = a.groups * a.channels;
@@ -56,7 +56,7 @@ void backward(const NormArgs& a, const TensorView& grad, const TensorView& x, co
   const int64_t columns = a.groups * a.channels;
   const double length = double(a.channels * a.inner);
   const std::vector<C> w = parameter<C>(weight, columns, 1, C(1));
-  std::vector<double> plain(size_t(a.rows * columns)), scaled(plain.size());  // of each sample
+  std::vector<double> plain(size_t(a.rows * columns)), scaled(plain.size());  // sums of each sample
   each_sample(a, [&](int64_t r, const Matrix& m) {
     double *const sum = plain.data() + r * columns, *const sum_x = scaled.data() + r * columns;
     std::vector<C> center(w.size()), scale(w.size()), first(w.size()), second(w.size());

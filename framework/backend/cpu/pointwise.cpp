@@ -8,7 +8,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// in: as many as the row has inputs; another one fills the place of missing ones. numbers: p and q.
+// in: one array per input of the row; missing ones repeat another. numbers: p and q.
 template <class Row, int Arity, class T>
 HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers) {
   const float p = float(static_cast<const double*>(numbers)[0]), q = float(static_cast<const double*>(numbers)[1]);

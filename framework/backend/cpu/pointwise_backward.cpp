@@ -7,7 +7,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// in: of g, a, b, c those that the gradient names, in that order; g fills the places of the others.
+// in: those of g, a, b, c that the gradient names, in that order; g replaces the others.
 template <class Row, int Input>
 struct Sources {
   static constexpr unsigned kNames = gradient_names<Row, Input>;

@@ -16,7 +16,7 @@ namespace {
 
 using namespace pooling;
 
-// Takes x[i * stride] where it is larger than best[i] or the first NaN; its index is first + i * stride.
+// Takes x[i * stride] if it is larger than best[i] or the first NaN; its index is first + i * stride.
 template <class C, class I, int Stride, bool Indices>
 HS_CLONES void take_larger(const C* x, int64_t stride, I first, C* best, I* where, int64_t n) {
   const int64_t step = Stride ? Stride : stride;
@@ -35,7 +35,7 @@ void take_larger(const C* x, int64_t stride, I first, C* best, I* where, int64_t
   take_larger<C, I, 0, Indices>(x, stride, first, best, where, n);
 }
 
-// The maximum of x[0, n) against the best so far, for the windows of adaptive pooling.
+// Takes the maximum of x[0, n) and the best so far, for the windows of adaptive pooling.
 template <class C, class I>
 void take_largest(const C* x, int64_t n, I first, C& best, I& where) {
   const C top = C(reduce_row<C>(Reduce::max, x, n));
@@ -46,7 +46,7 @@ void take_largest(const C* x, int64_t n, I first, C& best, I& where) {
   where = first + I(i);
 }
 
-// As take_larger, for the channels of one pixel at index `here`.
+// Like take_larger, for the channels of the pixel at index `here`.
 template <class C, class I, bool Indices>
 HS_CLONES void take_larger_lanes(const C* x, I here, C* best, I* where, int64_t n) {
   HS_INDEPENDENT
@@ -75,11 +75,11 @@ void max_row_lanes(const Pooling& p, Rows<C>& rows, const I* starts, int64_t pla
   }
 }
 
-// A tap along a row: it lies inside for the outputs from lo to hi, beginning with the input `from`.
+// A tap along a row: it is inside for the outputs from lo to hi, starting at the input `from`.
 struct Tap {
   int64_t lo, hi, from;
 };
-// Only taps that lie inside somewhere. They are the same for all rows, and finding them takes divisions.
+// Returns the taps that are inside for some output. They are the same for all rows, and finding them takes divisions.
 std::vector<Tap> taps_of(const Axis& x) {
   std::vector<Tap> out;
   if (x.adaptive) return out;
@@ -97,7 +97,7 @@ void max_row(const Pooling& p, const std::vector<Tap>& taps, Rows<C>& rows, cons
              C* best, I* where) {
   if (p.lanes > 1) return max_row_lanes<C, I, Indices>(p, rows, starts, plane, oz, oy, best, where);
   const Axis &z = p.z, &y = p.y, &x = p.x;
-  // Where nothing is larger than -inf: the first tap.
+  // Starts with the first tap, which stays if nothing is larger than -inf.
   const int64_t corner = (std::min(z.begin(oz), z.in - 1) * y.in + std::min(y.begin(oy), y.in - 1)) * x.in;
   std::fill_n(best, x.out, -std::numeric_limits<C>::infinity());
   if (Indices || x.adaptive)
@@ -148,7 +148,7 @@ void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, 
   const Pooling p(x.shape, out.shape, args, x.format());
   if (max_pool_squares(x, p, out, indices) || max_pool_overlapping(x, p, out, indices)) return;
   const int64_t plane = x.numel() / (x.shape[0] * x.shape[1]);
-  // Indices of large planes need 64 bits, which the wide kernel has.
+  // Indices of large planes need 64 bits, which only the wide kernel has.
   if (x.dtype == DType::f64 || plane > std::numeric_limits<int32_t>::max())
     max_pool_in<double, int64_t>(x, p, out, indices);
   else
@@ -157,7 +157,7 @@ void max_pool(const TensorView& x, const PoolArgs& args, const TensorView& out, 
 
 namespace {
 
-// Where no two windows share an input: gradients are copied, not added. 0 + -0 is 0.
+// Copies gradients, if no two windows share an input. Stores -0 as 0, as adding it to 0 would.
 template <class T, class P>
 void put_gradients(const TensorView& grad, const TensorView& indices, const TensorView& out) {
   const int64_t planes = out.shape[0] * out.shape[1], in = out.numel() / planes, n = grad.numel() / planes;

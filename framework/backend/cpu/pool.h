@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two kinds of pooling share: geometry, rows as the type to compute in, and planes to sum into. Of tensors in
-// channels_last the plane is an image, and each of its pixels holds `lanes` channels, which are walked through side by side.
+// Helpers of both kinds of pooling: geometry, rows converted to the compute type, and planes to sum into. For channels_last a
+// plane is an image with `lanes` channels per pixel, which are processed side by side.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ struct Axis {
   int64_t in, out, size, stride, padding, dilation;
   bool adaptive;
 
-  int64_t first(int64_t o) const { return o * stride - padding; }  // of the window's taps; may lie outside
+  int64_t first(int64_t o) const { return o * stride - padding; }  // first tap of the window; may be outside
   int64_t begin(int64_t o) const {
     if (adaptive) return o * in / out;
     return first(o) < 0 ? first(o) + (-first(o) + dilation - 1) / dilation * dilation : first(o);
   }
-  int64_t end(int64_t o) const {  // behind the last tap inside
+  int64_t end(int64_t o) const {  // one past the last tap inside
     return adaptive ? ((o + 1) * in + out - 1) / out : std::min(first(o) + (size - 1) * dilation + 1, in);
   }
   int64_t longest() const {
@@ -30,12 +30,12 @@ struct Axis {
     for (int64_t o = 0; o < out; ++o) most = std::max(most, end(o) - begin(o));
     return most;
   }
-  // What a mean counts: all elements, those of the padding included where it reaches.
+  // Returns how many elements a mean counts; `pads`: including padding.
   int64_t counted(int64_t o, bool pads) const {
     const int64_t n = pads && !adaptive ? std::min(first(o) + size, in + padding) - first(o) : end(o) - begin(o);
     return std::max<int64_t>(n, 1);
   }
-  // The outputs whose tap k lies inside: [lo, hi).
+  // Returns the outputs [lo, hi) whose tap k is inside.
   std::pair<int64_t, int64_t> having(int64_t k) const {
     const int64_t offset = k * dilation - padding;  // input = o stride + offset
     const int64_t lo = offset < 0 ? (-offset + stride - 1) / stride : 0;
@@ -52,7 +52,7 @@ struct Pooling {
     const Window& w = args.window;
     Axis all[3];
     for (int d = 0; d < 3; ++d) {
-      const int s = d - (3 - (in.size() - 2));  // the spatial dimension, the last one being x
+      const int s = d - (3 - (in.size() - 2));  // the spatial dimension; x is the last one
       if (s < 0) all[d] = {1, 1, 1, 1, 0, 1, false};
       else
         all[d] = {in[s + 2],           out[s + 2],           w.size[size_t(s)], w.stride[size_t(s)],
@@ -66,14 +66,14 @@ struct Pooling {
   }
   int64_t in_plane() const { return z.in * y.in * x.in; }  // pixels
   int64_t rows() const { return planes * z.out * y.out; }
-  // One window for each plane, all of it.
+  // Returns whether one window covers each whole plane.
   bool whole() const {
     const auto covered = [](const Axis& a) { return a.out == 1 && a.begin(0) == 0 && a.end(0) == a.in; };
     return covered(z) && covered(y) && covered(x);
   }
 };
 
-// Rows of planes as C: in place, or converted and kept as long as the windows that slide over them need them.
+// Rows of planes as C: in place, or converted and kept while windows that slide over them need them.
 template <class C>
 class Rows {
  public:
@@ -103,14 +103,14 @@ class Rows {
   std::vector<C> memory_;
 };
 
-// f(C{}) for a floating dtype.
+// Calls f(C{}) for a floating dtype.
 template <class F>
 void floating(Compute c, const F& f) {
   if (c == Compute::wide) f(double{});
   else f(float{});
 }
 
-// f(P{}) for the type of the indices of maxima.
+// Calls f(P{}) for the type of the maxima's indices.
 template <class F>
 void positions(const TensorView& indices, const F& f) {
   switch (indices.dtype) {
@@ -120,7 +120,7 @@ void positions(const TensorView& indices, const F& f) {
   }
 }
 
-// f(plane, memory of C) for each plane of `out`, which then holds what f left in the memory.
+// Calls f(plane, memory of C) for each plane of `out`, and stores the memory in the plane.
 template <class C, class F>
 void for_planes(const TensorView& out, int64_t planes, const F& f) {
   if (planes == 0) return;
@@ -137,7 +137,7 @@ void for_planes(const TensorView& out, int64_t planes, const F& f) {
   });
 }
 
-// The first column that lies inside, for each window along a row.
+// Returns the first column inside, for each window along a row.
 template <class I>
 std::vector<I> starts_of(const Axis& x) {
   std::vector<I> out(static_cast<size_t>(x.out));
@@ -145,15 +145,15 @@ std::vector<I> starts_of(const Axis& x) {
   return out;
 }
 
-// Puts n indices of maxima at `to` of the tensor of indices.
+// Stores n indices of maxima at element `to` of the tensor of indices.
 template <class I>
 void put_positions(const I* where, int64_t n, const TensorView& indices, int64_t to) {
   positions(indices, [&]<class P>(P) { std::transform(where, where + n, indices.as<P>() + to, [](I i) { return P(i); }); });
 }
 
-// Maxima of windows that overlap along a row, of several rows each. False, and nothing is done, for others.
+// Computes maxima of windows of several rows that overlap along a row. Returns false and does nothing for others.
 bool max_pool_overlapping(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices);
-// Maxima of windows of two by two. False, and nothing is done, for others.
+// Computes maxima of windows of two by two. Returns false and does nothing for others.
 bool max_pool_squares(const TensorView& x, const Pooling& p, const TensorView& out, const TensorView& indices);
 
 }  // namespace halfstep::cpu::pooling

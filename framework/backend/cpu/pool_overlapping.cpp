@@ -15,18 +15,18 @@
 namespace halfstep::cpu::pooling {
 namespace {
 
-constexpr int64_t kWhole = 16;  // loops of multiples of this have no rest
+constexpr int64_t kWhole = 16;  // loops over multiples of this have no remainder
 constexpr int64_t whole(int64_t n) { return (n + kWhole - 1) / kWhole * kWhole; }
 
-// The largest of the columns of some rows, or their first NaN, and where the row that has it begins; after those of earlier rows
-// unless `Begin`.
+// Finds the largest element, or the first NaN, of each column of some rows, and the start of its row; unless `Begin`, compares
+// with earlier rows.
 template <class C, class I, int Rows, bool Begin>
 HS_CLONES void add_rows(const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
   const C *const a = rows[0], *const b = rows[Rows > 1], *const c = rows[Rows - 1];
   const I at_a = firsts[0], at_b = firsts[Rows > 1], at_c = firsts[Rows - 1];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
-    // By masks, which GCC turns into vectors; of conditions it makes jumps.
+    // Uses masks, which GCC vectorises; it would compile conditions to jumps.
     I most = std::bit_cast<I>(Begin ? a[i] : best[i]), at = Begin ? at_a : where[i];
     const auto take = [&](C v, I first) HS_INLINE {
       const C old = std::bit_cast<C>(most);
@@ -47,7 +47,7 @@ void add_rows(int count, const C* const* rows, const I* firsts, C* best, I* wher
   if (count == 2) return add_rows<C, I, 2, Begin>(rows, firsts, best, where, n);
   add_rows<C, I, 3, Begin>(rows, firsts, best, where, n);
 }
-// Takes a column of each window: of equal numbers, and of several NaN, the lowest index.
+// Takes a column of each window; among equal numbers, and among NaNs, the lowest index wins.
 template <class C, class I>
 HS_CLONES void add_columns(const C* x, const I* rows, const I* columns, C* best, I* where, int64_t n) {
   HS_INDEPENDENT
@@ -77,8 +77,9 @@ HS_CLONES void begin_windows(const I* starts, I corner, C* best, I* where, int64
   }
 }
 
-// The maxima of the windows of some output rows. These go through each stage together: what a stage wrote a moment ago would be
-// slow to read. C and I: float and int32_t, or double and int64_t. An index is that of a row's first element and a column.
+// The maxima of the windows of some output rows. All rows go through each stage together, because reading what a stage has just
+// written would be slow. C and I: float and int32_t, or double and int64_t. An index is the sum of the index of a row's first
+// element and a column.
 template <class C, class I>
 class Maxima {
   static constexpr C kLeast = -std::numeric_limits<C>::infinity();
@@ -103,9 +104,9 @@ class Maxima {
     for (int64_t r = 0; r < most_; ++r)
       for (int64_t i = 0; i < x.in; ++i) place_[size_t(sorted(i + x.padding) + r * each_)] = I(i);
   }
-  int64_t most() const { return most_; }  // output rows at once
+  int64_t most() const { return most_; }  // output rows per call of find
 
-  // The rows under the windows of output row r. firsts: the indices of their first elements.
+  // Adds the rows under the windows of output row r. firsts: the indices of their first elements.
   void add(int64_t r, std::span<const C* const> rows, std::span<const I> firsts) {
     C* const best = best_of(r);
     I* const where = where_of(r);
@@ -125,7 +126,7 @@ class Maxima {
     }
     const Memory& from = x_.stride > 1 ? sorted_ : columns_;
     for (int64_t k = 0; k < x_.size; ++k) {
-      const int64_t at = sorted(k * x_.dilation), shift = k * x_.dilation / x_.stride;  // beyond what the last row has
+      const int64_t at = sorted(k * x_.dilation), shift = k * x_.dilation / x_.stride;  // offset beyond the end of the last row
       add_columns(from.best.data() + at, from.where.data() + at, place_.data() + at, found_.best.data(), found_.where.data(),
                   rows * each_ - shift);
     }
@@ -136,13 +137,14 @@ class Maxima {
  private:
   C* best_of(int64_t r) { return columns_.best.data() + r * each_ * x_.stride + x_.padding; }
   I* where_of(int64_t r) { return columns_.where.data() + r * each_ * x_.stride + x_.padding; }
-  // Where a column of the first row lies when all are sorted by their remainder modulo the stride: those of one tap are neighbours.
+  // Returns the place of a column of the first row after sorting by the remainder modulo the stride, which makes the columns of a
+  // tap neighbours.
   int64_t sorted(int64_t column) const { return column % x_.stride * most_ * each_ + column / x_.stride; }
 
   const Axis& x_;
-  int64_t each_, most_;  // columns of one remainder in a row; rows
+  int64_t each_, most_;  // columns per remainder in a row; rows
   Memory columns_, sorted_, found_;
-  std::vector<I> place_, starts_;  // the columns, sorted; the first column of each window
+  std::vector<I> place_, starts_;  // the sorted columns; the first column of each window
 };
 
 template <class C, class I>
@@ -150,7 +152,7 @@ void max_pool_rows(const TensorView& x, const Pooling& p, const TensorView& out,
   parallel_for(p.rows(), 1, out.numel() * 4, [&](int64_t begin, int64_t end) {
     Rows<C> source(x, p);
     Maxima<C, I> maxima(p.x);
-    std::vector<const C*> under;  // the windows of one output row
+    std::vector<const C*> under;  // rows under the windows of one output row
     std::vector<I> firsts;
     for (int64_t from = begin; from < end; from += maxima.most()) {
       const int64_t rows = std::min(maxima.most(), end - from);

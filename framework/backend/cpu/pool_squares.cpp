@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima of the most common windows: two by two, side by side, all inside. A plane is computed in one call, as rows of small
+// Maxima of the most common windows: two by two, side by side, all inside. One call computes a plane, because rows of small
 // pictures are short. 16-bit numbers are compared as integers and copied as they are.
 #include <cstring>
 #include <limits>
@@ -20,7 +20,8 @@ struct Wide {
   typedef T type __attribute__((vector_size(N * sizeof(T))));
 };
 
-// What a window is compared by: float32 and float64 themselves, of 16 bits an integer in the same order. NaN is the largest.
+// The key by which a window is compared: float32 and float64 themselves; for 16 bits, an integer in the same order. NaN is
+// largest.
 template <class T>
 constexpr bool kIs16 = sizeof(T) == 2;
 template <class T>
@@ -28,7 +29,7 @@ using Key = std::conditional_t<kIs16<T>, int32_t, T>;
 template <class T>
 using Word = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
-// The numbers at even and odd places of 2N, as vectors of N; 16-bit ones in the low half of a word.
+// Loads the numbers at even and odd places of 2N as vectors of N; 16-bit ones into the low half of a word.
 template <class T, int N>
 HS_INLINE inline void pairs(const T* x, typename Wide<Key<T>, N>::type& left, typename Wide<Key<T>, N>::type& right) {
   if constexpr (kIs16<T>) {
@@ -53,7 +54,7 @@ HS_INLINE inline void pairs(const T* x, typename Wide<Key<T>, N>::type& left, ty
   }
 }
 
-// -0 and 0 are equal; all NaN are.
+// Computes keys; -0 equals 0, and all NaNs are equal.
 template <class T, class V>
 HS_INLINE inline void key_of(const V& v, V& key) {
   if constexpr (kIs16<T>) {
@@ -66,7 +67,7 @@ HS_INLINE inline void key_of(const V& v, V& key) {
   }
 }
 
-// N outputs. upper: the first number of the first window; below: numbers from a row to the next; first: the index of upper[0].
+// Computes N outputs. upper: the first number of the first window; below: distance to the next row; first: the index of upper[0].
 template <class T, class P, bool Indices, int N>
 HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* best, P* where) {
   using V = typename Wide<Key<T>, N>::type;
@@ -103,7 +104,7 @@ HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* b
   }
 }
 
-// A row of n outputs, N at a time; the last ones overlap.
+// Computes a row of n outputs, N at a time; the last vectors overlap.
 template <class T, class P, bool Indices, int N>
 HS_INLINE inline void row_of(const T* upper, int64_t below, Word<T> first, T* best, P* where, int64_t n) {
   for (int64_t step = 0; step < n; step += N) {

@@ -10,7 +10,7 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // the stream of the upper halves of 64-bit draws
+constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // second stream, for the upper halves of 64-bit draws
 
 HS_CLONES void philox_blocks(uint64_t seed, uint64_t first, uint32_t* out, int64_t blocks) {
   HS_INDEPENDENT
@@ -23,7 +23,7 @@ HS_CLONES void philox_blocks(uint64_t seed, uint64_t first, uint32_t* out, int64
   }
 }
 
-// f(bits, i, n): n elements from element i, a multiple of 4, on all threads. `bits` is padded to whole blocks.
+// Calls f(bits, i, n) for n elements from element i, a multiple of 4, on all threads. `bits` is padded to whole blocks.
 template <class F>
 void draw(int64_t numel, uint64_t seed, uint64_t offset, const F& f) {
   parallel_for(numel, kBlock, numel * 8, [&](int64_t begin, int64_t end) {
@@ -46,7 +46,8 @@ HS_CLONES void keep_or_zero(const uint32_t* bits, const float* x, float p, float
 
 }  // namespace
 
-// lo + (hi - lo) u in double, rounded once to the dtype; a value that rounds up to hi becomes lo: [lo, hi) holds in every dtype.
+// Computes lo + (hi - lo) u in double, rounded once to the dtype; a value that rounds up to hi becomes lo, so that [lo, hi) holds
+// in every dtype.
 void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) {
   draw(dst.numel(), state.seed, state.offset, [&](const uint32_t* bits, int64_t i, int64_t n) {
     double values[kBlock], rounded[kBlock];
@@ -71,8 +72,8 @@ void random_normal(const TensorView& dst, Generator::State state, double mean, d
   });
 }
 
-// The range times a random fraction: no value is off by more than range / 2^32 in probability (2^64 for ranges above 2^32, which
-// take their upper 32 bits from a second stream).
+// Multiplies the range by a random fraction: the probability of each value is exact within range / 2^32 (2^64 for ranges above
+// 2^32, which take their upper 32 bits from a second stream).
 void random_integers(const TensorView& dst, Generator::State state, int64_t lo, int64_t hi) {
   const uint64_t range = uint64_t(hi) - uint64_t(lo);
   draw(dst.numel(), state.seed, state.offset, [&](const uint32_t* bits, int64_t i, int64_t n) {

@@ -15,12 +15,12 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kSegment = 32 * kBlock;    // elements of a row a thread reduces at once
+constexpr int64_t kSegment = 32 * kBlock;    // elements of a row that a thread reduces at once
 constexpr int64_t kColumns = 1024;           // columns kept side by side
-constexpr int64_t kRows = 64;                // rows added in float before they go to double
-constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block a thread reduces at once
+constexpr int64_t kRows = 64;                // rows added in float before the sum goes to double
+constexpr int64_t kSegmentRows = 8 * kRows;  // rows of a column block that a thread reduces at once
 
-// A mean of integers is a float.
+// Writes a result; a mean of integers is a float.
 template <class W>
 void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t offset) {
   if (op == Reduce::mean) {
@@ -34,7 +34,7 @@ void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t off
 bool is_sum(Reduce op) { return op == Reduce::sum || op == Reduce::mean; }
 bool is_sum_of_some_kind(Reduce op) { return is_sum(op) || op == Reduce::sum_squares || op == Reduce::sum_abs; }
 
-// What is added up of each value; `buffer` may be x.
+// Returns the terms to add up; `buffer` may be x.
 template <class C>
 HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
   if (op == Reduce::sum_squares) {
@@ -50,11 +50,11 @@ HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
   return x;
 }
 
-// Rows [begin, end) of dense floats, or bf16 to be added up as stored.
+// Rows [begin, end) of dense floats, or of bf16 that are added up as stored.
 struct UsualRows {
   int64_t begin, end, length, x_step, out_step;
 };
-// In the fewest steps, as these take as long as a row itself.
+// Reduces short rows in as few steps as possible, because the steps take as long as a row itself.
 void usual_rows(Reduce op, const TensorView& x, const TensorView& out, const UsualRows& rows, bool as_stored) {
   for (int64_t o = rows.begin; o < rows.end; ++o) {
     double value = 0;
@@ -127,7 +127,7 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split&
 // Joins the results of `segments` parts of each column, [segments, kept.numel], into out.
 template <class W>
 void join_columns(Reduce op, std::vector<W>& partial, int64_t segments, const Space& kept, int64_t length, const TensorView& out) {
-  // One element alone was never compared with anything.
+  // A single element was never compared with anything.
   const bool truth = op == Reduce::any || op == Reduce::all;
   const int64_t width = kept.shape[kept.rank - 1], out_step = kept.strides[0][kept.rank - 1];
   parallel_for(kept.numel / width, 1, kept.numel, [&](int64_t begin, int64_t end) {
@@ -207,7 +207,7 @@ HS_CLONES bool holds(const C* x, C value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) hit |= uint32_t(x[i] == value) | uint32_t(x[i] != x[i]);
   return hit != 0;
 }
-// The first place of the extreme, which a NaN counts as: first the block, then the element.
+// Returns the first place of the extreme, where NaN counts as extreme: first finds the block, then the element.
 template <class C>
 int64_t first_extreme(bool largest, const C* x, int64_t n) {
   const C top = C(reduce_row<C>(largest ? Reduce::max : Reduce::min, x, n));
@@ -217,7 +217,7 @@ int64_t first_extreme(bool largest, const C* x, int64_t n) {
   return i;
 }
 
-// Rows of a column block, one after the other: best and where it was.
+// Compares the rows of a column block one after the other, and keeps the best and its place.
 template <class C, bool Largest>
 HS_CLONES void better_columns(const C* x, C* best, C* where, C row, int64_t n) {
   HS_INDEPENDENT
@@ -251,7 +251,7 @@ struct ArgRows {
       }
     });
   }
-  // Indices are kept as C, which holds them exactly.
+  // Stores indices as C, which holds them exactly.
   template <class C>
   void each_column() const {
     const int64_t inner = rows.rank - 1, width = rows.shape[inner], stride = rows.strides[0][inner];
@@ -278,7 +278,7 @@ void reduce(Reduce op, const TensorView& x, const TensorView& out) {
   if (out.numel() == 0) return;
   const Split split(x, out);
   Compute c = compute_of(x.dtype);
-  // A product leaves float's range on the way to a result inside it.
+  // A product may leave float's range on the way to a result inside it.
   if (op == Reduce::prod && c == Compute::single && split.by_columns()) c = Compute::wide;
   with_compute(c, [&](auto tag) {
     using C = decltype(tag);

@@ -14,7 +14,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// into() joins numbers, vectors or lanes, and its NaN is anybody's guess: join() sees to that.
+// Joins numbers, vectors or lanes. Its result for NaN is unspecified; join() corrects that.
 template <class Fn, class T, int bytes>
 HS_LANES void into(Lanes<T, bytes>& a, const Lanes<T, bytes>& b) {
   a.each([&](auto& p, int k) HS_INLINE { Fn::into(p, b.part[k]); });
@@ -44,13 +44,13 @@ struct Product : math::ProductJoin {
   }
 };
 
-// Sums take no longer than reading: rows are one long stream, but no CPU prefetches beyond the end of a page.
+// Prefetches: a sum takes no longer than reading, but no CPU prefetches beyond the end of a page.
 template <class T>
 HS_HD void prefetch_ahead(const T* x) {
   __builtin_prefetch(reinterpret_cast<const char*>(x) + 4096);
 }
 
-// What is added up of a number, or of each in a vector.
+// The terms of a sum, from a number or from each number of a vector.
 struct Itself {
   template <class V>
   HS_LANES static void make(V&) {}
@@ -68,7 +68,7 @@ struct Absolute {
   }
 };
 
-// The lanes joined, halves first.
+// Joins the lanes, halves first.
 template <class Fn, class T, int bytes>
 HS_LANES T fold(const Lanes<T, bytes>& v) {
   constexpr int kWidth = kLanes / int(sizeof(T));
@@ -83,7 +83,7 @@ HS_LANES T fold(const Lanes<T, bytes>& v) {
     return Fn::join(lanes[0], lanes[1]);
 }
 
-// Sums and products in T of values stored as S, with several under way at a time.
+// Computes sums and products in T of values stored as S, several at a time.
 template <class Fn, class Map, class T, class S>
 T join_lanes(const S* x, int64_t n, T start) {
   return with_lanes([=](auto bytes) HS_INLINE {
@@ -124,7 +124,7 @@ T sum_lanes(Reduce op, const S* x, int64_t n) {
   return join_lanes<Sum, Itself, T>(x, n, T(0));
 }
 
-// Four rows at a time: the sums are read and written a quarter as often.
+// Adds four rows at a time, so that sums are read and written a quarter as often.
 template <class S>
 HS_CLONES void add_rows(float* into, const S* x, int64_t step, int64_t rows, int64_t n) {
   int64_t r = 0;
@@ -140,7 +140,7 @@ HS_CLONES void add_rows(float* into, const S* x, int64_t step, int64_t rows, int
   }
 }
 
-// The greatest or least of some floats. NaN is noted on the side: as a magnitude above that of infinity.
+// Returns the greatest or least of some floats. Detects NaN separately, as a magnitude above that of infinity.
 template <class Fn>
 float extreme_floats(const float* x, int64_t n, float start) {
   return with_lanes([=](auto bytes) HS_INLINE {
@@ -231,7 +231,7 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
   if (n == 0) return reduce_identity<W>(op);
   switch (op) {
     case Reduce::prod:
-      if constexpr (std::is_floating_point_v<C>)  // in double: a product leaves float's range on the way to a result inside it
+      if constexpr (std::is_floating_point_v<C>)  // in double: a product may leave float's range on the way to its result
         return join_lanes<Product, Itself>(x, n, 1.0);
       else
         return join_row<Product>(x, n, W(1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction seen as rows or as columns: the dimensions of its input apart.
+// Splits the dimensions of a reduction's input into kept and reduced ones.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace halfstep::cpu {
 
-// The dimensions of x: those that stay (strides of out and of x) and those that go (strides of x), largest stride first.
+// The dimensions of x: kept ones (with the strides of out and x) and reduced ones (strides of x), largest stride first.
 struct Split {
   Shape kept, reduced;
   Strides kept_out, kept_in, reduced_in;
@@ -33,7 +33,7 @@ struct Split {
       }
     }
   }
-  // Kept elements lie closer together in memory than reduced ones, and there are enough of them to fill vectors.
+  // Returns whether kept elements are closer together in memory than reduced ones, and enough to fill vectors.
   bool by_columns() const {
     if (kept.empty() || reduced.empty() || kept.back() < 8 || numel(reduced) == 0) return false;
     return std::abs(kept_in.back()) < std::abs(reduced_in.back());

@@ -11,7 +11,7 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kMostTaps = 8;  // entries a row up to which a row's gathers are vectorised
+constexpr int64_t kMostTaps = 8;  // entries per row up to which gathers along a row are vectorised
 
 template <class C, bool Add>
 HS_CLONES void mix(const C* a, C wa, C* out, int64_t n) {
@@ -24,7 +24,7 @@ HS_CLONES void mix(const C* a, C wa, const C* b, C wb, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (Add ? out[i] : C(0)) + (wa * a[i] + wb * b[i]);
 }
 
-// out[o] = sum of weight[t n + o] x[index[t n + o]] over t < Taps. A weight of 0 means no entry.
+// out[o] = sum over t < Taps of weight[t n + o] x[index[t n + o]]. A weight of 0 means no entry.
 template <class C, int Taps>
 HS_CLONES void gather_row(const C* x, const int32_t* index, const C* weight, C* out, int64_t n) {
   HS_INDEPENDENT
@@ -50,10 +50,10 @@ struct Matrix {
   int64_t rows, taps = 0;
   const int64_t *start, *index;
   const C* weight;
-  // taps x rows, where no row is empty or has many entries: all first entries, all second ones, ...
+  // taps x rows: all first entries, all second ones, ... Only if no row is empty or has many entries.
   std::vector<int32_t> flat_index;
   std::vector<C> flat_weight;
-  bool picks = false;  // one entry of weight 1 each
+  bool picks = false;  // whether each row has one entry of weight 1
 
   Matrix(const SparseRows& m, int64_t columns, bool innermost)
       : rows(m.start.shape[0] - 1),
@@ -119,7 +119,7 @@ class Lines {
  public:
   explicit Lines(const TensorView& x) : view_(x), memory_(x.dtype == dtype_of<C> ? 0 : kSlots * kBlock) { forget(); }
   void forget() { std::fill_n(kept_, kSlots, -1); }
-  // n elements from `offset`, the piece of line i.
+  // Returns n elements from `offset`, the piece of line i.
   const C* piece(int64_t i, int64_t offset, int64_t n) {
     if (memory_.empty()) return view_.as<const C>() + offset;
     const int64_t slot = i % kSlots;
@@ -154,7 +154,7 @@ void mix_lines(const TensorView& x, const Matrix<C>& m, int64_t outer, int64_t c
         for (int64_t k = first; k < last; ++k) {
           const int64_t i = m.index[k];
           const C w = m.weight[k];
-          if (k + 1 < last && m.index[k + 1] == i + 1) {  // neighbours, as nearly always
+          if (k + 1 < last && m.index[k + 1] == i + 1) {  // nearly always neighbours
             const C *const p = line(i), *const next = line(i + 1);
             k == first ? mix<C, false>(p, w, next, m.weight[k + 1], sum, n) : mix<C, true>(p, w, next, m.weight[k + 1], sum, n);
             ++k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors seen as rows along one dimension: softmax and the losses.
+// Tensors seen as rows along one dimension, for softmax and the losses.
 #pragma once
 
 #include <cmath>
@@ -15,11 +15,11 @@ inline Shape without(Shape shape, int dim) {
   if (!shape.empty()) shape[dim] = 1;
   return shape;
 }
-// Rank 0 counts as one row of one element.
+// Return the length and the stride of a row. Rank 0 counts as one row of one element.
 inline int64_t row_length(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.shape[dim]; }
 inline int64_t row_stride(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.strides[dim]; }
 
-// The row that starts at element `offset`, as C: in place where it lies so, else in `buffer`.
+// Returns the row that starts at element `offset` as C: in place if it is dense, else in `buffer`.
 template <class C>
 const C* read_row(const TensorView& v, int64_t offset, int64_t stride, int64_t n, C* buffer) {
   if (v.dtype == dtype_of<C> && stride == 1) return v.as<const C>() + offset;
@@ -27,7 +27,7 @@ const C* read_row(const TensorView& v, int64_t offset, int64_t stride, int64_t n
   return buffer;
 }
 
-// Asks for n elements that will be read soon, and lie where no CPU expects them.
+// Prefetches n elements that will be read soon, at a place that no CPU predicts.
 inline void prefetch_row(const TensorView& v, int64_t offset, int64_t n) {
   const char* const from = at(v, offset);
   for (int64_t k = 0, bytes = n * int64_t(size_of(v.dtype)); k < bytes; k += 64) __builtin_prefetch(from + k);
@@ -40,7 +40,7 @@ HS_CLONES void exp_row(const C* x, C shift, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = m::exp(C(x[i] - shift));
 }
 
-// ln sum e^x, shifted by the maximum; `work` holds n values. -inf for a row of -inf.
+// Returns ln sum e^x, shifted by the maximum; `work` holds n values. -inf for a row of -inf.
 template <class C>
 C log_sum_exp(const C* x, C* work, int64_t n) {
   if (n == 0) return -std::numeric_limits<C>::infinity();

@@ -16,7 +16,7 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kSegment = 64 * kBlock;  // elements of a long row a thread takes at once
+constexpr int64_t kSegment = 64 * kBlock;  // elements of a long row that a thread takes at once
 constexpr int64_t kColumns = 512;          // columns kept side by side
 
 struct Add {
@@ -41,8 +41,8 @@ W scan_serial(const C* x, W carry, C* out, int64_t n) {
   return carry;
 }
 
-// The same sums from runs of four, made by adding each run to itself moved by one and by two places: only the carry from run to run
-// has to wait for what came before.
+// Computes the same sums in runs of four, by adding each run to itself shifted by one and by two places: only the carry between
+// runs depends on earlier results.
 template <class C>
 HS_CLONES double sum_in_runs(const C* x, double carry, C* out, int64_t n) {
   typedef double Run __attribute__((vector_size(32)));
@@ -63,14 +63,14 @@ HS_CLONES double sum_in_runs(const C* x, double carry, C* out, int64_t n) {
   return scan_serial<Add>(x + i, before[0], out + i, n - i);
 }
 
-// Products are not cut: a part's may leave the range that the whole stays in.
+// Does not split products: a part's product may leave the range of the whole.
 template <class Op, class C, class W>
 W scan_block(const C* x, W carry, C* out, int64_t n) {
   if constexpr (std::is_same_v<Op, Add> && std::is_same_v<W, double>) { return sum_in_runs(x, carry, out, n); }
   return scan_serial<Op>(x, carry, out, n);
 }
 
-// Elements `step` apart in an operand.
+// A line of elements that are `step` apart in an operand.
 struct Line {
   const TensorView& view;
   int64_t step;
@@ -79,7 +79,7 @@ struct Line {
   const C* read(int64_t offset, int64_t n, C* buffer) const {
     return read_row<C>(view, offset, step, n, buffer);
   }
-  // Where to put the values for `offset`: there, or in the buffer, for write.
+  // Returns where to put the values for `offset`: there, or in the buffer, which write stores.
   template <class C>
   C* target(int64_t offset, C* buffer) const {
     return view.dtype == dtype_of<C> && step == 1 ? view.as<C>() + offset : buffer;
@@ -138,7 +138,7 @@ HS_CLONES void join_line(const C* x, W* carry, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = C(carry[i] = Op::join(carry[i], W(x[i])));
 }
 
-// Lines along the innermost dimension of `rows`, which is another one than the scan's: columns do not depend on each other.
+// Scans lines along the innermost dimension of `rows`, which is not the scan's: columns do not depend on each other.
 template <class Op, class C>
 void scan_columns(const Space& rows, const Line& from, const Line& to, int64_t length) {
   using W = Wide<C>;
@@ -162,7 +162,7 @@ void scan_columns(const Space& rows, const Line& from, const Line& to, int64_t l
   });
 }
 
-// The same elements from last to first along dim.
+// Returns a view of the same elements from last to first along dim.
 TensorView backwards(TensorView v, int dim) {
   v.data = at(v, (v.shape[dim] - 1) * v.strides[dim]);
   v.strides[dim] = -v.strides[dim];

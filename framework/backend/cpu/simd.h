@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiling a loop for several instruction sets, and running one on several threads.
+// Compiles a loop for several instruction sets, and runs one on several threads.
 #pragma once
 
 #include <algorithm>
@@ -11,20 +11,20 @@
 #include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
 
-// On a function whose loops should be compiled for x86-64 v2, v3 and v4 and chosen when the program starts.
+// Compiles the loops of a function for x86-64 v2, v3 and v4; the program chooses one when it starts.
 #if defined(HALFSTEP_MULTIARCH)
 #define HS_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define HS_CLONES
 #endif
-// Before a loop whose iterations are independent (equal pointers included).
+// Marks a loop with independent iterations (also for equal pointers).
 #define HS_INDEPENDENT _Pragma("GCC ivdep")
 
 namespace halfstep::cpu {
 
-inline constexpr int64_t kBlock = 1024;  // elements a kernel sees at once: its buffers stay in the first-level cache
+inline constexpr int64_t kBlock = 1024;  // elements per call of a kernel, so that its buffers stay in the first-level cache
 
-// Brings the first exception of a team of threads out of the parallel region, where it may not leave by itself.
+// Carries the first exception of a team of threads out of the parallel region, which it must not leave by itself.
 class Escape {
  public:
   template <class F>
@@ -44,14 +44,14 @@ class Escape {
   std::exception_ptr error_;
 };
 
-// The number of threads that a product or a convolution is cut for: as many as pay for it, or where results may not depend on
-// their number, one that follows from the work alone. As many as pay for it then share the pieces.
+// Returns the number of threads for which to split a product or convolution: as many as pay for it, or, if results must not depend
+// on the number of threads, a number that follows from the work alone. The threads that pay for it then share the pieces.
 inline int threads_to_cut_for(int64_t work) {
   return threads_independent() ? threads_by_shape(work) : threads_for(work, num_threads());
 }
 
-// f(task) for task in [0, tasks), handed out one by one to as many threads as pay for `work` cheap elements (team.h): for tasks of
-// unequal cost. One thread wakes no other.
+// Calls f(task) for task in [0, tasks), handed out one by one to as many threads as pay for `work` cheap elements (team.h): for
+// tasks of unequal cost. With one thread, wakes no other.
 template <class F>
 void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
   if (WorkspacePlan::open()) [[unlikely]] return;
@@ -69,8 +69,8 @@ void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
   shared.escape.rethrow();
 }
 
-// f(begin, end) over consecutive parts of [0, n), each a multiple of `grain` but the last, on as many threads as pay for `work`.
-// f must compute element i from i alone: the parts depend on the number of threads.
+// Calls f(begin, end) for consecutive parts of [0, n), each a multiple of `grain` except the last, on as many threads as pay for
+// `work`. f must compute element i from i alone: the parts depend on the number of threads.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, int64_t work, const F& f) {
   if (n <= 0 || WorkspacePlan::open()) return;
@@ -84,7 +84,7 @@ void parallel_for(int64_t n, int64_t grain, int64_t work, const F& f) {
   });
 }
 
-// Deleted: this parameter used to be a bool, and a bool would silently convert to an amount of work.
+// Deleted because the parameter was once a bool, and a bool would silently convert to an amount of work.
 template <class F>
 void parallel_tasks(int64_t tasks, bool, const F& f) = delete;
 template <class F>

@@ -10,7 +10,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// What is made of a row goes out as C, or as bfloat16 without a pass of its own.
+// out = factor x, as C or directly as bfloat16.
 template <class C, class Out>
 HS_CLONES void times(const C* x, C factor, Out* out, int64_t n) {
   HS_INDEPENDENT
@@ -55,12 +55,12 @@ void backward_row(const C* g, const C* y, Out* out, C* work, int64_t n, bool log
   soft_gradient(g, y, C(reduce_row<C>(Reduce::sum, work, n)), out, n);
 }
 
-// ---- rows that lie side by side: element i of each is a row of the tile, `width` wide
+// ---- rows side by side: element i of each is a row of the tile, `width` wide
 
 template <class C>
 struct Tile {
   C* data;
-  int64_t step;  // between its rows
+  int64_t step;  // distance between its rows
   C* row(int64_t i) const { return data + i * step; }
 };
 
@@ -129,7 +129,7 @@ void backward_tile(Tile<const C> g, Tile<const C> y, Tile<C> out, int64_t n, int
   for (int64_t i = 0; i < n; ++i) tile_gradient(g.row(i), y.row(i), rest, out.row(i), width, log);
 }
 
-// f(in..., out, n, width) on tiles; false where the rows along `dim` do not lie so.
+// Calls f(in..., out, n, width) on tiles; returns false if the rows along `dim` are not side by side.
 template <class C, class F>
 bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView& out, int dim, const Space& rows, const F& f) {
   constexpr int64_t kLongest = 1 << 14, kNarrowest = 16;
@@ -144,7 +144,7 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
     std::vector<C> memory(size_t(operands * n * most));
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task / tiles * inner + task % tiles * most, width = std::min(most, inner - task % tiles * most);
-      // Where a tensor's tile is: in place, or in the buffer.
+      // Returns the memory of a tensor's tile: in place, or the buffer.
       const auto place = [&](int k, const TensorView& v) {
         if (v.dtype == dtype_of<C>) return Tile<C>{v.as<C>() + Cursor(rows, k, first).offset(), row_stride(v, dim)};
         return Tile<C>{memory.data() + k * n * most, width};
@@ -168,7 +168,7 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
   return true;
 }
 
-// f(in..., out, work, n) on every row along `dim`, or tile(in..., out, n, width) on many side by side.
+// Calls f(in..., out, work, n) for every row along `dim`, or tile(in..., out, n, width) for many rows side by side.
 template <class C, class F, class OnTile>
 void for_rows(std::initializer_list<const TensorView*> inputs, const TensorView& out, int dim, const F& f, const OnTile& tile) {
   const TensorView* const* in = inputs.begin();

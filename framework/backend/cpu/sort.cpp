@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting rows: elements become unsigned keys of the same order, each with its index, so that all are distinct and every method
-// is stable. Few of many are found by keeping the best so far, long rows are sorted by digits (radix), short ones by comparing.
+// Sorting of rows. Elements become unsigned keys of the same order, each with its index, so that all are distinct and every method
+// is stable. A few of many are found by keeping the best so far; long rows are sorted by digits (radix), short ones by comparison.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -14,10 +14,10 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kRadix = 64;   // rows shorter than this are sorted by comparing
-constexpr int64_t kGather = 64;  // elements looked at between two looks at the room that is left
+constexpr int64_t kRadix = 64;   // rows shorter than this are sorted by comparison
+constexpr int64_t kGather = 64;  // elements processed between two checks of the remaining room
 
-// The bits of a float, all NaNs alike and above everything, -0 as 0, in the order of the numbers.
+// Returns the bits of a float in the order of the numbers: NaNs are equal and largest, and -0 equals 0.
 template <class U>
 constexpr U ordered_bits(U bits, U infinity) {
   constexpr U kSign = U(1) << (sizeof(U) * 8 - 1);
@@ -45,7 +45,7 @@ constexpr auto key_of(T x) {
     return x;
 }
 
-// A key above its index. Keys of up to 32 bits share a word with an index of 32.
+// A key above its index. Keys of up to 32 bits share a word with a 32-bit index.
 struct Narrow {
   uint64_t word;
   static Narrow of(uint64_t key, int64_t index) { return {key << 32 | uint64_t(index)}; }
@@ -62,7 +62,7 @@ struct Full {
   bool operator<(const Full& o) const { return word != o.word ? word < o.word : place < o.place; }
 };
 
-// Sorts by digits of 8 bits, the lowest first; digits that all keys share are passed over. `spare` holds n.
+// Sorts by digits of 8 bits, lowest first; skips digits that all keys share. `spare` holds n.
 template <class P>
 void radix_sort(P* x, P* spare, int64_t n, int digits) {
   std::array<std::array<int64_t, 256>, 8> counts;
@@ -109,7 +109,7 @@ void sort_rows(const TensorView& x, int dim, bool descending, int64_t k, const T
       if (!few) {
         for (; count < n; ++count) best[size_t(count)] = pair(count);
       } else {
-        // What is not below the k-th smallest so far is out; the others gather until the room is full.
+        // Discards elements that are not below the k-th smallest so far; collects the others until the room is full.
         P limit = P::of(std::numeric_limits<Key>::max(), n);
         P* const to = best.data();
         for (int64_t first = 0; first < n; first += kGather) {
@@ -124,7 +124,7 @@ void sort_rows(const TensorView& x, int dim, bool descending, int64_t k, const T
             count = k;
           }
         }
-        // Sorting by digits keeps equal keys as they come: by index.
+        // Sorting by digits keeps equal keys in order, i.e. by index.
         for (int64_t i = count = k < kRadix ? k : 0; count < k; ++i) {
           to[count] = pair(i);
           count += !(limit < to[count]);

@@ -16,7 +16,7 @@ struct Counts {
   std::vector<int64_t> exponents;
 };
 
-// Of one block: counts fit into 32 bits, so that lanes are wide.
+// Counts one block, whose counts fit into 32 bits, so that lanes are wide.
 template <class C>
 HS_CLONES void count_block(const C* x, int64_t n, typename math::FloatBits<C>::Bits normal, int64_t* counts,
                            typename math::FloatBits<C>::Bits* extremes) {

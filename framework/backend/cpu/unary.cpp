@@ -22,7 +22,7 @@ void scalar(const C* const* in, C* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i]);
 }
 
-// Only `any` rows exist for integers.
+// Integers have only `any` rows.
 #define HS_INTEGER_any(name) scalar<functor::name, int64_t>
 #define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
@@ -40,11 +40,11 @@ constexpr Chunk<int64_t> kInteger[] = {
 #include "framework/math/elementwise.def"
 };
 
-// Rows that cost as much as reading a few elements need fewer of them before a second thread pays.
+// Returns whether a row costs as much as reading a few elements, so that fewer elements pay for a second thread.
 bool heavy(Unary op) { return kUnaryRows[int(op)].kind == OpKind::real; }
 
-// A function of a bfloat16 has 65,536 results. Tensors of several times as many read them from a table, which the same loop makes
-// when it is first wanted and which is kept: 128 KiB, of which usual values touch some 5.
+// A function of bfloat16 has 65,536 results. Tensors several times as large read them from a table, which the same loop makes at
+// the first use: 128 KiB, of which usual values touch about 5.
 constexpr int64_t kResults = 1 << 16, kWorthTable = 4 * kResults;
 const bf16* table_of(Unary op) {
   static std::atomic<const bf16*> tables[kUnaryCount];

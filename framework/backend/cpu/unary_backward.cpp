@@ -30,7 +30,7 @@ constexpr Chunk<double> kWide[] = {
 }  // namespace
 
 void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out) {
-  // A row that saves nothing may come with an empty `saved`; any operand of the right shape replaces it.
+  // A row that saves nothing may have an empty `saved`; any operand of the right shape replaces it.
   const TensorView in[] = {grad, saved ? saved : grad};
   const bool is_wide = grad.dtype == DType::f64 || in[1].dtype == DType::f64 || out.dtype == DType::f64;
   const bool heavy = kUnaryRows[int(op)].kind == OpKind::real;

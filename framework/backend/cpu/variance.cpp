@@ -16,10 +16,10 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kSegment = 32 * kBlock;     // elements of a row a thread takes at once
+constexpr int64_t kSegment = 32 * kBlock;     // elements of a row that a thread takes at once
 constexpr int64_t kColumns = 256;             // columns kept side by side
 constexpr int64_t kRows = 32;                 // rows of a part
-constexpr int64_t kSegmentRows = 16 * kRows;  // rows of a column block a thread takes at once
+constexpr int64_t kSegmentRows = 16 * kRows;  // rows of a column block that a thread takes at once
 
 struct Out {
   const TensorView &mean, &var;
@@ -32,7 +32,7 @@ struct Out {
   }
 };
 
-// T: C, or bfloat16 where x is.
+// T is C, or bfloat16 if x is.
 template <class C, class T>
 void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space& reduced) {
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
@@ -65,11 +65,11 @@ void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space
   }
 }
 
-// Moments of columns side by side, each of `count` elements.
+// Moments of columns side by side, over `count` elements each.
 struct ColumnMoments {
   double *mean, *squares;
 
-  // For columns with `more` elements each.
+  // Joins columns with `more` elements each.
   HS_CLONES void join(int64_t count, const double* means, const double* more_squares, int64_t more, int64_t n) const {
     if (count == 0) {
       std::copy_n(means, n, mean);
@@ -86,12 +86,12 @@ struct ColumnMoments {
   }
 };
 
-// Columns of kRows rows or fewer: their mean first, then the sums of x - mean and of its square, several rows at a time.
+// Columns of at most kRows rows: first their mean, then the sums of x - mean and of its square, several rows at a time.
 template <class C>
 struct Part {
   alignas(64) C center[kColumns], sum[kColumns], squares[kColumns];
 
-  // Rows rows more: f(i, as many values of column i on as V has, or one).
+  // Calls f(i, values) for Rows more rows, with a vector of values from column i on, or with one.
   template <int Rows, int bytes, class T, class F>
   [[gnu::always_inline]] static inline void each(const T* const* rows, int64_t n, const F& f) {
     using V = Lanes<C, bytes>;
@@ -149,13 +149,13 @@ struct Part {
       for (; r < count; ++r) add_distances<1, bytes>(rows + r, n);
     });
   }
-  // The moments of the values seen.
+  // Returns the moments of the values added so far.
   HS_CLONES void take(int64_t count, int64_t n, double* means, double* about_mean) const {
     HS_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {
       const double s = double(sum[i]), rest = double(squares[i]) - s * s / double(count);
       means[i] = double(center[i]) + s / double(count);
-      about_mean[i] = rest < 0 ? 0 : rest;  // a NaN stays
+      about_mean[i] = rest < 0 ? 0 : rest;  // NaN stays
     }
   }
 };

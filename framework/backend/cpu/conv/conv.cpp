@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: oneDNN where it has code, in float32 or native bfloat16; else products of unfolded columns.
+// Convolutions: by oneDNN where it has code, in float32 or native bfloat16; otherwise by products of unfolded columns.
 #include "framework/backend/cpu/conv/onednn.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
@@ -13,7 +13,7 @@ namespace {
 class Kernels final : public ConvKernels {
  public:
   Device device() const override { return Device::cpu; }
-  int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // which caches hold
+  int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // fits into caches
   void gemm(const GemmArgs& args) const override { cpu::gemm(args); }
   void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) const override {
     cpu::unfold(x, window, positions, columns);
@@ -29,7 +29,7 @@ class Kernels final : public ConvKernels {
 };
 const Kernels kKernels;
 
-// In a plan only products need memory.
+// The kernels of a plan, where only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
   Device device() const override { return kKernels.device(); }
@@ -53,8 +53,8 @@ const ConvKernels& kernels() {
 bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
   return x.numel() == 0 || weight.numel() == 0 || y.numel() == 0;
 }
-// The dtype in which oneDNN computes on operands in `from`. Groups of one channel multiply no pairs: their bf16 code widens in
-// registers, and is the faster one wherever there is any.
+// Returns the dtype in which oneDNN computes on operands in `from`. With one channel per group there are no pairs to multiply:
+// oneDNN's bf16 code then widens in registers, and is the faster one wherever it exists.
 DType code_dtype(DType from, int64_t channels, int64_t groups) {
   const bool takes_bf16 = is_native(DType::bf16) || (groups == channels && groups > 1 && has_bf16_code());
   return from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
@@ -79,14 +79,15 @@ ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& wei
           .converts = x.dtype != of_x || y.dtype != of_y};
 }
 
-// One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done. laid: a forward's weight.
+// Runs one pass; x, weight, y are those of ConvProblem. Returns false and does nothing if oneDNN has no code. laid: a forward's
+// weight.
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
                  const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
   if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
   const bool data = pass == ConvPass::data, of_weight = pass == ConvPass::weight;
   const TensorView& result = data ? x : of_weight ? weight : y;
   const DType code = code_dtype((data ? y : x).dtype, x.shape[1], groups);
-  // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
+  // The library adds no bias to gradients, so the bias of a transposed convolution is added afterwards, before rounding.
   const bool bias_after = data && bias;
   const DType made = result.dtype == DType::f32 || bias_after ? DType::f32 : code;
   TensorView x_side = x;
@@ -97,7 +98,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const std::optional<ConvPlan> plan = conv_plan(problem);
   if (!plan) return false;
 
-  // Floats for what differs: the bias, the weight, and a result to which a bias is added.
+  // Floats for whatever differs: the bias, the weight, and a result to which a bias is added.
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
   TensorView own_weight = weight;
   own_weight.dtype = of_weight ? made : code;
@@ -115,7 +116,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
   run(*plan, {x_side.data, x_side.dtype}, laid ? laid.data : own_weight.data, {y.data, y.dtype},
       static_cast<const float*>(bias_data));
-  if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own makes 0 of NaN
+  if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own ReLU turns NaN into 0
   if (bias_differs && of_weight) kernels().copy(own_bias, bias);
   if (bias_after) add_channel_bias(kernels(), x_side, bias, x);
   if (weight_differs && of_weight) kernels().copy(in_memory_order(own_weight, format), in_memory_order(weight, format));

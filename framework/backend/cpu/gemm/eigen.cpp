@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/backend/cpu/gemm/eigen.h"
 
-#define EIGEN_DONT_PARALLELIZE  // its split depends on the number of threads; the rows are split below
+#define EIGEN_DONT_PARALLELIZE  // Eigen's split depends on the number of threads; rows are split below
 #include <Eigen/Core>
 #include <algorithm>
 
@@ -19,7 +19,7 @@ using Transposed = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dyna
 
 constexpr int64_t kRowsEach = 64;
 
-// f(a map of rows x columns at x), row- or column-major by the strides.
+// Calls f with a map of rows x columns at x, row- or column-major by the strides.
 template <class T, class F>
 void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t column, const F& f) {
   if (column == 1)
@@ -58,7 +58,7 @@ template void multiply_eigen<float>(const Product&, const float*);
 template void multiply_eigen<double>(const Product&, const double*);
 
 #ifndef HALFSTEP_WITH_DNNL
-// Blocks are packed for their rows; for a vector or two that does not pay.
+// Number of rows up to which packing blocks does not pay.
 constexpr int64_t kFewRows = 4;
 void multiply(const Product& p) { p.m < kFewRows || p.n < kFewRows ? multiply_eigen<float>(p, p.bias) : multiply_blocks(p); }
 bool is_native(DType t) { return t == DType::f32; }
@@ -71,4 +71,4 @@ void pack_matrix(const Product&, void*) {}
 void multiply_packed(const Product&, bool) {}
 #endif
 
-}  // namespace halfstep::cpu
+}  // so no caller packs

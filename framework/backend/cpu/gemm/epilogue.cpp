@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
+// What a product may include besides bias and relu: gelu, derivatives, and sums that are gradients of biases.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/simd.h"
@@ -8,7 +8,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// z goes through memory in aux's dtype, so that the result is that of a product and an activation called one after the other.
+// Stores z in aux's dtype first, so that the result equals that of a separate product and activation.
 void product_then_gelu(const GemmArgs& g) {
   GemmArgs bare = g;
   bare.activation = Activation::none;
@@ -24,7 +24,7 @@ void product_then_derivative(const GemmArgs& g) {
   unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
 }
 
-// out[j] = the sum over the first dimension of a matrix.
+// out[j] = sum of a matrix over its first dimension.
 void sum_rows(const TensorView& x, const TensorView& out) {
   reduce(Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }

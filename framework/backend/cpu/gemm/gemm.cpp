@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tensors to products: which code takes a dtype.
+// Turns tensors into products and chooses the code for a dtype.
 #include "framework/backend/cpu/gemm/gemm.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// One operand of a product, [batch, rows, columns], with the strides of dimensions of size 1 made canonical.
+// One operand of a product, [batch, rows, columns], with canonical strides for dimensions of size 1.
 struct Operand {
   int64_t batch = 1, rows, columns, batch_stride = 0, row_stride, column_stride;
 
@@ -35,7 +35,8 @@ struct Operand {
     if (batch == 1) batch_stride = rows * columns;
   }
   bool by_rows() const { return column_stride == 1; }
-  // Does each stride step over all that lies within it? A slice with a step may end short of its last step.
+  // Returns whether each stride exceeds the extent of the dimensions inside it. A slice with a step may end short of its last
+  // step.
   bool nested() const {
     std::array<std::pair<int64_t, int64_t>, 3> dims{{{batch_stride, batch}, {row_stride, rows}, {column_stride, columns}}};
     std::sort(dims.begin(), dims.end());
@@ -49,7 +50,7 @@ struct Operand {
   }
 };
 
-// One element at a time: for integers, whose speed does not matter.
+// Multiplies one element at a time: for integers, whose speed does not matter.
 void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -70,7 +71,7 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   });
 }
 
-// c^T = b^T a^T, the same memory when c is one row or one column.
+// Returns c^T = b^T a^T, which uses the same memory if c is one row or one column.
 Product transposed(Product p) {
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);
@@ -80,7 +81,7 @@ Product transposed(Product p) {
   p.b_row = a_column, p.b_column = a_row;
   return p;
 }
-// Whether the other one of the two forms of a matrix-vector product is faster. Measured on oneDNN.
+// Returns whether the transposed form of a matrix-vector product is faster. Measured with oneDNN.
 bool as_transpose(const Product& p) {
   if (p.in != DType::f32 && is_native(p.in))
     return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
@@ -94,7 +95,7 @@ void multiply_doubles(const GemmArgs& g, Product p) {
   multiply_eigen<double>(p, bias.data());
 }
 
-// k = 0: the product is zero.
+// Handles k = 0: the product is zero.
 void multiply_nothing(const GemmArgs& g) {
   if (!g.accumulate) fill(g.c, 0);
   if (!g.bias) return;
@@ -124,8 +125,8 @@ void pack(const TensorView& b, const TensorView& packed) {
               packed.data);
 }
 
-// Measured. A piece has all columns, since the library's code for a packed matrix writes rows that lie close together. Many rows
-// pay for packing in each call: from 0.7 of the time at 16 rows it goes to 0.97 at 512.
+// Measured. A piece has all columns, because the library's code for a packed matrix writes rows that lie close together. Packing
+// in each call pays with many rows: the time falls to 0.7 at 16 rows, and rises to 0.97 at 512.
 bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   constexpr int64_t kLeast = 32, kMostRows = 512;
   if (rows < kPackedRows || rows > kMostRows || k < kLeast || n < kLeast) return false;
@@ -135,8 +136,8 @@ bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   return has_code && packed_bytes(k, n, dtype) > 0 && rows >= kPackedRows * pieces;
 }
 
-// Measured. With fewer rows for a thread than kLeast it is better that all share each product. One thread gains always but with a
-// single row of float32, for which it reads as many bytes either way.
+// Measured. With fewer rows per thread than kLeast, all threads should share each product. One thread always gains, except for a
+// single row of float32, for which it reads the same bytes either way.
 int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
   constexpr int64_t kLeast = 8;
   const int threads = threads_to_cut_for(rows * (multiplications / 16));
@@ -177,10 +178,10 @@ bool is_amd() {
 #endif
 }
 
-// Measured, on an AMD CPU, with oneDNN limited to AVX2 and without. Our own loops copy blocks of both operands before they
-// multiply. The library's code reads some operands where they lie: lines of them that are a multiple of 4 kB apart, and for AVX2
-// columns of a that are a multiple of 2 kB apart, share few places of the first-level cache, and it takes up to twice as long as
-// our loops. With AVX-512 that is so for few rows alone; on Intel's CPUs, whose cache has more places, it was not measured.
+// Measured on an AMD CPU, with oneDNN limited to AVX2 and without. Our own loops copy blocks of both operands before they
+// multiply. The library's code reads some operands in place. If their rows or columns are a multiple of 4 kB apart (columns of a
+// with AVX2: 2 kB), they share few sets of the first-level cache, and it takes up to twice as long as our loops. With AVX-512 that
+// holds for few rows only; not measured on Intel's CPUs, whose cache has more sets.
 bool gains_by_copying(const Product& p) {
   constexpr int64_t kCrowded = 4096 / sizeof(float), kLeast = 32, kLeastRows = 16, kFewRows = 32;
   if (p.in != DType::f32 || p.batch > 1 || p.m < kLeastRows || p.n < kLeast || p.k < kLeast) return false;
@@ -189,7 +190,7 @@ bool gains_by_copying(const Product& p) {
   return (b_by_rows && p.b_row % kCrowded == 0) || (!a_by_rows && p.a_column % (kCrowded / 2) == 0);
 }
 
-// A batch as one product after the other.
+// Computes a batch as one product after the other.
 void multiply_each(const Product& p) {
   Product one = p;
   one.batch = 1;
@@ -213,7 +214,7 @@ void product(const GemmArgs& g) {
   if (!g.packed && multiply_thin(g)) return;
 
   Product p;
-  // Rows of a batch that shares b are rows of one product.
+  // The rows of a batch that shares b are the rows of one product.
   if (a.batch > 1 && b.batch_stride == 0 && a.by_rows() && a.batch_stride == a.rows * a.row_stride) {
     a.rows *= a.batch;
     a.batch = b.batch = 1;

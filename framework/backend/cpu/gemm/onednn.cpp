@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's matmul behind a cache of primitives. Each primitive runs on one thread: products that pay for several are cut into
-// pieces for the team of team.h, since OpenMP's teams wait for every member, also for one whose core another program has.
+// oneDNN's matmul with a cache of primitives. Each primitive runs on one thread: larger products are split into pieces for the
+// team of team.h, because OpenMP's teams wait for every member, even if another program occupies its core.
 #ifdef HALFSTEP_WITH_DNNL
 #include "framework/backend/cpu/onednn.h"
 
@@ -29,16 +29,16 @@ using Memory = dnnl::memory;
 
 constexpr size_t kCached = 1024;                        // primitives a thread keeps
 constexpr int64_t kFewRows = 8;                         // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
-constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
-constexpr int kFewMatrices = 4;                         // of a batch that is cut by shape: fewer are cut one after the other
-constexpr int64_t kHalfRows = 16, kWide = 1024;         // of one of two pieces that are cut by shape; more columns are cut instead
+constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // least size of a piece of c: smaller pieces cost more than a thread gains
+constexpr int kFewMatrices = 4;                         // least batch split by shape; smaller ones: each matrix is split
+constexpr int64_t kHalfRows = 16, kWide = 1024;         // least rows of each of two pieces by shape, and most columns
 constexpr int64_t kStackDepth = 64;                     // up to this k no gemm code of oneDNN leaves the thread's stack
-constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
+constexpr int64_t kMostCopied = 512 * 1024;             // most elements of a that a piece may have to copy
 
-// A product, or a part of one: rows of c lie c_row elements apart.
+// A product, or a part of one whose rows of c are c_row elements apart.
 struct Piece : Product {
   int64_t c_row;
-  bool packed = false;  // b is as packed_desc says
+  bool packed = false;  // b has the layout packed_desc
 };
 
 struct Key {
@@ -58,7 +58,7 @@ struct KeyHash {
   }
 };
 
-// A primitive with its arguments bound once; a call only changes the pointers.
+// A primitive with bound arguments; a call only changes the pointers.
 struct Entry {
   Key key;
   dnnl::matmul primitive;
@@ -68,9 +68,9 @@ struct Entry {
   std::vector<dnnl_exec_arg_t> args;
 };
 
-// How oneDNN would have b [k, n] for products with a few rows of a, where it may choose. Found once for each size. Without AVX-512
-// its code for float32 takes b as plain rows. Where these lie a multiple of 4 kB apart, they share few places of the first-level
-// cache and the product takes twice as long, so a gap is put between them.
+// Returns oneDNN's preferred layout of b [k, n] for products with a few rows of a, found once for each size. Without AVX-512 its
+// float32 code reads b as plain rows. If these are a multiple of 4 kB apart, they share few sets of the first-level cache and the
+// product takes twice as long, so a gap is put between them.
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
   static std::mutex guard;
@@ -125,7 +125,8 @@ void build(Entry& e) {
   }
 }
 
-// One a host thread: no lock, and an entry's pointers may be changed freely. The compiled code is shared by oneDNN itself.
+// A cache for each host thread, so no lock is needed and an entry's pointers may be changed. oneDNN itself shares the compiled
+// code.
 class Cache {
  public:
   Entry& find(const Key& key) {
@@ -146,7 +147,7 @@ class Cache {
   }
 
  private:
-  std::list<Entry> entries_;  // newest use first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
 };
 
@@ -167,11 +168,11 @@ void execute(const Piece& p) {
   const HeldSignals held(e.leaves_stack);
   const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream.get(), int(e.args.size()), e.args.data());
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
-  // The library's own ReLU makes 0 of NaN, which would hide that a step went wrong. What was just written is in the cache.
+  // The library's own ReLU turns NaN into 0, which would hide a failed step. The output is still in the cache.
   if (p.relu) relu_rows(p.out, p.c, p.batch * p.m, p.n, p.c_row);
 }
 
-// One row or a few: no packing pays. Bias and relu follow in a loop over so few elements.
+// Computes one row or a few, without packing. Bias and relu follow in a loop over the few elements.
 void execute_few_rows(const Piece& p) {
   if (WorkspacePlan::open()) return;
   const bool ta = p.a_column != 1, tb = p.b_column != 1;
@@ -193,7 +194,7 @@ void execute_few_rows(const Piece& p) {
 
 bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
 
-// Part i of n of a product: of its batch, or of its rows or columns. Where all begin depends on nothing but the shape and n.
+// Returns part i of n of a product, along its batch, rows or columns. The cuts depend only on the shape and n.
 enum class Along : uint8_t { batch, rows, columns };
 Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
@@ -224,9 +225,9 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   return piece;
 }
 
-// Rows of a transposed a lie apart in memory, and oneDNN has its good 16-bit code, which needs little memory, only for an a that is
-// dense: the piece's own part is copied first. So is a single row whose elements lie apart: version 3 reads it as if it was dense,
-// in all dtypes.
+// Returns whether the piece's part of a must be copied first. Rows of a transposed a are far apart, and oneDNN has good 16-bit
+// code, with little memory, only for a dense a. A single row with elements far apart must be copied too: version 3 reads it as if
+// it were dense, in all dtypes.
 bool needs_dense_a(const Piece& p) {
   if (p.m == 1) return p.a_column != 1 && !few_rows(p);
   return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m;
@@ -256,10 +257,10 @@ void run(const Piece& p) {
   } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
-// Each of n pieces, after `change`.
+// Runs each of n pieces after `change`.
 template <class F>
 void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& change) {
-  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
+  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // allocates what its threads hold at once
     const int threads = threads_for(work, num_threads());
     const WorkspacePlan::AtOnce held(*plan);
     for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
@@ -268,8 +269,8 @@ void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& 
   parallel_tasks(n, work, [&](int64_t i) { run(change(cut(p, along, i, n))); });
 }
 
-// The name of the library's code for products of `t`: empty where it has none for this CPU, as for all but the newest it has none
-// for float16, and version 2 for none at all.
+// Returns the name of the library's code for products of `t`; empty if it has none for this CPU. It has float16 code only for the
+// newest CPUs, and none in version 2.
 const std::string& code_for(DType t) {
   const auto chosen = [](DType type) -> std::string {
     try {
@@ -281,12 +282,12 @@ const std::string& code_for(DType t) {
   return t == DType::bf16 ? bf16_code : f16_code;
 }
 bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
-// Of AMX, but not of the instructions for another dtype; all CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
+// Returns whether the code is AMX for this dtype. All CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
 bool is_amx(DType t) { return names(code_for(t), t == DType::bf16 ? "amx" : "amx_fp16"); }
 
-// Does AVX-512's instruction for pairs of bf16 take as long as the one for single floats, and so do twice as much? On AMD's and on
-// Cooper Lake it does. Intel's later cores have AMX for bf16 and take four times as long for a pair: where a virtual machine hides
-// AMX from a program, floats are twice as fast. Recognised by name, since a choice by timing could differ between two processes.
+// Returns whether AVX-512's instruction for pairs of bf16 is as fast as the one for single floats, and so does twice the work. It
+// is on AMD's CPUs and Cooper Lake. Intel's later cores have AMX for bf16 and take four times as long for a pair: if a virtual
+// machine hides AMX, floats are twice as fast. Recognises CPUs by name, because a choice by timing could differ between processes.
 bool pairs_are_fast() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return !__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake");
@@ -343,10 +344,10 @@ void multiply(const Product& p) {
     return;
   }
   const int64_t wanted = pieces_for(work, threads);
-  // Pieces of columns, whose rows do not lie densely, are made by other code of oneDNN, which takes memory of its own in each call.
+  // Other code of oneDNN computes pieces of columns, whose rows are not dense; it allocates memory in each call.
   const bool halves = by_shape && p.m >= 2 * kHalfRows && p.n <= kWide;
   const int64_t few_rows = halves ? 2 * kHalfRows : (by_shape ? 2 : wanted) * kPieceRows;
-  // Pieces of whole rows cost least: each part of b that is packed is used for all rows.
+  // Pieces of whole rows cost least: each packed part of b serves all rows.
   const Along along = p.batch > 1 ? Along::batch : p.m >= few_rows || p.m >= p.n ? Along::rows : Along::columns;
   const auto most_of = [&](int64_t n, int64_t least) { return by_shape ? pieces_by_shape(n, least) : n / least; };
   int64_t most = along == Along::batch ? p.batch : along == Along::rows ? most_of(p.m, kPieceRows) : most_of(p.n, kPieceColumns);
