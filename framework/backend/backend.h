@@ -153,7 +153,7 @@ class Stopwatch {
   virtual const std::string& no_work() const = 0;  // reason why work() is always empty; empty: it is not
 };
 
-// A kernel's tensor parameter: a reference to a view, whose type says whether the memory is read or written. So the types tell
+// A kernel's tensor parameter: a reference to a view, whose type says whether the memory is read or written. So the types show
 // what a kernel reads and writes (framework/backend/meta.cpp), and none converts to another by mistake.
 enum class Access : uint8_t { read, write, read_write };
 inline const TensorView kNoView{};
