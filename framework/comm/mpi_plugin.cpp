@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that knows MPI: see transport_plugin.h. It is no part of the library halfstep.
+// The only file that includes MPI; see transport_plugin.h. It is not part of halfstep's library.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kRollTag = 75;
 
-MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // operations, and the roll call beside one that hangs
+MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // for operations, and for the roll call while one hangs
 MPI_Request g_request = MPI_REQUEST_NULL;
 int g_rank = 0, g_size = 1;
 char g_told[65536], g_heard[65536];  // by rank; more than any job has
@@ -58,7 +58,7 @@ int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 int sign_to(int rank) {
   if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
   g_told[rank] = 1;
-  MPI_Request sent;  // of one byte, which needs no answer
+  MPI_Request sent;  // one byte, which needs no answer
   if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
   return MPI_Request_free(&sent);
 }
@@ -97,7 +97,7 @@ void describe(char* text, size_t room) {
   char words[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
   int length = 0;
   MPI_Get_library_version(words, &length);
-  words[strcspn(words, ",\n")] = 0;  // the rest is about how it was built
+  words[strcspn(words, ",\n")] = 0;  // the rest describes the build
   if (char* const version = strstr(words, " Version:\t")) memmove(version + 1, version + 10, strlen(version + 10) + 1);  // MPICH
   snprintf(text, room, "%s", words);
 }

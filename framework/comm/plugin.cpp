@@ -39,10 +39,10 @@ std::vector<std::string> places(const PluginNames& names) {
   return out;
 }
 
-// The plugin, or null and why there is none.
+// Opens the plugin; returns null and the reason if there is none.
 const HalfstepTransport* open_plugin(Engine engine, std::string& why) {
   for (const std::string& place : places(names_of(engine))) {
-    // MPI opens parts of its own, which look for its symbols among the global ones.
+    // RTLD_GLOBAL for MPI, which opens parts of its own that look for its symbols among the global ones.
     void* library = dlopen(place.c_str(), RTLD_NOW | (engine == Engine::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!library) {
       why = dlerror();
@@ -113,7 +113,7 @@ class PluginTransport final : public Transport {
  private:
   struct Meeting {
     Rendezvous rendezvous;
-    std::exception_ptr error;  // which cannot pass through C
+    std::exception_ptr error;  // an exception cannot pass through C
   };
   static int gather(void* self, const void* mine, int bytes, void* all) {
     auto& met = *static_cast<Meeting*>(self);
