@@ -20,13 +20,13 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFile = "file";
-constexpr const char* kTemporary = ".tmp-";  // then the process id, '-' and a number
+constexpr const char* kTemporary = ".tmp-";  // followed by the process id, '-' and a number
 
 [[noreturn]] void fail_errno(const char* verb, const fs::path& path) {
   fail<IoError>(kFile, "cannot ", verb, ' ', path.string(), ": ", std::strerror(errno));
 }
 
-// The process that made the temporary of that name; 0 for any other name.
+// Returns the process that made the temporary of that name; 0 for any other name.
 pid_t owner_of(const std::string& name, const std::string& prefix) {
   if (!name.starts_with(prefix)) return 0;
   const char *at = name.data() + prefix.size(), *end = name.data() + name.size();
@@ -105,7 +105,7 @@ std::string read_file(const fs::path& path, size_t limit) {
   if (::stat(path.c_str(), &about) != 0) fail_errno("read", path);
   check<IoError>(S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode), kFile, "cannot read ", path.string(), ": it is a ",
                  S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // of a pipe: waits for its writer
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // for a pipe, waits for its writer
   if (fd < 0) fail_errno("read", path);
   struct Closed {
     int fd;
@@ -131,7 +131,7 @@ namespace {
 void sync(const fs::path& path, int flags) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
   if (fd < 0) fail_errno("open", path);
-  // Some file systems cannot sync a directory; they say EINVAL, and there is nothing to wait for.
+  // Some file systems cannot sync a directory and return EINVAL; then there is nothing to wait for.
   const bool ok = ::fsync(fd) == 0 || errno == EINVAL;
   const int error = errno;
   ::close(fd);

@@ -27,7 +27,7 @@ using nlohmann::json;
 
 constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFormat = "halfstep-checkpoint";
-constexpr int kVersion = 2;  // 1 has no data.json
+constexpr int kVersion = 2;  // version 1 has no data.json
 constexpr const char* kFiles[] = {"model.safetensors", "state.safetensors", "state.json"};
 constexpr const char* kData = "data.json";
 constexpr const char *kBeingWritten = ".tmp", *kToGo = ".old", *kUnreadable = ".unreadable";
@@ -37,7 +37,7 @@ struct NewerVersion : CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-// The step of a checkpoint's directory name; -1 for any other name.
+// Returns the step of a checkpoint's directory name; -1 for any other name.
 int64_t step_of(std::string_view name) {
   if (!name.starts_with("step-") || name.size() < 13 || name.size() > 23) return -1;
   if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
@@ -66,14 +66,14 @@ json read_json_file(const fs::path& path) {
   } catch (const JsonError& e) { fail<CheckpointError>(kCheckpoint, path.string(), ": not valid JSON: ", e.what()); }
 }
 
-// Those that a checkpoint has, by its manifest.
+// Returns the files of a checkpoint, according to its manifest.
 std::vector<std::string> files_of(const json& manifest_files) {
   std::vector<std::string> out(std::begin(kFiles), std::end(kFiles));
   if (manifest_files.is_object() && manifest_files.contains(kData)) out.emplace_back(kData);
   return out;
 }
 
-// The entries of the manifest's files, after checking that they describe files of these sizes.
+// Returns the entries of the manifest's files, after checking the sizes of the files.
 json read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / "manifest.json";
   const json manifest = read_json_file(path);
@@ -103,7 +103,7 @@ json read_manifest(const fs::path& checkpoint) {
   return files;
 }
 
-// As reliable as verify_checkpoint if no bytes were changed, and as fast as reading one small file.
+// Checks a checkpoint as reliably as verify_checkpoint unless bytes were changed, and as fast as reading one small file.
 bool looks_whole(const fs::path& checkpoint) {
   try {
     read_manifest(checkpoint);
@@ -111,7 +111,7 @@ bool looks_whole(const fs::path& checkpoint) {
   } catch (const IoError&) { return false; }
 }
 
-// The name in a pointer file; empty when there is none. The name must be a step's: a pointer never leads elsewhere.
+// Returns the name in a pointer file; empty if there is none. The name must be a step's: a pointer never leads elsewhere.
 std::string pointee(const fs::path& pointer) {
   if (!fs::is_regular_file(pointer)) return {};
   std::string name = read_file(pointer);
@@ -121,7 +121,7 @@ std::string pointee(const fs::path& pointer) {
   return name;
 }
 
-// What keeps the pruning from removing a run's only good state must not fail for a damaged pointer.
+// Returns "" for a damaged pointer: the code that protects a run's only good state from pruning must not fail.
 std::string pointee_or_empty(const fs::path& pointer) {
   try {
     return pointee(pointer);
@@ -136,7 +136,7 @@ void point(const fs::path& dir, const char* pointer, int64_t step, Waits waits) 
   });
 }
 
-// A checkpoint that is half removed must not look like one that was damaged.
+// Renames first, so that a half-removed checkpoint does not look like a damaged one.
 void remove_checkpoint(const fs::path& checkpoint) {
   const fs::path old = with_suffix(checkpoint, kToGo);
   fs::remove_all(old);
@@ -144,8 +144,8 @@ void remove_checkpoint(const fs::path& checkpoint) {
   fs::remove_all(old);
 }
 
-// Renames `from` to `to`; when there is a `to` already, the two change places in one step, or where the file system cannot do
-// that, `to` is moved out of the way first: clean_up_checkpoints completes what a crash then leaves.
+// Renames `from` to `to`. If `to` exists, the two change places in one step; where the file system cannot do that, `to` is first
+// moved out of the way, and clean_up_checkpoints completes what a crash leaves.
 void put_in_place(const fs::path& from, const fs::path& to) {
   if (fs::exists(to) && !looks_whole(to)) set_aside(to);
   if (!fs::exists(to)) return fs::rename(from, to);
@@ -162,7 +162,7 @@ void put_in_place(const fs::path& from, const fs::path& to) {
   fs::remove_all(old);
 }
 
-// pace: what is on the disk stays while others are not.
+// Removes old checkpoints. pace: keeps those on the disk while newer ones are not.
 void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep, const CheckpointPace* pace) {
   const auto stays = [&](int64_t step) { return pace && pace->has_pending() && !pace->is_pending(step); };
   std::vector<int64_t> steps = list_checkpoints(dir);
@@ -175,7 +175,7 @@ void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep,
   }
 }
 
-// "[checkpoint] r/step-...: why" without the heading, for a list.
+// Returns a message "[checkpoint] r/step-...: why" without its heading, for a list.
 std::string without_heading(const std::string& message) {
   const std::string heading = std::string("[") + kCheckpoint + "] ";
   return message.starts_with(heading) ? message.substr(heading.size()) : message;
@@ -212,9 +212,9 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
   check<ValueError>(step >= 0, kCheckpoint, "a step must not be negative, got ", step);
   const fs::path done = dir / checkpoint_name(step), temporary = with_suffix(done, kBeingWritten);
   guarded([&] {
-    // One that is on the disk is not replaced by one that is not.
+    // A checkpoint on the disk is not replaced by one that is not.
     const bool waits = !pace || pace->is_due() || (fs::exists(done) && !pace->is_pending(step));
-    const Waits each = pace ? Waits::no : Waits::yes;  // a pace waits for all together
+    const Waits each = pace ? Waits::no : Waits::yes;  // a pace waits for all files together
     try {
       fs::create_directories(dir);
       fs::remove_all(temporary);
@@ -234,7 +234,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
       put_in_place(temporary, done);
     } catch (...) {
       std::error_code ignored;
-      fs::remove_all(temporary, ignored);  // a full disk gets its room back
+      fs::remove_all(temporary, ignored);  // frees room on a full disk
       throw;
     }
     if (waits) sync_directory(dir);
@@ -342,7 +342,7 @@ std::optional<fs::path> best_checkpoint(const fs::path& dir) {
 
 void set_aside(const fs::path& checkpoint) {
   guarded([&] {
-    if (!fs::exists(checkpoint)) return;  // `latest` may have named what is not there
+    if (!fs::exists(checkpoint)) return;  // `latest` may have named a missing checkpoint
     fs::path kept = with_suffix(checkpoint, kUnreadable);
     for (int i = 2; fs::exists(fs::symlink_status(kept)); ++i)
       kept = with_suffix(checkpoint, kUnreadable + ("-" + std::to_string(i)));

@@ -18,13 +18,13 @@ bool CheckpointPace::is_due() const {
 
 void CheckpointPace::wait(const fs::path& dir) {
   const auto begin = Clock::now();
-  // At first also those of processes before this one, which may have been killed.
+  // At first these include checkpoints of earlier processes, which may have been killed.
   std::vector<int64_t> steps(pending_.begin(), pending_.end());
   if (!waited_) steps = list_checkpoints(dir);
   std::error_code none;
   for (const int64_t step : steps) {
     const fs::path checkpoint = dir / checkpoint_name(step);
-    if (fs::is_directory(checkpoint, none)) sync_files(checkpoint);  // else it was removed
+    if (fs::is_directory(checkpoint, none)) sync_files(checkpoint);  // unless it was removed
   }
   for (const char* pointer : {"latest", "best"})
     if (fs::is_regular_file(dir / pointer, none)) sync_file(dir / pointer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a program that writes many checkpoints waits for the disk.
+// Decides when a program that writes many checkpoints waits for the disk.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,17 @@
 
 namespace halfstep {
 
-// A checkpoint is safe from a kill as soon as it is written, and from a power failure once it is on the disk. Waiting for that can
-// take longer than a step, so with a pace only the first save and some later ones do: a power failure then loses what was saved
-// since the last of these. save_checkpoint removes nothing that was on the disk then, until newer checkpoints are. One for a folder
-// and a process.
+// A checkpoint survives a kill as soon as it is written, and a power failure once it is on the disk. Waiting for the disk can take
+// longer than a step, so with a pace only the first save and some later ones wait: a power failure then loses the saves since the
+// last of these. save_checkpoint does not remove a checkpoint that was on the disk until newer ones are. One pace per folder and
+// process.
 class CheckpointPace {
  public:
-  // Seconds from one wait to the next: 20 times as long as a wait took, but at least `least` and at most `most`.
+  // Waits again after 20 times the duration of a wait, but after `least` seconds at the earliest and `most` at the latest.
   explicit CheckpointPace(double least = 1, double most = 10) : least_(least), most_(most) {}
 
   bool is_due() const;
-  // May only a power failure lose this checkpoint?
+  // Returns whether a power failure may still lose this checkpoint.
   bool is_pending(int64_t step) const { return pending_.contains(step); }
   bool has_pending() const { return !pending_.empty(); }
   void add(int64_t step) { pending_.insert(step); }

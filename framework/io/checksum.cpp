@@ -42,7 +42,7 @@ void Sha256::update(const void* data, size_t bytes) {
 std::string Sha256::hex() {
   const uint64_t bits = bytes_ * 8;
   uint8_t tail[72] = {0x80};
-  const size_t zeros = (119 - bytes_ % 64) % 64;  // so that the message with its length fills whole blocks
+  const size_t zeros = (119 - bytes_ % 64) % 64;  // so that the message and its length fill whole blocks
   for (size_t i = 0; i < 8; ++i) tail[1 + zeros + i] = uint8_t(bits >> (56 - 8 * i));
   update(tail, 9 + zeros);
   std::string out;

@@ -27,9 +27,9 @@ class Sha256 {
 
 std::string sha256(std::string_view bytes);
 std::string sha256_file(const std::filesystem::path& path);  // throws IoError
-// Of dtype, shape and row-major bytes: equal for equal tensors wherever they live and whatever their strides.
+// Hashes dtype, shape and row-major bytes: equal for equal tensors on any device and with any strides.
 std::string sha256(const Tensor& t);
-// Of all names and tensors, in the order of the names.
+// Hashes all names and tensors, in the order of the names.
 std::string sha256(const TensorMap& tensors);
 
 }  // namespace halfstep

@@ -32,7 +32,7 @@ std::string unpack_gzip(std::string_view packed, std::string_view where, const s
       stream.avail_in = uInt(piece);
       packed.remove_prefix(piece);
     }
-    if (code == Z_STREAM_END) {  // another member follows, zeros that fill a tape's block, or nothing
+    if (code == Z_STREAM_END) {  // next is another member, zero padding, or the end
       const std::string_view rest(reinterpret_cast<const char*>(stream.next_in), stream.avail_in);
       const auto zero = [](char c) { return c == '\0'; };
       if (std::all_of(rest.begin(), rest.end(), zero) && std::all_of(packed.begin(), packed.end(), zero)) break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that gzip packed.
+// Reads files packed by gzip.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace halfstep {
 
-// Does a file that begins so hold gzip's data?
+// Returns whether a file that begins with `head` is gzip data.
 bool is_gzip(std::string_view head);
 
-// What was packed, of one or several members. Throws DataError "[where] name: ..." for data that is damaged or cut off.
+// Unpacks one or several members. Throws DataError "[where] name: ..." for data that is damaged or cut off.
 std::string unpack_gzip(std::string_view packed, std::string_view where, const std::string& name);
 
 }  // namespace halfstep

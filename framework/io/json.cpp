@@ -17,7 +17,7 @@ constexpr size_t kMaxFault = 200;  // characters
   throw JsonError(why, line, column, refused);
 }
 
-// The place of the first \u0000 that is an escape, and not the end of \\u0000.
+// Returns the position of the first escape \u0000, which is not part of \\u0000.
 size_t find_escaped_nul(std::string_view text) {
   size_t at = text.find("\\u0000");
   for (; at != std::string_view::npos; at = text.find("\\u0000", at + 1)) {
@@ -30,8 +30,8 @@ size_t find_escaped_nul(std::string_view text) {
 
 }  // namespace
 
-// "[json.exception.parse_error.101] parse error at line 3, column 2: syntax error while parsing value - unexpected ..." and the
-// like: what follows the last of the library's own headings, in printable characters.
+// Returns what follows the library's last heading, in printable characters. Messages look like "[json.exception.parse_error.101]
+// parse error at line 3, column 2: syntax error while parsing value - unexpected ...".
 std::string in_plain_words(const nlohmann::json::exception& e) {
   std::string why = e.what();
   for (const char* heading : {"] ", ": ", " - "}) {
@@ -41,14 +41,14 @@ std::string in_plain_words(const nlohmann::json::exception& e) {
   for (char& c : why) {
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
   }
-  if (why.size() > kMaxFault) why = why.substr(0, kMaxFault) + "...";  // it ends in what was read last
+  if (why.size() > kMaxFault) why = why.substr(0, kMaxFault) + "...";  // ends with the last text read
   return why;
 }
 
 template <class Json>
 Json read_json(std::string_view text, bool comments) {
-  if (text.empty()) fail_at(text, 0, "unexpected end of input; expected '[', '{', or a literal", false);  // in any version's words
-  // The parser would take a NUL byte for the end of the text.
+  if (text.empty()) fail_at(text, 0, "unexpected end of input; expected '[', '{', or a literal", false);  // same for all versions
+  // The parser would take a NUL byte as the end of the text.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) fail_at(text, nul, "a NUL byte", false);
   const auto bounded = [&](int depth, typename Json::parse_event_t event, Json& value) {
     using Event = typename Json::parse_event_t;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON value as a member: its type is only declared here, so that headers that hold one cost nothing to those who do not look at
-// it.
-// Who does includes <nlohmann/json.hpp>:
+// A JSON value as a member of a class. Its type is only declared here, so that headers with such members stay cheap for code that
+// does not use them. Code that does includes <nlohmann/json.hpp>:
 //   contents.meta["epoch"] = 3;    contents.meta->dump()
 #pragma once
 
@@ -25,10 +24,10 @@ class JsonValue {
   const nlohmann::json& operator*() const { return *value_; }
   nlohmann::json* operator->() { return value_.get(); }
   const nlohmann::json* operator->() const { return value_.get(); }
-  // The member of that name. Of a value that may change it is added where there is none; else there must be one.
+  // Returns the member of that name. The non-const form adds a missing one; the const form requires it.
   nlohmann::json& operator[](const std::string& key);
   const nlohmann::json& operator[](const std::string& key) const;
-  // Members without <nlohmann/json.hpp>. Throw ValueError where there is none, or one of another kind.
+  // Access members without <nlohmann/json.hpp>. Throw ValueError for a missing one, or one of another kind.
   bool has(const std::string& key) const;
   double number(const std::string& key) const;
   int64_t integer(const std::string& key) const;
@@ -37,7 +36,7 @@ class JsonValue {
 
  private:
   const nlohmann::json& at(const std::string& key) const;
-  std::unique_ptr<nlohmann::json> value_;  // never null, but in a value that was moved from
+  std::unique_ptr<nlohmann::json> value_;  // null only after a move
 };
 
 }  // namespace halfstep

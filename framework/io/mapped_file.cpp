@@ -17,7 +17,7 @@
 namespace halfstep {
 namespace {
 
-// Of plain memory, so that a handler of signals may read it. A place with begin == 0 is free.
+// Plain memory, so that a signal handler may read it. A place with begin == 0 is free.
 struct Mapping {
   std::atomic<uintptr_t> begin{0};
   size_t bytes = 0;

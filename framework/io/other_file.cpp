@@ -68,7 +68,7 @@ std::string lower_start(std::string_view head) {
   return out;
 }
 
-// The name in a line for a shell and for Python; a name that would need care in either is not written.
+// Returns the name as part of a shell or Python line; "FILE" for a name that would need quoting.
 std::string name_for_shell(const std::filesystem::path& path) {
   const std::string name = path.string();
   const auto plain = [](char c) {
@@ -97,24 +97,24 @@ OtherFile zip_of(std::string_view head, const std::filesystem::path& path) {
   return {"a zip archive", kUnpack};
 }
 
-// Objects of JSON in the first line, or in all of the text.
+// Recognises JSON objects, one in the first line or one as the whole text.
 std::optional<OtherFile> json_of(std::string_view head, const std::filesystem::path& path) {
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   std::string_view line = head.substr(0, head.find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
-  const auto begins = [&](std::string_view open, std::string_view next) {  // with blanks between
+  const auto begins = [&](std::string_view open, std::string_view next) {  // ignores blanks in between
     if (!head.starts_with(open)) return false;
     const size_t at = head.find_first_not_of(" \t\r\n", open.size());
     return at != head.npos && next.find(head[at]) != next.npos;
   };
   const bool object = begins("{", "\"") && head.find("\":") != head.npos;
-  const bool cut = line.size() == head.size() && head.size() >= kOtherFileHead;  // the line is longer than what is seen
+  const bool cut = line.size() == head.size() && head.size() >= kOtherFileHead;  // whether the line is longer than the visible part
   if (object && (line.ends_with('}') || cut)) return OtherFile{"JSON lines", by_pandas(path, "read_json", ", lines=True"), true};
   if ((object && line == "{") || begins("[", "{[")) return OtherFile{"JSON", by_pandas(path, "read_json"), true};
   return {};
 }
 
-// A protocol buffer that begins with the version of the format, or one that its name says.
+// Recognises a protocol buffer that begins with the format's version, or is named as one.
 bool is_onnx(std::string_view head, const std::filesystem::path& path) {
   const bool begins = head.size() > 4 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
   return begins || path.extension() == ".onnx";

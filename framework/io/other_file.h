@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are something else than their reader takes, named for what they are.
+// Recognises files that are not what their reader expects, for error messages.
 #pragma once
 
 #include <filesystem>
@@ -14,17 +14,17 @@ namespace halfstep {
 struct OtherFile {
   std::string what;         // "an Excel workbook"
   std::string remedy;       // may be empty
-  bool is_text = false;     // such as a web page, which is a text, too
-  bool is_pointer = false;  // of git-lfs: never what anyone wants to read
+  bool is_text = false;     // also for texts such as web pages
+  bool is_pointer = false;  // whether it is a git-lfs pointer, which nobody wants to read
 };
 
-constexpr size_t kOtherFileHead = 600;  // bytes that say what a file is
+constexpr size_t kOtherFileHead = 600;  // bytes that identify a file
 
-// What a file that begins so is, if it is anything that is known by its first bytes.
+// Returns the kind of a file by its first bytes, if it is known.
 std::optional<OtherFile> other_file(std::string_view head, const std::filesystem::path& path);
 
-// Throws E "[where] path: the file is an Excel workbook" with the remedy, if the file is known. The formats that a reader takes
-// are not to be given to it.
+// Throws E "[where] path: the file is an Excel workbook" with the remedy, if the file is of a known kind. Do not call it for a
+// format that the reader accepts.
 template <class E>
 void refuse_other_file(std::string_view where, const std::filesystem::path& path, std::string_view head) {
   const std::optional<OtherFile> other = other_file(head.substr(0, kOtherFileHead), path);
@@ -33,7 +33,7 @@ void refuse_other_file(std::string_view where, const std::filesystem::path& path
   fail<E>(where, path.string(), ": the file is ", other->what, Help{other->remedy});
 }
 
-// The first bytes of a file, of which only the path is at hand; "" of one that cannot be read.
+// Returns the first bytes of a file; "" if it cannot be read.
 std::string head_of_file(const std::filesystem::path& path);
 
 }  // namespace halfstep

@@ -17,7 +17,7 @@ using Kind = PickleValue::Kind;
 constexpr const char* kPickle = "pickle";
 constexpr uint32_t kMaxPickleValues = 4'000'000;
 
-// Opcodes that messages can name: those of protocols 0 and 1, and of memory outside of the pickle.
+// Opcodes that messages can name: those of protocols 0 and 1, and of memory outside the pickle.
 constexpr std::pair<uint8_t, const char*> kRefusedOpcodes[] = {
     {0x82, "EXT1"}, {0x83, "EXT2"}, {0x84, "EXT4"}, {'P', "PERSID"},       {'S', "STRING"},
     {'I', "INT"},   {'L', "LONG"},  {'F', "FLOAT"}, {'V', "UNICODE"},      {'g', "GET"},
@@ -25,7 +25,7 @@ constexpr std::pair<uint8_t, const char*> kRefusedOpcodes[] = {
 
 }  // namespace
 
-// The machine that pickles are programs of: a stack of values, marks in it, and a memo of values by number.
+// The stack machine that runs pickles: a stack of values with marks, and a memo of values by number.
 class PickleReader {
  public:
   PickleReader(std::string where, std::string_view bytes, const Pickle::Globals& globals, Pickle& out)
@@ -100,7 +100,7 @@ class PickleReader {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) damaged("an opcode lacks its values");
     return stack_.back();
   }
-  // The values since the last mark.
+  // Pops the values since the last mark.
   std::vector<uint32_t> pop_marked() {
     if (marks_.empty()) damaged("an opcode lacks its mark");
     const auto from = stack_.begin() + ptrdiff_t(marks_.back());
@@ -109,7 +109,7 @@ class PickleReader {
     marks_.pop_back();
     return out;
   }
-  // The value on top, a container of this kind or an object.
+  // Returns the top value, which must be a container of this kind or an object.
   PickleValue& top_of(Kind kind) {
     PickleValue& out = out_.values_[top()];
     if (out.kind != kind && out.kind != Kind::call) damaged("a container is of another kind");
@@ -196,7 +196,7 @@ class PickleReader {
   void append(std::span<const uint32_t> items, Kind kind) {
     PickleValue& to = top_of(kind);
     if (kind == Kind::map && items.size() % 2 != 0) damaged("a key has no value");
-    if (kind != Kind::map && to.kind == Kind::call) return;  // of a class that is derived from list or set
+    if (kind != Kind::map && to.kind == Kind::call) return;  // of a class derived from list or set
     to.items.insert(to.items.end(), items.begin(), items.end());
   }
 
@@ -210,7 +210,7 @@ class PickleReader {
       case 0x95: take(8); return true;                 // FRAME: how many bytes to read at once
       case '2': stack_.push_back(top()); return true;  // DUP
       case '1': pop_marked(); return true;             // POP_MARK
-      case '0':                                        // POP, of a value or else of the mark
+      case '0':                                        // POP, of a value or the mark
         if (!marks_.empty() && marks_.back() == stack_.size())
           marks_.pop_back();
         else
@@ -284,7 +284,8 @@ class PickleReader {
     const uint32_t in = add({.kind = Kind::text, .text = module});
     return add({.kind = Kind::global, .integer = number, .text = name, .items = {in}});
   }
-  // Classes and functions are also attributes of others, results of calls, and in old files objects outside of the pickle.
+  // Records an object. Classes and functions may also be attributes of others, results of calls, and in old files objects outside
+  // the pickle.
   void push_object(uint32_t callee, uint32_t arguments) {
     const Kind kind = out_.values_[callee].kind;
     const bool callable = kind == Kind::global || kind == Kind::call || kind == Kind::persistent;
@@ -297,10 +298,10 @@ class PickleReader {
     const bool ordered = function.kind == Kind::global && function.integer == kOrderedDict;
     if (!ordered || given.kind != Kind::tuple) return push_object(callee, arguments);
     PickleValue map{.kind = Kind::map};
-    if (!given.items.empty()) {  // Python 2 gives a list of its pairs
+    if (!given.items.empty()) {  // a list of pairs from Python 2
       const PickleValue& pairs = out_.values_[given.items[0]];
       if (given.items.size() != 1 || pairs.kind != Kind::list) damaged("an OrderedDict is not made of pairs");
-      copied_ += pairs.items.size();  // a list may be in the memo, and be copied again and again
+      copied_ += pairs.items.size();  // a list in the memo may be copied many times
       if (copied_ > bytes_.size()) damaged("it copies lists more than once");
       for (const uint32_t p : pairs.items) {
         const PickleValue& pair = out_.values_[p];
@@ -354,7 +355,7 @@ std::string pickle_class(const Pickle& pickle, const PickleValue& value) {
     if (v->kind == Kind::global) return joined(printable(pickle[v->items[0]].text, 100), '.', printable(v->text, 100));
     if (v->kind != Kind::call && v->kind != Kind::persistent) break;
     v = &pickle[v->items[0]];
-    // ("module", class, file, source) of a class that is outside of the pickle
+    // ("module", class, file, source) for a class outside the pickle.
     if (v->kind == Kind::tuple && v->items.size() > 1) v = &pickle[v->items[1]];
   }
   return value.kind == Kind::call ? "of a class without a name" : "";

@@ -23,7 +23,7 @@ void put_chunk(std::string& out, const std::string& kind, const std::string& dat
 }  // namespace
 
 std::string png_bytes(const Picture& p) {
-  constexpr int64_t kMaxEdge = 1 << 15;  // a chunk, and what zlib takes at once, have 32-bit sizes
+  constexpr int64_t kMaxEdge = 1 << 15;  // 32-bit sizes limit a chunk, and one call of zlib
   const bool sized = p.width >= 1 && p.height >= 1 && p.width <= kMaxEdge && p.height <= kMaxEdge;
   check<ValueError>(sized && (p.channels == 1 || p.channels == 3), "png", "a picture must have 1 to ", kMaxEdge,
                     " pixels an edge and 1 or 3 channels, got ", p.width, " x ", p.height, " x ", p.channels);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures for people: PNG files of bytes (RFC 2083).
+// Writes pictures for people: PNG files with 8 bits (RFC 2083).
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct Picture {
   std::vector<uint8_t> pixels = {};             // rows from the top, channels of a pixel side by side
 };
 
-// Throws ValueError for sizes that do not fit the pixels.
+// Encodes a picture. Throws ValueError if the sizes do not fit the pixels.
 std::string png_bytes(const Picture& picture);
-// Atomically. Throws IoError, and as above.
+// Writes a picture atomically. Also throws IoError.
 void save_png(const std::filesystem::path& path, const Picture& picture);
 
 }  // namespace halfstep

@@ -6,7 +6,7 @@
 namespace halfstep {
 namespace {
 
-// The length of the character of UTF-8 at the beginning, and its number; 0: there is none.
+// Returns the length and number of the first UTF-8 character; length 0: there is none.
 size_t take_character(std::string_view s, uint32_t& c) {
   const auto first = uint8_t(s[0]);
   const size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
@@ -24,7 +24,7 @@ bool is_shown(uint32_t c) {
   if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return false;
   const bool hides = (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xad ||
                      c == 0x61c || c == 0xfeff;
-  return !hides && (c < 0xe000 || c >= 0xf900) && c < 0xe0000;  // no private ones, and no tags
+  return !hides && (c < 0xe000 || c >= 0xf900) && c < 0xe0000;  // excludes private characters and tags
 }
 
 }  // namespace

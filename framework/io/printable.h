@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of files in messages.
+// Makes text from files printable in messages.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace halfstep {
 
-// At most about `n` bytes of text that may hold anything, as whole characters of UTF-8. Bytes that are none, and characters that a
-// terminal would not show or would act on (controls, and marks that turn or hide text), become "?".
+// Returns at most about `n` bytes of arbitrary text, as whole UTF-8 characters. Replaces by "?" invalid bytes and characters that
+// a terminal would hide or act on (controls, and marks that turn or hide text).
 std::string printable(std::string_view text, size_t n = 160);
 
 }  // namespace halfstep

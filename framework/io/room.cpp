@@ -16,7 +16,7 @@ double number_in(const char* file) {
   return std::ifstream(file) >> value ? value : -1;  // "max": no limit
 }
 
-// The number behind a word in a file of words and numbers; -1: it is not there.
+// Returns the number behind a word in a file of words and numbers; -1 if it is missing.
 double number_after(const char* file, std::string_view word) {
   std::ifstream in(file);
   double value = 0;
@@ -26,7 +26,7 @@ double number_after(const char* file, std::string_view word) {
   return -1;
 }
 
-// Of the control group that this process is in. Its pages of files make room when memory is wanted.
+// Returns the free bytes of this process's control group. Pages of files count as free, because the system drops them on demand.
 double free_in_group() {
   const double most = number_in("/sys/fs/cgroup/memory.max"), taken = number_in("/sys/fs/cgroup/memory.current");
   if (most <= 0 || taken < 0) return std::numeric_limits<double>::infinity();
@@ -48,7 +48,7 @@ double free_memory() {
 
 void check_room(std::string_view where, const std::filesystem::path& path, double bytes, const std::string& what,
                 std::string_view remedy) {
-  constexpr double kLittle = 1 << 26;  // bytes that are not worth the question
+  constexpr double kLittle = 1 << 26;  // bytes that need no check
   if (bytes < kLittle) return;
   const double free = free_memory();
   check<MemoryError>(free == 0 || bytes <= free, where, path.string(), ": reading ", what, " needs ", gigabytes(bytes), ", but ",

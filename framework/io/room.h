@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is there memory for what is to be read?
+// Checks whether there is enough memory before a file is read.
 #pragma once
 
 #include <filesystem>
@@ -8,10 +8,11 @@
 
 namespace halfstep {
 
-// Bytes that this process may still take before the machine swaps, or its control group's limit ends it. 0: not known.
+// Returns the bytes that this process may still allocate before the machine swaps or its control group's limit ends it. 0:
+// unknown.
 double free_memory();
 
-// Throws MemoryError "[where] path: reading ... needs 12.3 GB, but 4.5 GB are free" if `bytes` are more than are free.
+// Throws MemoryError "[where] path: reading ... needs 12.3 GB, but 4.5 GB are free" if `bytes` exceed the free memory.
 void check_room(std::string_view where, const std::filesystem::path& path, double bytes, const std::string& what,
                 std::string_view remedy);
 

@@ -62,7 +62,7 @@ OpenFile open(const fs::path& path) {
   return out;
 }
 
-// Types that the framework does not have, and bool, where bytes other than 0 and 1 must not reach memory as they are.
+// Converts types that the framework lacks, and bool, where bytes other than 0 and 1 must not get into memory.
 template <class From, class To>
 void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& path) {
   To* to = static_cast<To*>(out.view().data);
@@ -77,7 +77,7 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
   }
 }
 
-// The tensors whose dtypes halfstep has; with Unread::refuse an error if there are others.
+// Returns the tensors whose dtypes halfstep has; with Unread::refuse, others are an error.
 std::vector<const TensorEntry*> known_of(const OpenFile& file, const fs::path& path, Unread how,
                                          std::vector<UnreadTensor>& others) {
   std::vector<const TensorEntry*> out;
@@ -212,7 +212,7 @@ void write_safetensors(const fs::path& path, const TensorMap& tensors, const std
   }
   if (header.back() == ',') header.pop_back();
   header += '}';
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that data begins at a multiple of 8
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the data begins at a multiple of 8
 
   AtomicFile file(path);
   const uint64_t length = header.size();

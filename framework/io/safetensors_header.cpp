@@ -20,8 +20,8 @@ constexpr SafetensorsType kTypes[] = {
     {"U16", 2, DType::i32}, {"U32", 4, DType::i64},   {"U64", 8, DType::i64},
 };
 
-// Takes the header's few legal forms as they come and refuses anything else at once, so a hostile header cannot make a tree
-// that is larger than itself.
+// Accepts the header's few legal forms as they come and refuses anything else at once, so that a hostile header cannot build a
+// tree larger than itself.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(const std::string& file, SafetensorsHeader& out) : file_(file), out_(out) {}
@@ -128,7 +128,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     for (uint64_t n : shape_) overflow |= n > uint64_t(std::numeric_limits<int64_t>::max());
     if (overflow) fault("has a shape whose size in bytes overflows");
     const auto [begin, end] = std::pair(offsets_[0], offsets_[1]);
-    if (!type && begin <= end && bytes / 8 <= end - begin) bytes = end - begin;  // elements have a bit at least
+    if (!type && begin <= end && bytes / 8 <= end - begin) bytes = end - begin;  // elements have at least one bit
     if (begin > end || end - begin != bytes) {
       fault("needs ", bytes, " bytes for its shape and dtype, but its data_offsets are [", begin, ", ", end, ']');
     }
@@ -162,7 +162,7 @@ std::string_view safetensors_name(DType dtype) {
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file) {
-  // The parser would take a NUL byte for the end and skip a byte order mark; the reference reader takes neither.
+  // The parser would take a NUL byte as the end and skip a byte order mark; the reference reader accepts neither.
   check<IoError>(json.find('\0') == std::string_view::npos, "safetensors", file, ": the header is not valid JSON (a NUL byte)");
   check<IoError>(!json.starts_with("\xef\xbb\xbf"), "safetensors", file, ": the header is not valid JSON (a byte order mark)");
   SafetensorsHeader out;

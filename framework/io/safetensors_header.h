@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON header of a safetensors file, read from untrusted bytes.
+// Reads the JSON header of a safetensors file from untrusted bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace halfstep {
 
-// Longer headers are refused, as by the reference reader.
+// Largest header; longer ones are refused, as by the reference reader.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
-// The dtype of elements in the file, and in memory.
+// The dtype in the file and the dtype in memory.
 struct SafetensorsType {
   std::string_view name;
   uint64_t bytes;
@@ -22,11 +22,11 @@ struct SafetensorsType {
 const SafetensorsType* find_safetensors_type(std::string_view name);  // null when unknown
 std::string_view safetensors_name(DType dtype);
 
-// Parses `json` and checks it against `data_bytes`, the bytes that follow it. `file` is named in errors. Entries by begin;
-// data_offset is left 0. Throws IoError.
+// Parses `json` and checks it against `data_bytes`, the number of bytes behind it. Errors name `file`. Entries are sorted by
+// begin; data_offset stays 0. Throws IoError.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file);
 
-// save_safetensors, which may not wait for the disk.
+// Like save_safetensors, with a choice whether to wait for the disk.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata, Waits waits);
 

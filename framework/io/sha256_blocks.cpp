@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+// The first 32 fractional bits of the cube roots of the first 64 primes.
 alignas(16) constexpr uint32_t kRound[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01,
     0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
@@ -30,7 +30,7 @@ bool has_sha_instructions() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & kSha);
 }
 
-// The instructions want the state as two vectors, of (a, b, e, f) and (c, d, g, h), and compute two rounds each.
+// The instructions take the state as two vectors, (a, b, e, f) and (c, d, g, h), and compute two rounds each.
 __attribute__((target("sha,sse4.1"))) void sha256_blocks_x86(Sha256State& state, const uint8_t* p, size_t count) {
   const auto load = [](const void* from) __attribute__((target("sha,sse4.1"), always_inline)) {
     return _mm_loadu_si128(static_cast<const __m128i*>(from));
@@ -40,7 +40,7 @@ __attribute__((target("sha,sse4.1"))) void sha256_blocks_x86(Sha256State& state,
   __m128i abef = _mm_alignr_epi8(badc, hgfe, 8), cdgh = _mm_blend_epi16(hgfe, badc, 0xf0);
   for (; count > 0; --count, p += 64) {
     const __m128i abef_before = abef, cdgh_before = cdgh;
-    __m128i w[4];  // of the last 16 words of the message schedule
+    __m128i w[4];  // the last 16 words of the message schedule
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) {
       __m128i& next = w[i % 4];

@@ -10,9 +10,9 @@ namespace halfstep {
 
 using Sha256State = std::array<uint32_t, 8>;
 
-// Adds `count` blocks of 64 bytes to the state, with the CPU's SHA instructions where it has them.
+// Adds `count` blocks of 64 bytes to the state, with the CPU's SHA instructions if it has them.
 void sha256_blocks(Sha256State& state, const uint8_t* blocks, size_t count);
-// The same without such instructions.
+// The same without these instructions.
 void sha256_blocks_portable(Sha256State& state, const uint8_t* blocks, size_t count);
 
 }  // namespace halfstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state.json or data.json of a checkpoint, whose values must be what was written there: each getter throws CheckpointError that
-// names the key.
+// Reads the state.json or data.json of a checkpoint; each getter throws CheckpointError with the key if a value is not one that
+// halfstep writes.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,15 @@ namespace halfstep {
 
 class StoredJson {
  public:
-  // `json` must outlive it.
-  // subject: what holds it, for messages.
+  // `json` must outlive this object. subject: its owner, for messages.
   explicit StoredJson(const nlohmann::json& json, const char* subject = "the state of a run") : StoredJson(json, subject, "") {}
-  StoredJson part(const std::string& key) const;  // the object there
+  StoredJson part(const std::string& key) const;  // the object at this key
   bool has(const std::string& key) const;
   int64_t integer(const std::string& key, int64_t least) const;
-  int64_t integer(const std::string& key, int64_t least, int64_t missing) const;  // of a state that is older than the key
+  int64_t integer(const std::string& key, int64_t least, int64_t missing) const;  // missing: value for states older than the key
   double number(const std::string& key) const;
   std::optional<double> number_or_null(const std::string& key) const;
-  const nlohmann::json& get(const std::string& key) const;  // null where there is none
+  const nlohmann::json& get(const std::string& key) const;  // null if absent
   void expect(bool ok, const std::string& key, const char* what) const;
 
  private:

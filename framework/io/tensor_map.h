@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors by name, as files and checkpoints hold them.
+// Tensors by name, as in files and checkpoints.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@ namespace halfstep {
 
 using TensorMap = std::map<std::string, Tensor>;
 
-// An entry of a file that halfstep cannot have.
+// An entry of a file that halfstep cannot represent.
 struct UnreadTensor {
   std::string name;
   std::string what;   // "complex64", "a sparse tensor", "the Python object numpy.ndarray"
-  std::string fault;  // why, and what helps, for an error
-  Shape shape{};      // as far as it is known
+  std::string fault;  // reason and remedy, for an error
+  Shape shape{};      // as far as known
   bool is_tensor = true;
 };
 
-// `t` itself when it is contiguous on the host, else a contiguous host copy. No autograd.
+// Returns `t` itself if it is contiguous on the host, else a contiguous host copy, without autograd.
 Tensor host_contiguous(const Tensor& t);
 
 }  // namespace halfstep

@@ -31,22 +31,23 @@ static_assert(std::endian::native == std::endian::little, "the files are little-
 
 constexpr const char* kTorchFile = "torch_file";
 constexpr std::string_view kZipMagic = "PK\3\4";
-constexpr std::string_view kLegacyMagic{"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10};  // an integer, the first of the old format
+constexpr std::string_view kLegacyMagic{"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10};  // an integer, first in the old format
 constexpr int64_t kLegacyProtocol = 1001;
 constexpr size_t kHead = 9;
 
-// The 9th byte of a safetensors file is always '{', and of a file of torch.save never.
+// Returns whether a file begins like one of torch.save. The 9th byte of a safetensors file is always '{', of a torch.save file
+// never.
 bool begins_as_torch(std::string_view head) {
   const bool pickle = head.size() >= 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5;
   return head.size() >= kHead && head[8] != '{' && (head.starts_with(kZipMagic) || pickle);
 }
 
-// Where a file keeps what its pickle refers to.
+// The storages of a file, to which its pickle refers.
 class TorchSource {
  public:
   virtual ~TorchSource() = default;
   virtual const Pickle& pickle() const = 0;
-  // The bytes of a storage.
+  // Returns the bytes of a storage.
   virtual std::string_view find(const TorchStorage& storage) = 0;
 };
 
@@ -64,7 +65,7 @@ class ZipSource : public TorchSource {
     check<DataError>(zip_.has(entry), kTorchFile, file_, ": is damaged: it lacks the values of \"", printable(storage.key, 40),
                      '"');
     at->second = zip_.stored(entry);
-    checked_ += at->second.size();  // entries that overlap would be checked again and again
+    checked_ += at->second.size();  // overlapping entries would be checked many times
     check<DataError>(checked_ <= file_bytes_, kTorchFile, file_, ": is damaged: parts of it overlap");
     return at->second;
   }
@@ -92,12 +93,12 @@ class ZipSource : public TorchSource {
   const uint64_t file_bytes_;
   const ZipFile zip_;
   std::string root_;
-  const Pickle pickle_;  // of bytes that zip_ finds
+  const Pickle pickle_;  // points into zip_'s bytes
   std::map<std::string_view, std::string_view> found_;
   uint64_t checked_ = 0;
 };
 
-// The format before PyTorch 1.6: five pickles one after the other, then the storages, each after the number of its elements.
+// The format before PyTorch 1.6: five pickles in a row, then the storages, each preceded by its number of elements.
 class LegacySource : public TorchSource {
  public:
   LegacySource(const std::string& file, std::string_view bytes) : file_(file), bytes_(bytes), pickle_(read_pickles()) {
@@ -167,7 +168,7 @@ class LegacySource : public TorchSource {
   std::map<std::string_view, std::string_view> found_;
 };
 
-// Elements of one size, dense and in the order of the indices.
+// Copies elements of one size in the order of the indices.
 template <size_t size>
 void gather(const char* from, const TorchTensor& t, char* to) {
   const size_t dims = t.sizes.size();
@@ -195,7 +196,7 @@ bool is_dense(const TorchTensor& t) {
 
 class TensorMaker {
  public:
-  // pages: of the whole file, when tensors may show it.
+  // pages: the whole file, if tensors may show it.
   TensorMaker(const std::string& file, TorchSource& source, uint64_t file_bytes, std::shared_ptr<void> pages, Device device)
       : file_(file), source_(source), pages_(std::move(pages)), device_(device), left_(2 * file_bytes + (uint64_t(64) << 20)) {}
 
@@ -232,7 +233,7 @@ class TensorMaker {
       gather<4>(from, t, to);
     else
       gather<8>(from, t, to);
-    if (t.dtype == DType::boolean)  // other bytes than 0 and 1 must not reach memory as they are
+    if (t.dtype == DType::boolean)  // bytes other than 0 and 1 must not get into memory
       for (uint64_t i = 0; i < t.bytes; ++i) to[i] = to[i] != 0;
     if (device_.is_cpu()) return host;
     const Tensor out = Tensor::empty(host.shape(), {.dtype = t.dtype, .device = device_});
@@ -248,14 +249,14 @@ class TensorMaker {
   std::map<std::tuple<std::string_view, DType, uint64_t, std::vector<int64_t>, std::vector<int64_t>>, Tensor> made_;
 };
 
-// The line of Python that saves a dictionary with other tensors in place of those that halfstep cannot have.
+// Returns a line of Python that saves a dictionary with substitutes for the tensors that halfstep lacks.
 std::string python_that_changes(const std::string& load, std::string_view change, std::string_view which) {
   if (change.empty()) return "";
   return joined("\nhelp: in Python, import torch; torch.save({k: ", change, " if ", which, " else t for k, t in ", load,
                 ".items()}, \"weights.pt\")");
 }
 
-// What the file has beside tensors of halfstep's.
+// Collects the entries of the file that are not halfstep tensors.
 class UnreadList {
  public:
   UnreadList(const std::string& file, const Pickle& pickle, const std::string& key)

@@ -15,26 +15,26 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr const char* kTorch = "torch_file";
-constexpr size_t kMaxKey = 200;   // of a storage; PyTorch writes decimal numbers
-constexpr int64_t kForeign = -2;  // a name that is none of PyTorch's
+constexpr size_t kMaxKey = 200;   // bytes of a storage's key; PyTorch writes decimal numbers
+constexpr int64_t kForeign = -2;  // a name that is not PyTorch's
 
-// What a name of PyTorch is for.
+// The role of a name of PyTorch.
 enum class Role : uint8_t {
   storage,    // the type of a storage
   dtype,      // torch.float32
   tensor,     // makes a tensor of (storage, offset, sizes, strides, ...)
   typed,      // the same with the dtype as argument 6
   parameter,  // makes a parameter of (tensor, ...)
-  of_type,    // calls another of these: (function, type, arguments, ...)
-  refused,    // makes a tensor of a kind that halfstep does not have
-  inert,      // of no meaning for weights
+  of_type,    // calls another function: (function, type, arguments, ...)
+  refused,    // makes a tensor of a kind that halfstep lacks
+  inert,      // irrelevant for weights
 };
 struct TorchName {
   std::string_view module, name;
   Role role;
   uint8_t element_bytes = 0;
   std::optional<DType> dtype{};
-  std::string_view words{}, change{}, which{};  // of what is refused
+  std::string_view words{}, change{}, which{};  // for refused tensors
 };
 
 constexpr TorchName kNames[] = {
@@ -96,7 +96,7 @@ const TorchName* name_of(const Pickle& pickle, uint32_t value) {
   const PickleValue& v = pickle[value];
   return v.kind == Kind::global && v.integer >= 0 ? &kNames[v.integer] : nullptr;
 }
-// Which function of PyTorch makes the value; null for any other value.
+// Returns the function of PyTorch that makes the value; null for any other value.
 const TorchName* maker_of(const Pickle& pickle, const PickleValue& value) {
   return value.kind == Kind::call ? name_of(pickle, value.items[0]) : nullptr;
 }
@@ -111,7 +111,7 @@ struct Making {
   size_t count() const { return arguments && arguments->kind == Kind::tuple ? arguments->items.size() : 0; }
   uint32_t operator[](size_t i) const { return arguments->items[i]; }
 };
-// Of a parameter and of a tensor of a class of its own: that of the tensor inside. The maker is null where there is none.
+// Returns the maker of a tensor; for parameters and tensor subclasses, that of the inner tensor. Null if there is none.
 Making making_of(const Pickle& pickle, const PickleValue& tensor) {
   Making out{maker_of(pickle, tensor), &pickle[tensor.items[1]]};
   for (int depth = 0; depth < 3 && makes_tensor(out.maker); ++depth) {
@@ -127,7 +127,7 @@ Making making_of(const Pickle& pickle, const PickleValue& tensor) {
   return {};
 }
 
-// The parts of one tensor, with errors that name it.
+// Reads the parts of one tensor, with errors that name it.
 class TensorReader {
  public:
   TensorReader(const std::string& file, std::string_view name, const Pickle& pickle) : file_(file), name_(name), pickle_(pickle) {}
@@ -192,7 +192,7 @@ class TensorReader {
     return out;
   }
 
-  // Checks that all elements lie in the storage, and computes `bytes`.
+  // Checks that all elements are inside the storage, and computes `bytes`.
   void place(TorchTensor& t) const {
     const TorchStorage& s = t.storage;
     if (t.sizes.size() != t.strides.size()) fault("has ", t.sizes.size(), " sizes, but ", t.strides.size(), " strides");
@@ -235,14 +235,14 @@ Pickle read_torch_pickle(const std::string& file, std::string_view bytes) {
 std::optional<TorchStorage> torch_storage_of(const std::string& file, const Pickle& pickle, const PickleValue& value) {
   const PickleValue& id = pickle[value.items[0]];
   const auto part = [&](size_t i) -> const PickleValue& { return pickle[id.items[i]]; };
-  // ("module", class, file, source), which is none;
+  // ("module", class, file, source) is not a storage.
   if (id.kind == Kind::tuple && id.items.size() >= 2 && part(0).kind == Kind::text && part(0).text == "module") return {};
-  // ("storage", type, key, device, elements), and in very old files None or (key, first, elements) of a part of it.
+  // ("storage", type, key, device, elements), and in very old files None or (key, first, elements) for a part of it.
   const bool whole = id.kind == Kind::tuple && id.items.size() >= 5 && part(0).text == "storage" && part(2).kind == Kind::text &&
                      part(4).kind == Kind::integer && part(4).integer >= 0;
   const TorchName* type = whole ? name_of(pickle, id.items[1]) : nullptr;
   check<DataError>(type && type->role == Role::storage, kTorch, file, ": is damaged: a storage lacks its type, key or size");
-  // Many tensors may refer to one key, and each compares it: a long one would take time without bound.
+  // Limits the length, because many tensors may refer to one key and each compares it.
   check<DataError>(part(2).text.size() <= kMaxKey, kTorch, file, ": is damaged: the key of a storage may have ", kMaxKey,
                    " bytes, got ", part(2).text.size());
   TorchStorage out{part(2).text, type->dtype, type->name, type->element_bytes, uint64_t(part(4).integer)};

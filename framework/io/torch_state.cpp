@@ -17,18 +17,18 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr const char* kTorchState = "torch_file";
-constexpr int kMaxStateDepth = 8;      // of dictionaries inside one another
-constexpr size_t kMaxStatePath = 300;  // bytes of all their keys
+constexpr int kMaxStateDepth = 8;      // nested dictionaries
+constexpr size_t kMaxStatePath = 300;  // bytes of all keys together
 constexpr size_t kListedStates = 12;   // dictionaries that an error lists
 constexpr std::string_view kTop = "/";
 
-// Keys and values: of a dictionary, and of an object that has such.
+// Returns the keys and values of a dictionary, or of an object with pairs.
 std::span<const uint32_t> entries_of(const PickleValue& v) {
   if (v.kind == Kind::map) return v.items;
   return v.kind == Kind::call ? std::span(v.items).subspan(2) : std::span<const uint32_t>();
 }
 
-// {"state": ..., "param_groups": ...}
+// Recognises {"state": ..., "param_groups": ...}.
 bool is_optimizer(const Pickle& pickle, std::span<const uint32_t> entries) {
   int found = 0;
   for (size_t i = 0; i + 1 < entries.size() && entries.size() <= 20; i += 2) {
@@ -38,7 +38,7 @@ bool is_optimizer(const Pickle& pickle, std::span<const uint32_t> entries) {
   return found == 2;
 }
 
-// The value under a key.
+// Returns the value under a key.
 const PickleValue* find_entry(const Pickle& pickle, const PickleValue& map, std::string_view name) {
   const auto entries = entries_of(map);
   for (size_t i = 0; i + 1 < entries.size(); i += 2)
@@ -46,19 +46,19 @@ const PickleValue* find_entry(const Pickle& pickle, const PickleValue& map, std:
   return nullptr;
 }
 
-// The tensors of a module, from the attributes that every torch.nn.Module has, under the names of its state_dict().
+// Collects the tensors of a module from the attributes that every torch.nn.Module has, under the names of its state_dict().
 class PickledModule {
  public:
   explicit PickledModule(const Pickle& pickle) : pickle_(pickle), left_(4 * pickle.values().size() + 1000) {}
 
-  // Of an object that is a module; null for others.
+  // Returns the attributes of a module; null for other objects.
   const PickleValue* attributes(const PickleValue& v) const {
     if (v.kind != Kind::call || v.integer < 0) return nullptr;
     const PickleValue& state = pickle_[uint32_t(v.integer)];
     return find_entry(pickle_, state, "_parameters") && find_entry(pickle_, state, "_modules") ? &state : nullptr;
   }
 
-  // Throws DataError for modules that hold themselves.
+  // Throws DataError for modules that contain themselves.
   std::vector<TorchState::Entry> tensors(const PickleValue& module, const std::string& file) {
     std::vector<TorchState::Entry> out;
     collect(module, "", 0, file, out);
@@ -72,7 +72,7 @@ class PickledModule {
     if (!own) return;
     check<DataError>(depth < 100 && prefix.size() < 1000, "torch_file", file, ": modules may be 100 inside one another");
     spend(entries_of(*own).size(), file);
-    std::set<std::string_view> left_out;  // buffers that are not saved: a set, or what set() was called with
+    std::set<std::string_view> left_out;  // buffers that are not saved: a set, or the argument of set()
     const PickleValue* names = find_entry(pickle_, *own, "_non_persistent_buffers_set");
     if (names && names->kind == Kind::call && !pickle_[names->items[1]].items.empty())
       names = &pickle_[pickle_[names->items[1]].items[0]];
@@ -101,13 +101,13 @@ class PickledModule {
   }
 
   const Pickle& pickle_;
-  size_t left_;  // entries that may still be looked at: shared modules are there again and again
+  size_t left_;  // entries that may still be visited, because shared modules appear repeatedly
 };
 
 struct Candidate {
   std::string key;
   const PickleValue* map;
-  size_t tensors = 0, shaped = 0;  // shaped: those that are no scalars
+  size_t tensors = 0, shaped = 0;  // shaped: tensors with dimensions
 };
 
 class StateFinder {
@@ -194,7 +194,7 @@ class StateFinder {
     }
   }
 
-  // Keys may themselves have a slash.
+  // Finds the value below a key; keys may themselves contain a slash.
   const PickleValue* find(const PickleValue& in, std::string_view key, int depth) {
     const auto entries = entries_of(in);
     if (!tried_.insert({&in, key.size()}).second) return nullptr;
@@ -228,7 +228,7 @@ class StateFinder {
     return out.empty() ? "none" : out;
   }
 
-  // Says what there is in place of a dictionary of tensors, and the line of Python that makes one, if there is any.
+  // Throws an error that lists what the file has instead of a dictionary of tensors, with Python code that makes one, if possible.
   [[noreturn]] void refuse() const {
     const PickleValue& root = pickle_.root();
     const std::string load = torch_load_code(file_, pickle_);

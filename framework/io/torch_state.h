@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a pickle of torch.save has its state_dict.
+// Finds the state_dict in a pickle of torch.save.
 #pragma once
 
 #include <string>
@@ -11,27 +11,27 @@
 
 namespace halfstep {
 
-// A file has several dictionaries of tensors, of which one must be chosen.
+// A file has several dictionaries of tensors, and one must be chosen.
 struct SeveralStates : DataError {
   using DataError::DataError;
   std::vector<std::string> keys{};  // "/" is the top
 };
 
-// A dictionary of tensors, or what a module that was pickled whole would have as such.
+// A dictionary of tensors, or the state_dict of a module that was pickled whole.
 struct TorchState {
   struct Entry {
     std::string name;
     const PickleValue* value;
   };
-  std::string key;             // where the pickle has it: "model", "ema/state_dict"; "" at the top
-  std::vector<Entry> tensors;  // in the file's order, also those that halfstep cannot have
+  std::string key;             // path in the pickle: "model", "ema/state_dict"; "" at the top
+  std::vector<Entry> tensors;  // in the file's order, including those that halfstep lacks
   std::vector<Entry> objects;  // Python objects beside them
   size_t others = 0;           // numbers, texts and containers beside them
-  std::string model;           // of a module: its class
+  std::string model;           // the class of a module
 };
-// The only dictionary of tensors or module that the pickle is or has, below any keys that are texts. States of optimizers do not
-// count, nor dictionaries that hold but scalars beside others, nor what is an entry of a larger dictionary of tensors. key: which
-// one; "/" is the top. Throws DataError, which lists those that there are, when that is none, and SeveralStates.
+// Finds the only dictionary of tensors, or module, in the pickle, below any text keys. Does not count states of optimizers,
+// dictionaries that hold only scalars if there are others, and entries of a larger dictionary of tensors. key: chooses one; "/" is
+// the top. Throws DataError, with the existing ones, if there is none, and SeveralStates.
 TorchState find_torch_state(const std::string& file, const Pickle& pickle, std::string_view key = {});
 
 }  // namespace halfstep

@@ -52,7 +52,7 @@ void add_file(WeightFile& out, const fs::path& path, const std::string& key) {
   out.metadata.insert(file.metadata.begin(), file.metadata.end());
 }
 
-// {"weight_map": {name of a tensor: name of a file}}
+// Reads {"weight_map": {name of a tensor: name of a file}}.
 std::map<std::string, std::string> read_index(const fs::path& path) {
   check_path(path);
   std::error_code error;
@@ -99,7 +99,7 @@ void add_indexed(WeightFile& out, const fs::path& index, const std::string& key)
   for (const std::string& file : files) {
     WeightFile part;
     add_file(part, folder / file, key);
-    const auto mine = [&](const std::string& name) {  // also what the index does not have, once
+    const auto mine = [&](const std::string& name) {  // also accepts, once, what the index lacks
       const auto place = places.find(name);
       return (place == places.end() || place->second == file) && found.insert(name).second;
     };

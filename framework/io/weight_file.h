@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as other programs publish them, whatever the form: a file of safetensors or of torch.save, the index of one that is split
-// into several files, or a folder of Hugging Face with any of these.
+// Reads published weights in any form: a safetensors or torch.save file, the index of a model split into several files, or a
+// Hugging Face folder with any of these.
 #pragma once
 
 #include <filesystem>
@@ -19,22 +19,23 @@ struct WeightFile {
     Tensor tensor;
   };
   std::vector<Entry> tensors;        // in the order of the files, mapped into memory
-  std::vector<UnreadTensor> unread;  // those that halfstep cannot have, and Python objects among the tensors
+  std::vector<UnreadTensor> unread;  // tensors that halfstep lacks, and Python objects among the tensors
   size_t others = 0;                 // numbers, texts and containers among the tensors
-  std::string key;                   // where a file of torch.save has them: "model_state"; "" at the top
-  std::string model;  // of a module that was pickled whole: its class, whose names these are if it has PyTorch's state_dict()
-  std::vector<std::filesystem::path> files;     // that were read
+  std::string key;                   // path in a torch.save file: "model_state"; "" at the top
+  std::string model;  // class of a module pickled whole; the names are those of PyTorch's state_dict() if it has one
+  std::vector<std::filesystem::path> files;     // files that were read
   std::map<std::string, std::string> metadata;  // of safetensors
 };
 
-// Names of files in which Hugging Face's programs keep weights, in the order in which they are looked for in a folder:
-// model.safetensors, model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json. Empty: the folder has none.
+// Returns the file with the weights in a folder, by the names that Hugging Face's programs use, in this order: model.safetensors,
+// model.safetensors.index.json, pytorch_model.bin, pytorch_model.bin.index.json. Empty: the folder has none.
 std::filesystem::path weights_in_folder(const std::filesystem::path& folder);
-// "model.safetensors.index.json"
+// Returns whether the name is that of an index, "model.safetensors.index.json".
 bool is_weight_index(const std::filesystem::path& path);
 
-// key: of the dictionary of tensors that is meant, as in TorchFileOptions. Throws IoError and DataError as the readers of the
-// formats do, DataError for an index that is malformed, names a file outside of its folder or one that is not there, or whose files
+// Reads weights. key: the dictionary of tensors, as in TorchFileOptions. Throws IoError and DataError like the readers of the
+// formats; DataError for an index that is malformed, names a missing file or one outside of its folder, or whose files lack a
+// tensor; for a folder without weights; and for a key if the format has none.
 // lack a tensor; for a folder without weights; and for a key where the format has none.
 WeightFile read_weight_file(const std::filesystem::path& path, const std::string& key = "");
 

@@ -16,7 +16,7 @@ constexpr const char* kZip = "zip";
 constexpr uint32_t kEntry = 0x02014b50, kLocal = 0x04034b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr uint64_t kPiece = 1 << 20;
 
-// Little-endian numbers of a file, which is checked to have them.
+// Reads little-endian numbers from a file, with bounds checks.
 class Reader {
  public:
   Reader(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
@@ -41,7 +41,7 @@ class Reader {
   std::string_view bytes_;
 };
 
-// The record at the end that says where the directory is.
+// Returns the position of the end record, which locates the directory.
 uint64_t find_end(const std::string& path, std::string_view bytes) {
   constexpr uint64_t kSize = 22, kComment = 65535;
   const Reader in(path, bytes);
@@ -55,7 +55,7 @@ std::string inflated(const std::string& where, const char* from, uint64_t packed
   check<MemoryError>(inflateInit2(&stream, -15) == Z_OK, kZip, "cannot start to unpack ", where);
   std::string out;
   int code = Z_OK;
-  while (code == Z_OK && out.size() <= size) {  // grows with what is there: the directory may promise more
+  while (code == Z_OK && out.size() <= size) {  // grows with the data, because the directory may promise more
     const size_t held = out.size();
     out.resize(held + size_t(std::min(kPiece, size - held + 1)));
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + held);
@@ -112,7 +112,7 @@ void ZipFile::read_directory() {
     names_.push_back(in.text(at + 46, name));
     const uint64_t extras = at + 46 + name;
     for (uint64_t x = extras; x + 4 <= extras + extra; x += 4 + in.at<uint16_t>(x + 2)) {
-      if (in.at<uint16_t>(x) != 1) continue;  // 64-bit sizes, of those that do not fit
+      if (in.at<uint16_t>(x) != 1) continue;  // 64-bit sizes, of entries that need them
       uint64_t value = x + 4;
       for (uint64_t* field : {&e.size, &e.packed, &e.header}) {
         if (*field != 0xffffffff) continue;

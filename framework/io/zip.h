@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entries of a zip archive: stored or deflated, with and without the 64-bit fields.
+// Reads the entries of a zip archive: stored or deflated, with and without 64-bit fields.
 // Format: APPNOTE.TXT of PKWARE, https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT
 #pragma once
 
@@ -15,25 +15,25 @@ namespace halfstep {
 
 class ZipFile {
  public:
-  // Reads the directory. Throws IoError when the file cannot be read, and DataError for one that is no zip archive or is damaged.
+  // Reads the directory. Throws IoError if the file cannot be read, and DataError if it is damaged or not a zip archive.
   explicit ZipFile(const std::filesystem::path& path);
-  // Of bytes that are in memory already, as a mapped file's, and stay there. Errors name `path`.
+  // Reads bytes that are already in memory, such as a mapped file's, and must stay there. Errors name `path`.
   ZipFile(const std::filesystem::path& path, std::string_view bytes);
   ZipFile(const ZipFile&) = delete;
 
   const std::vector<std::string>& names() const { return names_; }
   bool has(std::string_view name) const { return places_.find(name) != places_.end(); }
-  // The bytes of an entry. Throws DataError for one that is not there, encrypted, packed in another way, cut off, or not of the
-  // checksum that the directory has.
+  // Returns the bytes of an entry. Throws DataError for an entry that is missing, encrypted, packed by another method, cut off, or
+  // with another checksum than the directory's.
   std::string read(std::string_view name) const;
-  // The same where they lie, of an entry that is not packed. A checksum of 0 is not compared: PyTorch writes it for "not computed".
+  // Returns the bytes of an unpacked entry in place. A checksum of 0 is ignored: PyTorch writes it for "not computed".
   std::string_view stored(std::string_view name) const;
 
  private:
   struct Entry {
     uint16_t flags, method;
     uint32_t crc;
-    uint64_t packed, size, header;  // header: where its own header lies
+    uint64_t packed, size, header;  // header: offset of the entry's own header
   };
   void read_directory();
   const Entry& find(std::string_view name) const;
@@ -43,7 +43,7 @@ class ZipFile {
   std::string_view bytes_;
   std::vector<std::string> names_;
   std::vector<Entry> entries_;
-  std::map<std::string, size_t, std::less<>> places_;  // of each name in the two lists; of a name that is there twice the first
+  std::map<std::string, size_t, std::less<>> places_;  // first entry of each name in the two lists
 };
 
 }  // namespace halfstep
