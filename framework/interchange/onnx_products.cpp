@@ -4,7 +4,7 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
 OnnxNames linear(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
@@ -20,7 +20,7 @@ OnnxNames addmm(OnnxCall& c) {
   return {c.real("beta") == 0 ? product : c.node("Add", {scaled(c.in(0), c.real("beta")), product})};
 }
 
-// Normalisations compute in float32 and round once, whatever comes in.
+// Normalisations compute in float32 and round once, for every input dtype.
 OnnxNames rounded(OnnxCall& c, const std::string& y) {
   return {c.y().dtype() == DType::f32 || c.y().dtype() == DType::f64 ? y : c.cast(y, c.y().dtype())};
 }

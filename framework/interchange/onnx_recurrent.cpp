@@ -5,16 +5,16 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
-// The rows of a parameter with its gates in ONNX's order.
+// Returns the rows of a parameter with its gates in ONNX's order.
 Tensor in_their_order(const Tensor& t, const Ints& gates, int64_t units) {
   Tensors rows;
   for (const int64_t g : gates) rows.push_back(t.narrow(0, g * units, units));
   return cat(rows, 0);
 }
 
-// One layer in one direction, over all steps. Rows of x are steps times samples.
+// Exports one layer in one direction, over all steps. The rows of x are steps times samples.
 OnnxNames sequence(OnnxCall& c) {
   const bool lstm = c.op() == "lstm", gru = c.op() == "gru";
   const int64_t units = c.x(kWhh).size(1);
@@ -36,7 +36,7 @@ OnnxNames sequence(OnnxCall& c) {
   return out;
 }
 
-// Sequences of one length, without a projection, which ONNX's LSTM lacks.
+// Accepts sequences of equal length, without the projection that ONNX's LSTM lacks.
 bool is_plain(const Attributes& a, std::span<const Tensor> in) {
   const bool* const uniform = find_attribute<bool>(a, "uniform");
   return uniform && *uniform && !in[kWhr].defined();
