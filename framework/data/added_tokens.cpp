@@ -13,7 +13,8 @@ AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std
   for (const AddedToken& token : tokens_) begins_[uint8_t(token.content[0])] = true;
 }
 
-// Those that agree with the text so far are neighbours in the sorted list; each byte more leaves a part of them.
+// Returns the longest token at `at`. The candidates that match the text so far are neighbours in the sorted list; each further
+// byte narrows them down.
 const AddedToken* AddedTokenFinder::longest_at(std::string_view text, size_t at) const {
   if (!begins_[uint8_t(text[at])]) return nullptr;
   const AddedToken* best = nullptr;

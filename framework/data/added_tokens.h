@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in a text as they are, before it is cut into words: "<|endoftext|>" and the like.
+// Finds tokens in a text, such as "<|endoftext|>", before it is split into words.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace halfstep {
 
-// The fields of tokenizer.json. lstrip, rstrip: the token takes the white space before it, or after it, with it. normalized: it is
-// looked for after the text was normalized, and itself normalized; others are looked for first. special: decoding may leave it out.
+// The fields of tokenizer.json. lstrip, rstrip: the token includes the white space before it, or after it. normalized: the token
+// is normalized, and searched after the text was normalized; others are searched first. special: decoding may omit it.
 struct AddedToken {
   int64_t id = 0;
   std::string content;
@@ -25,7 +25,7 @@ class AddedTokenFinder {
   AddedTokenFinder() = default;
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);  // contents must be unique and not empty
 
-  // Calls between(text) for each part without a token that is not empty, and found(id) for each token, in order.
+  // Calls between(text) for each nonempty part without a token, and found(id) for each token, in order.
   template <class Between, class Found>
   void each(std::string_view text, Between&& between, Found&& found) const {
     size_t done = 0;
@@ -40,7 +40,7 @@ class AddedTokenFinder {
       if (begin > done) between(text.substr(done, begin - done));
       found(token->id);
       done = token->rstrip ? space_after(text, after) : after;
-      at = after;  // white space that was taken may still begin another token, as in `tokenizers`
+      at = after;  // the skipped white space may still begin another token, as in `tokenizers`
     }
     if (done < text.size()) between(text.substr(done));
   }
@@ -50,7 +50,7 @@ class AddedTokenFinder {
   static size_t space_before(std::string_view text, size_t at, size_t least);
   static size_t space_after(std::string_view text, size_t at);
 
-  std::vector<AddedToken> tokens_;     // by content
+  std::vector<AddedToken> tokens_;     // sorted by content
   std::array<bool, 256> begins_ = {};  // whether a token begins with this byte
 };
 

@@ -40,7 +40,7 @@ int64_t largest(const Tensor& t) {
   return t.numel() == 0 ? -1 : *std::max_element(p, p + t.numel());
 }
 
-// Has each row [classes] one 1, and 0 elsewhere?
+// Returns whether each row [classes] has one 1, and 0 elsewhere.
 bool is_one_hot(const Tensor& t) {
   if (t.dim() != 2 || t.size(0) < 2 || t.size(1) < 2) return false;
   const Tensor values = t.to(DType::f64).contiguous();
@@ -81,7 +81,7 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
   };
   const bool asked = o.classification == true, may = o.classification.value_or(true), typed = !is_floating(t.dtype());
   const Shape x = input.shape();
-  // Whole numbers that may be a class for each position of the input stay that.
+  // Keeps integers that may be a class for each position of the input.
   const bool positions =
       t.dim() == 2 && whole(t) &&
       ((o.tokens && x.size() > 1 && x[1] == t.size(1)) || (x.size() > 2 && (x[1] == t.size(1) || x[2] == t.size(1))));
@@ -107,7 +107,7 @@ bool are_zeros_and_ones(const Tensor& bytes) {
   constexpr int64_t kPiece = 1 << 16;
   const Tensor all = bytes.contiguous();
   const uint8_t* const p = all.const_data_ptr<uint8_t>();
-  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first
+  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first piece
     if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
   return true;
 }
@@ -160,7 +160,7 @@ DataForm ArrayDataset::form() const {
   constexpr int64_t kMostValues = int64_t(1) << 22;
   DataForm out = Dataset::form();
   TensorForm form{.bytes = bytes_, .channels_last = channels_last_};
-  if (input().dtype() != DType::i64) {  // of some samples, spread over all
+  if (input().dtype() != DType::i64) {  // over some samples, spread evenly
     const int64_t row = std::max<int64_t>(1, numel(input_shape())), n = std::clamp<int64_t>(kMostValues / row, 1, size());
     std::vector<int64_t> rows(size_t(n), 0);
     for (int64_t i = 0; i < n; ++i) rows[size_t(i)] = i * size() / n;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine of DataLoader reads: batches without their C++ type. loader.h has the sources of each kind of data set.
+// Batches without their C++ type, as the engine of DataLoader reads them. loader.h has the sources of each kind of data set.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ class BatchStream {
     int64_t rows = 0;
   };
   virtual ~BatchStream() = default;
-  // A batch of the next `samples` samples, of fewer at the end, or of none there where only full ones are wanted.
+  // Returns a batch of the next `samples` samples; at the end, of fewer, or with full_only of none.
   virtual Taken next(int64_t samples, bool full_only) = 0;
   virtual void skip(int64_t samples) = 0;
 };
 
-// Const functions are thread-safe.
+// A data set whose batches have no C++ type. Const functions are thread-safe.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual int64_t size() const = 0;                      // samples; 0 of a stream
+  virtual int64_t size() const = 0;                      // samples; 0 for a stream
   virtual bool is_stream() const { return false; }
   virtual int64_t parallel_streams() const { return 0; }  // Dataset::streams
-  // The batch of these samples: a pure function of the arguments.
+  // Returns the batch of these samples, a pure function of the arguments.
   virtual std::shared_ptr<void> make(std::span<const int64_t> indices, uint64_t seed, int64_t epoch) const = 0;
-  virtual std::shared_ptr<void> empty() const = 0;  // of no samples: its tensors are undefined
+  virtual std::shared_ptr<void> empty() const = 0;  // without samples: its tensors are undefined
   virtual std::unique_ptr<BatchStream> open(uint64_t /*seed*/, int64_t /*epoch*/) const { return nullptr; }
   // Calls f with each tensor of a batch.
   virtual void visit(void* batch, const std::function<void(Tensor&)>& f) const = 0;
-  virtual bool can_visit() const { return true; }  // false: the type of its batches is the user's
+  virtual bool can_visit() const { return true; }  // false: the user's own batch type
 };
 
 }  // namespace halfstep

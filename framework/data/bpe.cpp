@@ -33,12 +33,12 @@ StringMap<uint32_t> ids_of(const std::vector<std::string>& tokens) {
   return out;
 }
 
-// The words that need no merges: all tokens of the model, by their bytes.
+// Returns the words that need no merges: all tokens of the model, by their bytes.
 StringMap<uint32_t> whole_words(const TokenizerFile& file) {
   StringMap<uint32_t> out;
   if (!file.ignore_merges) return out;
   for (size_t i = 0; i < file.model_size; ++i) {
-    // A token with a letter that is no byte is no word: a word's letters all are.
+    // Skip tokens with characters outside the byte alphabet; they cannot be words.
     std::string again;
     const std::string bytes = bytes_of_token(file.tokens[i]);
     for (const char c : bytes) append_utf8(again, letter_of_byte(uint8_t(c)));
@@ -62,7 +62,7 @@ AddedTokenFinder finder_of(const TokenizerFile& file, bool normalized) {
 
 }  // namespace
 
-// Lends each thread that encodes a scratch of its own, so that a lock is taken twice a text and not twice a word.
+// Gives each encoding thread its own scratch memory, so that the lock is taken twice per text and not twice per word.
 class BpeTokenizer::ScratchPool {
  public:
   std::unique_ptr<BpeScratch> take() {
@@ -115,7 +115,7 @@ struct BpeTokenizer::State {
 BpeTokenizer::BpeTokenizer(TokenizerFile file) : state_(std::make_shared<const State>(std::move(file))) {}
 
 BpeTokenizer BpeTokenizer::load(const std::filesystem::path& path) {
-  std::error_code none;  // what cannot be looked at is reported by the reader
+  std::error_code none;  // the reader reports files that cannot be accessed
   if (!std::filesystem::is_directory(path, none)) return BpeTokenizer(read_tokenizer_json(path));
   if (std::filesystem::exists(path / "vocab.json", none) && !std::filesystem::exists(path / "tokenizer.json", none))
     return load(path / "vocab.json", path / "merges.txt");

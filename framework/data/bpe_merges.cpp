@@ -12,7 +12,7 @@ namespace halfstep {
 namespace {
 
 constexpr uint64_t kNoPair = ~uint64_t(0);
-constexpr size_t kCachedWords = 1 << 15, kCachedBytes = 64;  // of a word: longer ones hardly come again
+constexpr size_t kCachedWords = 1 << 15, kCachedBytes = 64;  // bytes of a cached word; longer ones hardly repeat
 
 constexpr bool is_own_letter(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
@@ -32,7 +32,7 @@ struct Letters {
 };
 constexpr Letters kByteLetters;
 
-// The lowest rank comes first, and of equal ranks the leftmost.
+// Returns whether a comes after b: the lowest rank is first, and among equal ranks the leftmost.
 bool comes_later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
   return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
 }
@@ -64,7 +64,7 @@ BpeMerges::BpeMerges(const std::array<uint32_t, 256>& byte_tokens, const std::ve
   }
 }
 
-// The slot of the pair, or the empty one where it would be.
+// Returns the slot of the pair, or the empty slot where it would be.
 size_t BpeMerges::find(uint32_t left, uint32_t right) const {
   const uint64_t pair = uint64_t(left) << 32 | right;
   size_t at = size_t(pair * 0x9e3779b97f4a7c15u >> shift_);
@@ -80,8 +80,8 @@ void BpeMerges::add_candidate(BpeScratch& scratch, int32_t at) const {
   std::push_heap(scratch.heap.begin(), scratch.heap.end(), comes_later);
 }
 
-// With a heap a word of n bytes takes n log n steps, whatever it is made of. A candidate may be out of date when its turn comes: as
-// in `tokenizers`, it counts if its place and what is right of it still become the same token.
+// Merges with a heap, so a word of n bytes takes n log n steps, whatever its content. A candidate may be out of date when its turn
+// comes: as in `tokenizers`, it counts if its place and its right neighbour still merge to the same token.
 void BpeMerges::merge(std::string_view word, BpeScratch& scratch) const {
   auto& symbols = scratch.symbols;
   check<ValueError>(word.size() < size_t(1) << 31, "BpeTokenizer", "a word must have less than 2^31 bytes, got ", word.size());
@@ -122,7 +122,7 @@ void BpeMerges::encode(std::string_view word, BpeScratch& scratch, std::vector<i
   for (const BpeScratch::Symbol& symbol : scratch.symbols)
     if (!symbol.merged) out.push_back(symbol.token);
   if (word.size() > kCachedBytes) {
-    if (word.size() > size_t(1) << 16) scratch.symbols = {}, scratch.heap = {};  // a rare word does not keep its memory
+    if (word.size() > size_t(1) << 16) scratch.symbols = {}, scratch.heap = {};  // frees the memory of a rare long word
     return;
   }
   if (scratch.words.size() >= kCachedWords) scratch.words.clear();

@@ -9,8 +9,8 @@
 namespace halfstep {
 namespace {
 
-// tiktoken writes the same expressions in other words: possessive, since what follows cannot match what was taken; and \s*[\r\n]
-// without a plus, since \s* takes all line ends but the last one.
+// tiktoken spells the same expressions differently: possessive, because the text behind a match cannot match it; and \s*[\r\n]
+// without a plus, because \s* takes all line ends but the last one.
 constexpr std::array<std::pair<std::string_view, SplitRule>, 5> kPatterns = {{
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", SplitRule::gpt2},
     {R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", SplitRule::gpt2},
@@ -22,7 +22,7 @@ constexpr std::array<std::pair<std::string_view, SplitRule>, 5> kPatterns = {{
      SplitRule::qwen2},
 }};
 
-// The class of the code point at `at`, whose end is put into `end`; `other` at the end of the text.
+// Returns the class of the code point at `at`, and its end in `end`; `other` at the end of the text.
 PointClass class_at(std::string_view text, size_t at, size_t& end) {
   if (at >= text.size()) return PointClass::other;
   const size_t bytes = uint8_t(text[at]) < 0x80 ? 1 : utf8_length(text, at);
@@ -30,7 +30,7 @@ PointClass class_at(std::string_view text, size_t at, size_t& end) {
   return class_of(utf8_at(text, at, bytes));
 }
 
-// The end of the run of code points of class `is` that begins at `at`; at most `most` of them.
+// Returns the end of the run of code points of class `is` that begins at `at`; at most `most` of them.
 size_t run_end(std::string_view text, size_t at, PointClass is, size_t most = size_t(-1)) {
   for (size_t end = at; most > 0 && at < text.size() && class_at(text, at, end) == is; --most) at = end;
   return at;
@@ -38,8 +38,8 @@ size_t run_end(std::string_view text, size_t at, PointClass is, size_t most = si
 
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
-// The end of 's, 't, 're, 've, 'm, 'll or 'd at `at`; `at` if there is none. any_case: capitals too, and the long s, which is an s
-// when case does not matter.
+// Returns the end of 's, 't, 're, 've, 'm, 'll or 'd at `at`, or `at` if there is none. any_case: also capitals, and the long s,
+// which equals s when case does not matter.
 size_t contraction_end(std::string_view text, size_t at, bool any_case) {
   if (text[at] != '\'') return at;
   const auto lower = [&](size_t i) {
@@ -52,7 +52,7 @@ size_t contraction_end(std::string_view text, size_t at, bool any_case) {
   return any_case && text.substr(at + 1).starts_with("\xc5\xbf") ? at + 3 : at;
 }
 
-// \s+(?!\S)|\s+ at white space: the run, but for its last code point if something follows and there are two or more.
+// Matches \s+(?!\S)|\s+ at white space: the run, without its last code point if something follows and there are two or more.
 size_t space_end(std::string_view text, size_t at) {
   size_t last = at, next = at, end = at;
   while (next < text.size() && class_at(text, next, end) == PointClass::space) last = next, next = end;
@@ -86,7 +86,7 @@ size_t llama3_end(std::string_view text, size_t at, size_t digits) {
   return line == text.npos ? space_end(text, at) : at + line + 1;
 }
 
-// Rust's is_numeric: \p{N} and the digits that came with Unicode 17.
+// Matches Rust's is_numeric: \p{N} and the digits added in Unicode 17.
 bool digit_at(std::string_view text, size_t at, size_t& end) {
   if (class_at(text, at, end) == PointClass::number) return true;
   const char32_t point = utf8_at(text, at, end - at);

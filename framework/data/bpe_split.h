@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a text is cut into words before byte-pair merges: the regular expressions of published tokenizers, written as code. RE2 could
-// not run them, since \s+(?!\S) looks ahead, and no pattern but these is accepted.
+// Splits a text into words before byte-pair merges: the regular expressions of published tokenizers, written as code. RE2 cannot
+// run them, because \s+(?!\S) looks ahead. Other patterns are refused.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@ enum class SplitRule : uint8_t {
   llama3,  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
   qwen2,   // the same with \p{N} for \p{N}{1,3}
   digits,  // numbers, and what is between them
-  each_digit,    // the same, with each digit by itself
-  prefix_space,  // does not cut: puts a space before a piece that begins with none
+  each_digit,    // the same, with each digit separate
+  prefix_space,  // does not split: adds a space before a piece that begins with none
 };
 
-// The rule whose regular expression `pattern` is, in one of the spellings that are in use.
+// Returns the rule with the regular expression `pattern`, in any of the spellings in use.
 std::optional<SplitRule> rule_of_pattern(std::string_view pattern);
 
-// Where the piece ends that begins at `at`, below text.size(). `text` is UTF-8.
+// Returns the end of the piece that begins at `at`, below text.size(). `text` must be UTF-8.
 size_t piece_end(SplitRule rule, std::string_view text, size_t at);
 
-// Calls f(word) for each piece of `text` that is left when each rule has cut what those before it gave. The words are valid during
+// Calls f(word) for each piece of `text`, after each rule has split the pieces of the rules before it. The words are valid during
 // the call.
 template <class F>
 void each_word(std::span<const SplitRule> rules, std::string_view text, F&& f) {

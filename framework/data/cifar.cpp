@@ -59,7 +59,7 @@ std::vector<Wanted> files_of(const CifarOptions& o) {
   return out;
 }
 
-// How many records a file has.
+// Returns the number of records in a file.
 int64_t count_records(const Layout& layout, const fs::path& path, const Wanted& wanted) {
   std::error_code failed;
   const auto bytes = fs::file_size(path, failed);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kCollate = "collate";
 
-// "sample 7", and "element 1 of sample 7" where samples have several.
+// Returns "sample 7", or "element 1 of sample 7" if samples have several elements.
 std::string named(const Place& at, size_t row) {
   std::string text;
   for (const Place* p = &at; p->outer; p = p->outer) text += joined("element ", p->element, " of ");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours of images, by torchvision's formulas for float tensors.
+// Colour transforms of images, by torchvision's formulas for float tensors.
 #include <algorithm>
 #include <cmath>
 

@@ -40,7 +40,7 @@ namespace {
 
 constexpr const char* kCsv = "CSV";
 
-// Leaves out the rows in which one of these columns has no value. given: the training data's.
+// Drops rows with a missing value in one of these columns. given: the training data's encoding.
 void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvColumns& cells,
                   const std::vector<CsvEncoding::Column>& given, const std::string& path) {
   std::vector<size_t> whole;
@@ -69,7 +69,7 @@ void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>
   }
 }
 
-// The target, the columns left out, and the missing values. all_rows: that have a target, besides some without one.
+// Notes the target, the columns left out, and the missing values. all_rows: number of rows with a target; some others have none.
 void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
                size_t without_target, const CsvColumns& columns) {
   const int64_t missing = columns.missing(), unknown = columns.unknown();
@@ -171,7 +171,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   }
   for (size_t i = 0; i < texts.size(); ++i) out.feature_names.push_back(sheet.names()[chosen[i]]);
   for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
-  constexpr size_t kAtOnce = 256;  // rows, whose inputs the caches hold
+  constexpr size_t kAtOnce = 256;  // rows whose inputs fit into caches
   for (size_t first = 0; first < rows.size(); first += kAtOnce) {
     for (size_t j = 0; j < features.size(); ++j) {
       const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
@@ -230,8 +230,8 @@ CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
 DataForm CsvDataset::form() const {
   DataForm out = Dataset::form();
   CsvOptions options = options_;
-  options.part = {};                 // it refers to what may be gone
-  options.format.skip_rows.clear();  // they are those of this file
+  options.part = {};                 // it may refer to objects that are gone
+  options.format.skip_rows.clear();  // they are lines of this file
   options.encoding = encoding_;
   out.names = classes() > 0 ? encoding_.classes : std::vector<std::string>{encoding_.target};
   out.source = TableForm{std::move(options)};

@@ -15,7 +15,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The length of a thousands separator at the beginning of `s`; 0: none.
+// Returns the length of a thousands separator at the beginning of `s`; 0: none.
 size_t separator_length(std::string_view s, char thousands) {
   if (thousands == 0) return 0;
   if (!s.empty() && s[0] == thousands) return 1;
@@ -32,7 +32,7 @@ bool is_missing_word(std::string_view cell) {
   return std::find(std::begin(kWords), std::end(kWords), cell) != std::end(kWords);
 }
 
-// The cell without a percent sign and marks of accounting, which are described in `out`.
+// Returns the cell without percent sign and accounting marks, which `out` describes.
 std::string_view without_marks(std::string_view cell, CsvHint& out) {
   if (cell.ends_with('%')) {
     out = {"a percent sign", "remove the sign from the file"};
@@ -56,14 +56,14 @@ std::from_chars_result read_double(std::string_view s, double& value) {
 std::from_chars_result read_double(std::string_view s, double& value) {
   static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
   const std::string text(s);
-  // strtod takes more than from_chars does: blanks, a plus sign, hexadecimal digits.
+  // Refuses what strtod accepts but from_chars does not: blanks, a plus sign, hexadecimal digits.
   if (text.find_first_of("+xX \t\r\n\v\f") == 0 || text.find_first_of("xX") != std::string::npos)
     return {s.data(), std::errc::invalid_argument};
   char* end = nullptr;
   const double read = strtod_l(text.c_str(), &end, plain);
   if (end == text.c_str()) return {s.data(), std::errc::invalid_argument};
   const char* const stop = s.data() + (end - text.c_str());
-  value = read;  // infinite where the number is too large, which the caller wants as well
+  value = read;  // infinite for a too large number, which the caller expects
   return {stop, std::errc()};
 }
 #endif
@@ -81,7 +81,7 @@ bool parse_number(std::string_view cell, double& value) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   const auto [end, error] = read_double(cell, value);
   if (error == std::errc::result_out_of_range && end == cell.data() + cell.size()) {
-    // from_chars leaves the value alone; too small is as good as zero, too large is not finite.
+    // from_chars leaves the value unchanged; too small counts as zero, too large as not finite.
     value = std::strtod(std::string(cell).c_str(), nullptr);
     return true;
   }
@@ -90,7 +90,7 @@ bool parse_number(std::string_view cell, double& value) {
 
 namespace {
 
-// A number in ASCII, without marks of accounting.
+// Parses an ASCII number without accounting marks.
 bool parse_plain(std::string_view cell, const CsvFormat& f, double& value) {
   if (f.decimal == '.' && f.thousands == 0) return parse_number(cell, value);
   std::string plain;

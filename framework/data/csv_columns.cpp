@@ -30,7 +30,7 @@ double part_of_date(const CsvDate& date, std::string_view part) {
 
 std::string count_of(size_t n, const char* what) { return joined(n, ' ', what, n == 1 ? "" : "s"); }
 
-// The replacement for missing values of a feature, computed from these rows.
+// Returns the replacement for missing values of a feature, computed from these rows.
 double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
   std::vector<double> there;
@@ -103,7 +103,7 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   check<ConfigError>(o.features.empty() || o.exclude.empty(), kColumns, "give features or exclude, not both");
   std::vector<size_t> out, excluded;
   for (const std::string& name : o.exclude) {
-    // A held-out file need not have the columns that were left out of the training data.
+    // A held-out file may lack columns that were left out of the training data.
     int64_t number = 0;
     if (by_name && find_name(all, name) < 0 && !parse_integer(name, number)) continue;
     excluded.push_back(sheet_.find(name));
@@ -158,7 +158,7 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
   const size_t before = out.size();
   if (numeric) {
     CsvValues values;
-    bool held = true;  // are the values those that the sheet holds?
+    bool held = true;  // whether the values are still those of the sheet
     for (size_t r = 0; r < sheet_.rows(); ++r) {
       const double holds = sheet_.plain_number(r, column);
       if (held && words_are_texts_ && std::abs(holds) <= double(std::numeric_limits<float>::max())) continue;
@@ -219,7 +219,8 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
   }
 }
 
-// The probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "": none.
+// Returns the probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "":
+// none.
 std::string CsvColumns::doubt(size_t column) const {
   CsvHint first;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
@@ -260,7 +261,7 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
   return out;
 }
 
-// The category as which a text is read that the training data does not have; -1: none of them.
+// Returns the category for a text that the training data lacks; -1: none.
 int64_t CsvColumns::unknown_category(size_t row, size_t column, const CsvEncoding::Column& made) {
   const std::string_view text = is_missing(row, column) ? std::string_view() : sheet_.cell(row, column);
   const std::string& as = options_.unknown;
@@ -273,7 +274,7 @@ int64_t CsvColumns::unknown_category(size_t row, size_t column, const CsvEncodin
                    missing ? "missing, but the training data misses no value" : spelled(as) + ", which is none of them",
                    Help{joined("it has ", some_labels(made.categories),
                                missing ? "; \"categories\": \"one_hot\" can say that it is none of them" : "")});
-  if (missing && is_missing(row, column)) return place;  // counted where it was met
+  if (missing && is_missing(row, column)) return place;  // counted where it was first read
   if (unknown_++ == 0) unknown_example_ = joined(spelled(text.substr(0, 60)), " in column ", made.name);
   if (missing) ++missing_;
   return place;
@@ -290,7 +291,7 @@ void CsvColumns::append_texts(size_t column, CsvEncoding::Column& made, bool giv
   if (!given) {
     of_row = learn_categories(column, made);
   } else {
-    std::unordered_map<std::string_view, int64_t> seen;  // places in the list; -1: not there
+    std::unordered_map<std::string_view, int64_t> seen;  // indices in the list; -1: missing
     for (size_t r = 0; r < sheet_.rows(); ++r) {
       const std::string_view text = meets_missing(r, column, "have a value") ? std::string_view() : sheet_.cell(r, column);
       const auto [at, fresh] = seen.try_emplace(text, -1);

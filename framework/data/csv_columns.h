@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a CsvDataset from the columns of its table. Not a public header.
+// Computes the inputs of a CsvDataset from the columns of its table. Not a public header.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +16,30 @@
 
 namespace halfstep {
 
-// Is a cell empty, or one of CsvOptions::missing_words?
+// Returns whether a cell is empty, or one of CsvOptions::missing_words.
 inline bool is_missing_cell(std::string_view cell, const std::vector<std::string>& words) {
   return cell.empty() || std::find(words.begin(), words.end(), cell) != words.end();
 }
 
-// Is none of these words a number? Then a number is not missing.
+// Returns whether no word is a number, so that numbers are never missing.
 inline bool are_texts(const std::vector<std::string>& words, const CsvFormat& format) {
   double ignored = 0;
   return std::none_of(words.begin(), words.end(), [&](const std::string& w) { return parse_number(w, format, ignored); });
 }
 
-// The values of an input, for every row of a sheet; NaN: missing. Small whole numbers, such as those of categories, take a byte
-// each, and numbers that the sheet holds are left there.
+// The values of an input, for every row of a sheet; NaN: missing. Small integers, such as those of categories, take one byte each,
+// and numbers that the sheet holds are not copied.
 class CsvValues {
  public:
   CsvValues() = default;
-  // Of a column of numbers, where every other cell is missing. The sheet must live as long.
+  // Refers to a column of numbers, whose other cells are all missing. The sheet must live as long.
   CsvValues(const CsvSheet& sheet, size_t column) : sheet_(&sheet), column_(column) {}
   template <class It>
   CsvValues(It begin, It end) {
     for (; begin != end; ++begin) push_back(double(*begin));
   }
   void push_back(double value);
-  void fill(double value) { fill_ = value; }  // in place of NaN
+  void fill(double value) { fill_ = value; }  // replaces NaN
   double operator[](size_t row) const {
     double value = 0;
     if (sheet_)
@@ -67,8 +67,8 @@ struct CsvFeature {
   bool categorical = false;
 };
 
-// Returns for each name the column of `from` that has it in `all`: the k-th of a name for its k-th place; nothing if none is left.
-// Names may be spelled otherwise (labels.h).
+// Returns for each name the column of `from` with this name in `all`, the k-th one for its k-th occurrence; nothing if none is
+// left. Names may be spelled differently (labels.h).
 std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
                                                 const std::vector<size_t>& from);
 
@@ -77,19 +77,19 @@ class CsvColumns {
   CsvColumns(const CsvSheet& sheet, const CsvOptions& options)
       : sheet_(sheet), options_(options), words_are_texts_(are_texts(options.missing_words, sheet.format())) {}
 
-  // Is the cell empty, or one of missing_words?
+  // Returns whether the cell is empty, or one of missing_words.
   bool is_missing(size_t row, size_t column) const;
-  // The columns of features, in the order of the training data's where that is known.
+  // Returns the columns of the features, in the training data's order if that is known.
   std::vector<size_t> choose(size_t target, const std::string& path) const;
   // Appends the inputs of a column. given: the training data's encoding of the column; null: learn it from this file.
   CsvEncoding::Column append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out);
-  // The texts of a column, "" where one is missing. Throws as append().
+  // Returns the texts of a column, "" for missing ones. Throws like append().
   std::vector<std::string_view> texts(size_t column);
-  // Is the row left out by drop_row for this cell: is it missing, or unknown where that is the same?
+  // Returns whether drop_row drops the row because of this cell: it is missing, or unknown if that counts as missing.
   bool is_left_out(size_t row, size_t column, const CsvEncoding::Column* given) const;
-  // How the columns were read so far.
+  // Returns how the columns were read so far.
   DataNotes notes() const;
-  // Values seen by append() that are missing, and that the training data does not have, which may count as missing.
+  // Return how many values append() found missing, and how many the training data lacks, which may count as missing.
   int64_t missing() const { return missing_; }
   int64_t unknown() const { return unknown_; }
   const std::string& unknown_example() const { return unknown_example_; }  // "\"peat\" in column soil"
@@ -104,7 +104,7 @@ class CsvColumns {
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;
-  bool words_are_texts_;  // no word for a missing value is a number
+  bool words_are_texts_;  // whether no word for a missing value is a number
   int64_t numbers_ = 0, missing_ = 0, unknown_ = 0;
   std::string unknown_example_, joined_;
   struct Became {
@@ -116,11 +116,11 @@ class CsvColumns {
   std::vector<std::string> warnings_;
 };
 
-// The index of a cell's text in the training data's list. Throws DataError if it is not in the list.
+// Returns the index of a cell's text in the training data's list. Throws DataError if it is missing there.
 int64_t find_known(const CsvSheet& sheet, size_t row, size_t column, std::string_view text, const std::vector<std::string>& names,
                    const char* what);
 
-// Replaces missing values. learnt: the replacement of each input, from the training data; empty: computed here, of these rows.
+// Replaces missing values. learnt: each input's replacement, from the training data; empty: computed here from these rows.
 void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path,
                   std::vector<double>& learnt);
 

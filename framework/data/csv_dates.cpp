@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dates in cells.
+// Parses dates in cells.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -30,7 +30,7 @@ class CellReader {
     text_.remove_prefix(word.size());
     return true;
   }
-  // A whole number of least..most digits.
+  // Reads an integer of least..most digits.
   std::optional<int> digits(size_t least, size_t most) {
     size_t n = 0;
     int value = 0;
@@ -39,7 +39,7 @@ class CellReader {
     text_.remove_prefix(n);
     return value;
   }
-  double fraction() {  // digits behind a point
+  double fraction() {  // digits after the point
     double value = 0, unit = 0.1;
     for (; is_date_digit(peek()); text_.remove_prefix(1), unit /= 10) value += unit * (peek() - '0');
     return value;
@@ -54,7 +54,7 @@ struct Day {
   bool short_year = false;
 };
 
-// A year of four digits, or of two, which are from 1969 to 2068 as POSIX has them.
+// Reads a year of four digits, or of two, which mean 1969 to 2068 as in POSIX.
 std::optional<int> read_year(CellReader& in, bool& is_short) {
   if (const auto whole = in.digits(4, 4)) return whole;
   const auto two = in.digits(2, 2);
@@ -88,7 +88,7 @@ std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   return order == CsvDateOrder::dmy ? Day{*third, *second, *first, is_short} : Day{*third, *first, *second, is_short};
 }
 
-// 1 to 12 for a month's name in English, whole or its first three letters (and "Sept").
+// Reads an English month name, whole or its first three letters (and "Sept"); returns 1 to 12.
 std::optional<int> read_month(CellReader& in) {
   constexpr std::string_view kMonths[] = {"january", "february", "march",     "april",   "may",      "june",
                                           "july",    "august",   "september", "october", "november", "december"};
@@ -100,7 +100,7 @@ std::optional<int> read_month(CellReader& in) {
   return {};
 }
 
-// 1, 4, 7 or 10 for a quarter, "Q3".
+// Reads a quarter, "Q3"; returns 1, 4, 7 or 10.
 std::optional<int> read_quarter(CellReader& in) {
   const auto q = in.take('Q') || in.take('q') ? in.digits(1, 1) : std::nullopt;
   return q && *q >= 1 && *q <= 4 ? std::optional(3 * *q - 2) : std::nullopt;
@@ -110,7 +110,8 @@ void skip_separators(CellReader& in) {
   while (in.take(' ') || in.take('-') || in.take('/') || in.take('.') || in.take(',')) {}
 }
 
-// "9-Jan-2023", "9-Jan-23", "Jan 9, 2023", "2023 January", "Jan-23", "09JAN2023", "2023Q1", "Q1 2023": a name says what it is.
+// Reads "9-Jan-2023", "9-Jan-23", "Jan 9, 2023", "2023 January", "Jan-23", "09JAN2023", "2023Q1", "Q1 2023": the name identifies
+// the parts.
 std::optional<Day> read_named_day(CellReader& in) {
   std::optional<int> year = in.digits(4, 4), day = year ? std::nullopt : in.digits(1, 2);
   skip_separators(in);
@@ -123,7 +124,7 @@ std::optional<Day> read_named_day(CellReader& in) {
   skip_separators(further);
   if (year) {
     const auto number = without_day ? std::nullopt : further.digits(1, 2);
-    if (number && further.peek() != ':') day = number, in = further;  // else the time of day follows, if anything
+    if (number && further.peek() != ':') day = number, in = further;  // otherwise the time of day follows, if anything
     return Day{*year, *month, day.value_or(1)};
   }
   const CellReader behind = further;
@@ -145,7 +146,7 @@ std::optional<Day> read_named_day(CellReader& in) {
   return Day{*year, *month, day.value_or(1), is_short};
 }
 
-// Seconds of the day; with a zone in UTC, which may be outside of the day.
+// Reads the seconds of the day; with a zone, in UTC, which may be outside the day.
 std::optional<double> read_time(CellReader& in) {
   while (in.take(' ')) {}
   const auto hours = in.digits(1, 2);

@@ -18,7 +18,7 @@ bool is_number(std::string_view cell, const CsvFormat& format) {
   return parse_number(cell, format, ignored);
 }
 
-// Is the cell a number in `format`? Unless strictly: or a number in another format, or a date?
+// Returns whether the cell is a number in `format`; unless strictly, also a number in another format or a date.
 bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictly) {
   if (is_number(cell, format)) return true;
   const CsvHint hint = strictly ? CsvHint() : number_hint(cell, format);
@@ -27,7 +27,7 @@ bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictl
 
 bool is_gap(std::string_view cell, const CsvFormat& format) { return cell.empty() || number_hint(cell, format).word; }
 
-// Are the cells below `row` numbers, but for gaps and the text of `row` again, and at least one is?
+// Returns whether the cells below `row` are numbers, except gaps and repetitions of the text of `row`, and at least one is.
 bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const CsvFormat& format) {
   bool some = false;
   const std::string above(table.cell(row, column));
@@ -49,7 +49,7 @@ bool is_text(std::string_view cell, const CsvFormat& format) {
   return !is_gap(cell, format) && !is_like_number(cell, format, false);
 }
 
-// The numbers of the first row, if they are several that rise by the same step.
+// Returns the numbers of the first row if there are several, rising in equal steps.
 std::vector<double> rising_numbers(const CsvTable& table, const CsvFormat& format, std::vector<size_t>& columns) {
   constexpr size_t kLeast = 3;
   std::vector<double> out;
@@ -66,7 +66,7 @@ std::vector<double> rising_numbers(const CsvTable& table, const CsvFormat& forma
   return out;
 }
 
-// How far the numbers of the first row lie from those below, in lengths of the interval that these fill; 0: they are among them.
+// Returns how far the numbers of the first row are from those below, in multiples of the latter's range; 0: within it.
 double distance_of(const CsvTable& table, const CsvFormat& format, const std::vector<double>& first,
                    const std::vector<size_t>& columns) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -103,7 +103,7 @@ CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
   }
   if (!strict) {
     if (below || (table.rows() == 1 && !loose)) return {true};
-    for (size_t c = 0; c < table.columns() && !loose; ++c)  // below a row of units there may be numbers
+    for (size_t c = 0; c < table.columns() && !loose; ++c)  // a row of units may be above the numbers
       if (has_numbers_below(table, 1, c, format)) return {true};
     return {loose ? std::optional(false) : std::nullopt};
   }
@@ -125,12 +125,12 @@ void check_below_header(const char* where, const CsvTable& table, const CsvForma
   if (table.rows() < 3) return;
   bool numbers = false;
   for (size_t c = 0; c < table.columns(); ++c) {
-    if (is_like_number(table.cell(1, c), format, false)) return;  // an ordinary row, which nearly all files have here
+    if (is_like_number(table.cell(1, c), format, false)) return;  // an ordinary row, as in nearly all files
     if (is_text(table.cell(1, c), format) && !numbers) numbers = has_numbers_below(table, 1, c, format);
   }
   if (!numbers) return;
   const int64_t line = table.line(1);
-  std::vector<int64_t> lines;  // of files joined together each has its row of units
+  std::vector<int64_t> lines;  // files joined together each have their row of units
   for (size_t r = 1; r < table.rows() && lines.size() <= kNamed; ++r) {
     bool same = true;
     for (size_t c = 0; c < table.columns() && same; ++c) same = table.cell(r, c) == std::string(table.cell(1, c));

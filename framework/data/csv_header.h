@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows of a table are no samples: a header, and rows that should not be there. Not a public header.
+// Finds rows of a table that are not samples: a header, and rows that should not be there. Not a public header.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 namespace halfstep {
 
 struct CsvHeader {
-  std::optional<bool> there{};  // empty: without numbers in the first rows it cannot be detected
-  std::string why{};            // of one that has numbers in it: what it was known by
-  bool doubtful = false;        // its numbers look like names, but not enough to be taken for them
+  std::optional<bool> there{};  // empty: cannot be detected without numbers in the first rows
+  std::string why{};            // how a header with numbers was recognised
+  bool doubtful = false;        // whether its numbers look like names, but not clearly
 };
 
-// Is the first row a header? It is where it has no number and the row below has one, or no row follows (a number in another format
-// and a date count, too); where one of its texts is above nothing but numbers; and where it has numbers that rise evenly,
-// which lie far from all others.
+// Finds out whether the first row is a header. It is one if it has no number and the row below has one or does not exist (numbers
+// in another format and dates also count); if one of its texts is above nothing but numbers; or if its numbers rise evenly and are
+// far from all others.
 CsvHeader find_header(const CsvTable& table, const CsvFormat& format);
 
 // Throws DataError for a row of units below the header.

@@ -10,7 +10,7 @@ const double CsvNumbers::kPowers[19] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
                                         1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
 
 CsvNumbers::CsvNumbers(size_t columns) : columns_(columns), places_(columns, 0), wide_(columns, nullptr) {
-  constexpr size_t kNumbers = size_t(1) << 18;  // of a block, about
+  constexpr size_t kNumbers = size_t(1) << 18;  // numbers in a block, roughly
   while (shift_ > 2 && columns << shift_ > kNumbers) --shift_;
   begin_block();
 }
@@ -55,14 +55,14 @@ void CsvNumbers::add(size_t column, double number) {
 }
 
 void CsvNumbers::add_other(size_t column, const CsvDecimal& number) {
-  // Digits below 2^53 and a power of ten up to 10^22 are exact, and so is their quotient's rounding.
+  // Digits below 2^53 and powers of ten up to 10^22 are exact, so their quotient is rounded once.
   const auto wide = [&] { widen(column)[at_] = double(number.digits) / kPowers[number.places]; };
   int32_t* const all = open_ + (column << shift_);
   if (number.minus_zero) return wide_[column] ? void(wide_[column][at_] = -0.0) : void(all[at_] = kMinusZero);
   if (wide_[column]) return wide();
   int& places = places_[column];
   const auto power = [](int n) { return int64_t(kPowers[n]); };
-  if (number.places > places) {  // the others get as many
+  if (number.places > places) {  // gives the others as many
     constexpr int kMostPlaces = 9;
     if (number.places > kMostPlaces) return wide();
     const int64_t by = power(number.places - places);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a table, held in little memory. Not a public header.
+// Stores the numbers of a table in little memory. Not a public header.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace halfstep {
 
-// A decimal number: digits / 10^places. Digits up to 2^53 and places up to 18 give the double next to it, as from_chars does.
+// A decimal number: digits / 10^places. Digits up to 2^53 and places up to 18 give the nearest double, as from_chars does.
 struct CsvDecimal {
   int64_t digits;
   int places;
   bool minus_zero = false;
 };
 
-// Reads digits with at most one point between or beside them, and a minus before them. Returns where they end: at `text` if there
-// is no number, or one that a CsvDecimal does not hold. Something that is no digit must follow.
+// Reads digits with at most one point, and a minus sign before them. Returns their end; returns `text` if there is no number, or
+// one that a CsvDecimal cannot hold. A character other than a digit must follow.
 inline const char* read_decimal(const char* text, char point, CsvDecimal& out) {
   const auto digit = [](char c) { return uint8_t(c - '0') < 10; };
   const bool minus = *text == '-';
@@ -40,15 +40,15 @@ inline const char* read_decimal(const char* text, char point, CsvDecimal& out) {
   return at;
 }
 
-// The numbers of some columns, row by row. A number of up to nine digits takes 4 bytes: it is kept as a whole number, with the
-// decimal places that it shares with its neighbours in the column, and comes back as the same double that its text is read as.
-// Neighbours of one that does not fit take 8. A place may hold no number: what its cell says is to be looked up in the text.
+// The numbers of some columns, row by row. A number of up to nine digits takes 4 bytes: it is stored as an integer whose number of
+// decimal places is shared with its neighbours in the column, and gives the same double as its text. Neighbours of a number that
+// does not fit take 8 bytes. An entry may hold no number; then the cell's text must be read.
 class CsvNumbers {
  public:
   explicit CsvNumbers(size_t columns);
 
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  // Of the row that is open.
+  // Adds a number to the open row.
   void add(size_t column, const CsvDecimal& number) {
     int32_t* const to = open_ + (column << shift_);
     if (number.places == places_[column] && uint64_t(number.digits + kMost) <= 2 * uint64_t(kMost) && !number.minus_zero &&
@@ -59,7 +59,7 @@ class CsvNumbers {
   }
   void add(size_t column, double number);  // finite, or kNone
   void end_row();
-  void finish();  // behind the last row
+  void finish();  // after the last row
 
   double at(size_t row, size_t column) const {
     const Block& b = blocks_[row >> shift_];
@@ -76,7 +76,7 @@ class CsvNumbers {
   static const double kPowers[19];
   struct Block {
     std::unique_ptr<int32_t[]> narrow;  // [columns][rows of a block]
-    std::vector<uint8_t> places;        // of each column
+    std::vector<uint8_t> places;        // for each column
     std::vector<std::unique_ptr<double[]>> wide;
   };
   void begin_block();
@@ -85,7 +85,7 @@ class CsvNumbers {
 
   size_t columns_;
   int shift_ = 12;  // rows of a block: 2^shift
-  size_t at_ = 0;   // the open row in the last block
+  size_t at_ = 0;   // index of the open row in the last block
   std::vector<Block> blocks_;
   int32_t* open_ = nullptr;
   std::vector<int> places_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to be predicted.
+// Reads rows to be predicted.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kRows = "CSV";
 
-// The file's columns of the training data's features, in their order.
+// Returns the file's columns for the training data's features, in their order.
 std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path) {
   const std::vector<std::string>& all = sheet.names();
   std::vector<size_t> out, places(all.size());
@@ -47,7 +47,7 @@ std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& enco
   return places;
 }
 
-// The place of the target's column; empty: the file does not have it.
+// Returns the index of the target's column; empty: the file lacks it.
 std::optional<size_t> find_target(const CsvSheet& sheet, const std::vector<size_t>& features, const CsvEncoding& encoding) {
   const int64_t found = find_name(sheet.names(), encoding.target);
   if (found < 0) return {};
@@ -55,7 +55,7 @@ std::optional<size_t> find_target(const CsvSheet& sheet, const std::vector<size_
   return std::find(features.begin(), features.end(), place) == features.end() ? std::optional(place) : std::nullopt;
 }
 
-// The target in a row, NaN if it has none. unknown: it has one, but none that the training data has.
+// Returns the target of a row, or NaN. unknown: it has one that the training data lacks.
 double target_of(const CsvSheet& sheet, size_t column, const CsvOptions& o, bool& unknown) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   const std::string_view cell = sheet.cell(0, column);
@@ -78,8 +78,8 @@ void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string
                     ", and the model was trained on whole rows");
 }
 
-// The inputs of the row that the sheet shows, and in `says` those far outside of the training data's. Throws DataError for a row
-// that cannot be read.
+// Returns the inputs of the row that the sheet shows, and adds to `says` those far outside the training data's range. Throws
+// DataError for an unreadable row.
 std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
                                   const std::string& path, size_t row, CsvRows& says) {
   const CsvEncoding& e = *o.encoding;
@@ -101,7 +101,7 @@ std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvO
   return out;
 }
 
-// The same of texts.
+// The same for texts.
 std::vector<int64_t> tokens_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
                                    const std::string& path, TokenRows::Counts& counts) {
   std::vector<std::string_view> texts;
@@ -125,7 +125,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   check<ValueError>(o.encoding && !o.encoding->columns.empty(), kRows, "rows are read by the training data's encoding, got none");
   const CsvEncoding& e = *o.encoding;
   auto read = std::make_unique<CsvSheet>(kRows, path, o.format, e.header, /*each_row_alone=*/true);
-  if (read->names().size() == 1 && e.columns.size() > 1) {  // the same table in a file with another delimiter
+  if (read->names().size() == 1 && e.columns.size() > 1) {  // the same table with another delimiter
     CsvFormat format = o.format;
     format.delimiter = 0;
     read = std::make_unique<CsvSheet>(kRows, path, format, e.header, /*each_row_alone=*/true);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxShown = 500;
 
-// Are these in the first row, and is one of them no number of a column?
+// Returns whether the first row has all these names, one of which is not a number.
 bool has_names(const CsvTable& table, const std::vector<std::string>& named) {
   std::vector<std::string> first;
   for (size_t c = 0; c < table.columns(); ++c) first.emplace_back(table.cell(0, c));
@@ -36,7 +36,7 @@ std::string lines_of_repeats(const CsvTable& table) {
   return (lines.size() == 1 ? "line " : "lines ") + list_text(lines, 5);
 }
 
-// For a warning: ", and 2 rows that are the same (lines 7 and 30)".
+// Returns text for a warning: ", and 2 rows that are the same (lines 7 and 30)".
 std::string repeats_text(const CsvTable& table) {
   const size_t n = table.repeats().size();
   return n == 0 ? "" : joined(", and ", n, n == 1 ? " row that is" : " rows that are", " the same (", lines_of_repeats(table), ")");
@@ -70,7 +70,7 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
       header ? Help{"it must have a row for each sample"} : Help{"if its only row is a sample, say \"header\": false"});
 }
 
-// Leaves out rows that repeat the header, which a file has that was put together of several.
+// Drops rows that repeat the header, as in files joined together.
 void CsvSheet::leave_out_repeats() {
   const std::vector<size_t>& repeats = table_->repeats();
   if (!has_header_ || repeats.empty()) return;

@@ -9,11 +9,11 @@
 namespace halfstep {
 namespace {
 
-bool is_minus(char32_t p) {  // hyphens, the en dash, the minus sign, and those as wide as an ideograph or small
+bool is_minus(char32_t p) {  // hyphens, the en dash, the minus sign, and their full-width and small forms
   return p == 0x2010 || p == 0x2011 || p == 0x2013 || p == 0x2212 || p == 0xfe63 || p == 0xff0d;
 }
 
-// The digit, or -1: the full-width ones, and the two rows of Arabic ones.
+// Returns the digit, or -1; accepts full-width digits and both rows of Arabic ones.
 int digit_of(char32_t p) {
   for (const char32_t zero : {0xff10, 0x660, 0x6f0})
     if (p >= zero && p < zero + 10) return int(p - zero);
@@ -39,7 +39,7 @@ std::string_view trimmed(std::string_view cell) {
   return cell;
 }
 
-// How many bytes a minus sign has at the beginning, or at the end.
+// Returns the length in bytes of a minus sign at the beginning or end.
 size_t minus_at(std::string_view cell, bool end) {
   if (end ? cell.ends_with('-') : cell.starts_with('-')) return 1;
   for (const size_t bytes : {size_t(2), size_t(3)}) {
@@ -53,7 +53,7 @@ size_t minus_at(std::string_view cell, bool end) {
 constexpr std::array<std::string_view, 9> kCurrencies = {
     "$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5", "\xe2\x82\xb9", "\xe2\x82\xbd", "\xe2\x82\xa9", "\xe2\x82\xba", "\xef\xbf\xa5"};
 
-// Takes off a currency sign at either end.
+// Removes a currency sign at either end.
 bool take_currency(std::string_view& cell, CsvNumberForm& form) {
   for (const std::string_view sign : kCurrencies) {
     const bool front = cell.starts_with(sign);
@@ -72,7 +72,7 @@ CsvPlainCell with_plain_signs(std::string_view cell, const CsvFormat& f) {
   CsvPlainCell out;
   const auto plain = [](char c) { return uint8_t(c) < 0x80 && c != '\''; };
   if (std::all_of(cell.begin(), cell.end(), plain)) return out;
-  char32_t group = 0;  // the separator of thousands
+  char32_t group = 0;  // separator of thousands
   for (size_t at = 0, bytes = 0; at < cell.size(); at += bytes) {
     bytes = utf8_length(cell, at);
     if (bytes == 0) return {};
@@ -112,7 +112,7 @@ bool take_accounting_marks(std::string_view& cell, bool& negative, CsvNumberForm
     cell = trimmed(cell.substr(1, cell.size() - 2));
     negative = true, form.what = "parentheses for negative ones";
   }
-  std::string_view behind = cell;  // of a minus sign in front: "-$5"
+  std::string_view behind = cell;  // after a leading minus sign: "-$5"
   if (const size_t bytes = minus_at(cell, false); bytes > 0) {
     behind.remove_prefix(bytes);
     behind = trimmed(behind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in a table with other signs than those of programs. Not a public header.
+// Reads numbers with signs that programs do not use. Not a public header.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace halfstep {
 
-// A cell without signs that other programs do not write.
+// A cell after unusual signs were replaced.
 struct CsvPlainCell {
-  std::string text{};    // in the digits and signs of ASCII; kGroup between groups of three digits
-  CsvNumberForm form{};  // what was replaced; nothing: `text` is empty, and the cell is plain
+  std::string text{};    // in ASCII digits and signs, with kGroup between groups of three digits
+  CsvNumberForm form{};  // what was replaced; nothing: `text` is empty, because the cell has only usual signs
 };
 inline constexpr char kCsvGroup = '\x01';
 
-// Replaces what has one meaning alone: minus signs and digits of other alphabets, and no-break blanks and apostrophes between
-// groups of digits, where the format has no other separator of thousands.
+// Replaces unambiguous signs: minus signs and digits of other alphabets, and no-break blanks and apostrophes between groups of
+// digits if the format has no other separator of thousands.
 CsvPlainCell with_plain_signs(std::string_view cell, const CsvFormat& format);
 
-// Takes off the marks of CsvFormat::accounting. negative: they say so. Returns false for a cell without them, or with two minus
-// signs.
+// Removes the marks of CsvFormat::accounting. negative: whether they mean that. Returns false for a cell without them, or with two
+// minus signs.
 bool take_accounting_marks(std::string_view& cell, bool& negative, CsvNumberForm& form);
 
 }  // namespace halfstep

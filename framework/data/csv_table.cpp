@@ -26,7 +26,7 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-// Some of a cell, with the first byte that is no text.
+// Returns part of a cell, up to its first byte that is not text.
 std::string_view around(std::string_view cell) {
   const size_t at = std::min({find_not_utf8(cell), cell.find('\0'), cell.size()});
   return cell.substr(at - std::min<size_t>(at, 20), 24);
@@ -44,9 +44,9 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
       delimiter_(format.delimiter) {
   std::sort(skipped_.begin(), skipped_.end());
   skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
-  size_t end = text_.size();  // of the last line with anything on it
+  size_t end = text_.size();  // end of the last nonempty line
   while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
-  if (text_.substr(0, end).find('\n') == text_.npos && text_.substr(0, end).find('\r') != text_.npos) {  // as old Macs end lines
+  if (text_.substr(0, end).find('\n') == text_.npos && text_.substr(0, end).find('\r') != text_.npos) {  // lines end as on old Macs
     auto own = std::make_shared<std::string>(text_.substr(0, end));
     std::replace(own->begin(), own->end(), '\r', '\n');
     text_ = *own, window_ = PageWindow(text_, false), file_ = {text_, own, false};
@@ -69,18 +69,18 @@ std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path
   return Keep<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
 }
 
-// Excel's first line "sep=;".
+// Reads Excel's first line "sep=;".
 void CsvTable::read_separator(Left& left_out) {
   const std::string_view line = trim(text_.substr(begin_, text_.find('\n', begin_) - begin_));
   const std::string_view word = line.substr(0, 4);
   if (line.size() > 5 || (word != "sep=" && word != "SEP=" && word != "Sep=")) return;
-  if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // a tab at the end was trimmed
+  if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // trimming removed a tab at the end
   begin_ = std::min(text_.size(), text_.find('\n', begin_));
   if (begin_ < text_.size()) ++begin_;
   skip_lines(begin_, ++first_line_, &left_out);
 }
 
-// Passes the lines at the beginning of a row that are to be left out.
+// Skips lines at the beginning of a row that are to be left out.
 void CsvTable::skip_lines(size_t& at, int64_t& line, Left* left_out) const {
   for (; !skipped_.empty() && at < text_.size() && std::binary_search(skipped_.begin(), skipped_.end(), line); ++line) {
     const size_t end = std::min(text_.size(), text_.find('\n', at));
@@ -89,7 +89,7 @@ void CsvTable::skip_lines(size_t& at, int64_t& line, Left* left_out) const {
   }
 }
 
-// Says what was left out, and which lines were not there.
+// Notes what was left out, and which lines are missing.
 void CsvTable::note_skipped(const Left& left_out) {
   constexpr size_t kShown = 60;
   if (!left_out.empty())
@@ -138,8 +138,8 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
   delimiter_ = there.empty() ? ',' : there[0];
 }
 
-// Do blanks make the same number of cells, more than one, of every line, in a file without another delimiter? tabs: the first line
-// has one, which counts as a blank if there are several blanks in a row.
+// Returns whether blanks split every line into the same number of cells, more than one, in a file without another delimiter. tabs:
+// the first line has one, which counts as a blank if there are several blanks in a row.
 bool CsvTable::are_blanks_delimiters(const CsvFormat& format, bool tabs) const {
   if (format.thousands == ' ') return false;
   size_t wanted = 0;
@@ -191,7 +191,7 @@ std::string_view CsvTable::spelled(size_t row, size_t column) const {
   return take(at, ignored, column, more);
 }
 
-// A cell that begins with a quote at text_[at]; leaves `at` after the closing one.
+// Reads a cell that begins with a quote at text_[at]; leaves `at` behind the closing quote.
 std::string_view CsvTable::quoted(size_t& at, int64_t& line, size_t field) const {
   const int64_t first = line;
   const size_t begin = ++at;
@@ -219,7 +219,7 @@ size_t CsvTable::pass_blanks(size_t at) const {
   return at;
 }
 
-// The cell that begins at text_[at]; leaves `at` where the next one does. more: that is one of the same row.
+// Reads the cell at text_[at]; leaves `at` at the next cell. more: whether that is in the same row.
 std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& more) const {
   const bool by_blanks = delimiter_ == kCsvBlanks;
   const size_t end = text_.size();
@@ -243,8 +243,8 @@ std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& m
   return out;
 }
 
-// The same for a number in plain digits, which is added to the column; nothing happens for another cell. Before the last end of a
-// line no digits lead out of the text.
+// The same for a number in plain digits, which is added to the column; does nothing for another cell. Before the last line end,
+// digits cannot lead out of the text.
 bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bool& more) {
   if (at > safe_ || safe_ == text_.npos) return false;
   const char* const begin = text_.data() + at;
@@ -274,7 +274,7 @@ void CsvTable::add(size_t column, std::string_view cell) {
   if (number_of_[column] < 0) return texts_[column].push_back(cell);
   double value = 0;
   const std::string_view text = bare(cell);
-  // A number in another form is read as text, by those who say how it was written.
+  // Numbers in other forms are read as text, and parsed by code that notes their form.
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto usual = [&](char c) {
     return digit(c) || c == '-' || c == '+' || c == 'e' || c == 'E' || c == format_.decimal || c == format_.thousands;
@@ -285,7 +285,7 @@ void CsvTable::add(size_t column, std::string_view cell) {
   numbers_->add(size_t(number_of_[column]), finite ? value : CsvNumbers::kNone);
 }
 
-// Finds how many columns there are, and which of them have numbers.
+// Finds the number of columns, and which of them have numbers.
 void CsvTable::look_at_first_rows() {
   constexpr size_t kRows = 256;
   check<DataError>(begin_ < text_.size(), kTable, path_, ": the file has no rows");
@@ -305,7 +305,7 @@ void CsvTable::look_at_first_rows() {
         numeric[fields] = parse_number(cell, format_, ignored);
     }
     if (rows == 0) columns_ = fields, numeric.resize(fields);
-    if (fields != columns_) break;  // parse() refuses it
+    if (fields != columns_) break;  // parse() will refuse it
   }
   size_t numbers = 0;
   for (const bool is : numeric) number_of_.push_back(is ? int32_t(numbers++) : -1);
@@ -325,11 +325,11 @@ void CsvTable::look_at_first_rows() {
 void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
   const size_t row = rows() - 1;
   if (const int64_t jump = line - int64_t(row); jumps_.empty() || jumps_.back().second != jump) jumps_.emplace_back(row, jump);
-  if (fields != columns_) check_cells(fields);  // what is no text may look like rows of other lengths
+  if (fields != columns_) check_cells(fields);  // binary data may look like rows of other lengths
   check<DataError>(fields == columns_, kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
                    ": a row must have ", columns_, " fields like the first, got ", fields);
   numbers_->end_row();
-  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of a file that was put behind another
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of a file that was appended to another
   if (row == 0 || repeats_.size() >= kMostRepeats) return;
   if (bare(first.starts_with(kMark) ? first.substr(kMark.size()) : first) != first_row_[0]) return;
   for (size_t c = 1; c < columns_; ++c)
@@ -344,7 +344,7 @@ void CsvTable::parse(Left& left_out) {
     for (size_t i = from; i < to; ++i) others |= uint8_t(uint8_t(text_[i] - 1) >= 0x7f);
     return others == 0;
   };
-  safe_ = file_.text.rfind('\n');  // perhaps behind text_
+  safe_ = file_.text.rfind('\n');  // may be behind text_
   bool plain = true;
   size_t at = begin_, looked = begin_;
   for (int64_t line = first_line_; at < text_.size(); ++line) {
@@ -376,7 +376,7 @@ void CsvTable::parse(Left& left_out) {
   if (!plain || !is_plain(looked, text_.size())) check_cells(columns_);
 }
 
-// What is read must be text that can be stored and read again.
+// Requires text that can be stored and read again.
 void CsvTable::check_cells(size_t fields_of_last) const {
   const size_t wrong = find_not_utf8(text_);
   if (wrong == text_.npos && text_.find('\0') == text_.npos) return;

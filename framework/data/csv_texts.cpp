@@ -29,9 +29,9 @@ Tensor tokens_of_rows(const TokenRows& tokens, const TextColumns& texts, std::sp
   std::string made = joined(texts.size(), texts.size() == 1 ? " column of texts (" : " columns of texts (");
   for (size_t c = 0; c < columns.size(); ++c) made += (c == 0 ? "" : ", ") + sheet.names()[columns[c]];
   made += joined(") became ", length, " tokens a row, of ", tokens.size(), " different ones");
-  if (tokens.padding() != 0) made += joined("; padding is token ", tokens.padding());  // where padding_idx must say so
+  if (tokens.padding() != 0) made += joined("; padding is token ", tokens.padding());  // padding_idx must then be set to it
   if (const std::string more = tokens.describe(counts); !more.empty()) made += "; " + more;
-  notes.made.insert(0, made);  // what is there begins with "; "
+  notes.made.insert(0, made);  // the existing text begins with "; "
   return out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a CsvDataset whose features are texts. Not a public header.
+// Makes the inputs of a CsvDataset whose features are texts. Not a public header.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace halfstep {
 
-// Throws DataError that names the file.
+// Learns tokens from the texts. Throws DataError with the file's name.
 TokenRows learn_tokens(const TokenRowOptions& options, const TextColumns& texts, std::span<const int64_t> rows,
                        const std::string& path);
 
-// [rows, length] i64. Says in `notes` what became of the texts.
+// Returns [rows, length] i64. Adds to `notes` how many texts were cut, and so on.
 Tensor tokens_of_rows(const TokenRows& tokens, const TextColumns& texts, std::span<const int64_t> rows, const CsvSheet& sheet,
                       const std::vector<size_t>& columns, DataNotes& notes);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.utils.data's names: data::DataLoader, data::TensorDataset, data::random_split. Each is that of namespace halfstep, and
-// samples.h says what a data set must have.
+// The names of torch.utils.data: data::DataLoader, data::TensorDataset, data::random_split. Each is the one of namespace halfstep;
+// samples.h describes data sets.
 #pragma once
 
 #include "framework/data/dataset.h"

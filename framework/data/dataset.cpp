@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kSamples = 3;  // of the batch that shapes are learnt from
+constexpr int64_t kSamples = 3;  // in the batch from which shapes are learnt
 
 void check_made(const Batch& made, const Batch& of) {
   check<ShapeError>(made.input.dim() > 0 && made.input.size(0) == of.input.size(0), "transform",
@@ -27,7 +27,7 @@ Batch run_one(const Transform& transform, const Batch& batch, const Draws& draws
   return out;
 }
 
-// Neighbours that are one pass: transforms [first, last) that move pixels, and a scaling after them.
+// Neighbours that run in one pass: transforms [first, last) that move pixels, and a scaling after them.
 struct Group {
   size_t first, last, end;  // end: past the scaling, if there is one
   std::vector<const MoveTransform*> moves;
@@ -50,7 +50,7 @@ std::vector<Group> grouped(const Transforms& transforms) {
     g.end = g.last;
     if (g.end < transforms.size()) g.scaling = transforms[g.end]->as_scaling();
     if (g.scaling) ++g.end;
-    if (g.end == at) g.end = at + 1;  // neither
+    if (g.end == at) g.end = at + 1;  // neither moves nor scaling
     at = g.end;
     out.push_back(std::move(g));
   }
@@ -88,7 +88,7 @@ class Transformed : public Dataset {
     Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes()};
     Batch out = first(indices, draws);
     for (const Group& g : groups_) {
-      if (int(g.first) < draws.place) continue;  // done with the bytes
+      if (int(g.first) < draws.place) continue;  // already applied to the bytes
       out = run_group(g, out, draws);
     }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
@@ -99,7 +99,8 @@ class Transformed : public Dataset {
   const Dataset& untransformed() const override { return base_->untransformed(); }
 
  private:
-  // The batch of the base, or the result of the first group for its bytes: then draws.place is past that group.
+  // Returns the batch of the base; or, if the base has bytes, the result of the first group on them, with draws.place past that
+  // group.
   Batch first(std::span<const int64_t> indices, Draws& draws) const {
     const Group& g = groups_[0];
     const Shape sample = base_->input_shape();

@@ -22,7 +22,7 @@ struct Point {
 };
 using Stroke = std::vector<Point>;  // a polyline in the unit square, y down
 
-// Points of an ellipse from angle `from` to `to`, in turns, clockwise from the right.
+// Appends points of an ellipse from angle `from` to `to`, in turns, clockwise from the right.
 void arc(Stroke& stroke, float cx, float cy, float rx, float ry, float from, float to) {
   constexpr int kSteps = 10;
   for (int i = 0; i <= kSteps; ++i) {

@@ -15,9 +15,9 @@ struct DigitsOptions {
   Normalize normalize{};
 };
 
-// Images [1, 28, 28] f32 in the form of MNIST, 10 classes in turn (sample i shows i % 10). Each is a pen stroke after a
-// random affine map, bent, of random width, with smudges and noise. Sample i is a pure function of (seed, split, i).
-// A 784-256-128-10 MLP with Adam gets about 95 % of the test images right after one epoch and 98 to 99 % after five.
+// Images [1, 28, 28] f32 in the form of MNIST; sample i shows the digit i % 10. Each is a pen stroke after a random affine map,
+// bent, of random width, with smudges and noise. Sample i is a pure function of (seed, split, i). A 784-256-128-10 MLP with Adam
+// gets about 95 % of the test images right after one epoch and 98 to 99 % after five.
 class DigitsDataset : public TensorDataset<> {
  public:
   explicit DigitsDataset(const DigitsOptions& options = {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that the training data had nothing like. Not a public header.
+// Detects numbers far from all training data. Not a public header.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace halfstep {
 
-// Is a number further outside of the training data's range than ten times its width? NaN and infinity are not.
+// Returns whether a number is outside the training data's range by more than ten times its width. False for NaN and infinity.
 inline bool is_far(double value, double low, double high) {
   constexpr double kFarWidths = 10;
   const double width = high > low ? high - low : std::max(std::abs(high), 1.0);

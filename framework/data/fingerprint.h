@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Are the samples of a data set still those that a run was trained with?
+// Checks whether the samples of a data set are still those with which a run was trained.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace halfstep {
 
-// SHA-256 of what can be read of a data set in a bounded time, before transforms: its size and shapes, all labels that it knows
-// without making batches, and samples that are spread evenly, as many as 8 MiB hold. In a smaller data set these are all, so that
-// any other value is seen; in a larger one a change of few samples may be missed.
+// Returns the SHA-256 of what can be read of a data set in bounded time, before transforms: its size and shapes, all labels known
+// without making batches, and evenly spread samples of up to 8 MiB. In a smaller data set these are all samples, so any change is
+// seen; in a larger one a change of few samples may be missed.
 std::string fingerprint(const Dataset& data);
 
 }  // namespace halfstep

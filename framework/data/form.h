@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model takes and gives, as its training data had it: all that must be known to read other files in the same way, and to say
-// what an answer means. A checkpoint stores it (data.json), so that a model can be used where the training data is not.
+// The form of a model's inputs and outputs, taken from its training data: all that is needed to read other files in the same way,
+// and to interpret an answer. A checkpoint stores it (data.json), so that a model can be used without the training data.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@
 
 namespace halfstep {
 
-// Pictures of one size: those of files are made gray if the model takes one channel, and resized if there is a fit.
+// Pictures of one size. Pictures in files become gray if the model takes one channel, and are resized if there is a fit.
 struct ImageForm {
   std::optional<PictureFit> fit{};            // empty: a picture must have the size of the model's input
-  Background background = Background::black;  // as ImageFolderOptions; black behind light ink, as of MNIST
-  bool on_side = false;                       // rows and columns are exchanged, as in EMNIST's files
-  bool exif = true;                           // pictures are turned as EXIF says
+  Background background = Background::black;  // as in ImageFolderOptions; black behind light ink, as in MNIST
+  bool on_side = false;                       // whether rows and columns are exchanged, as in EMNIST's files
+  bool exif = true;                           // whether pictures are turned by their EXIF orientation
 };
 // Rows of a table. `options` has an encoding with the columns, classes, categories and scale.
 struct TableForm {
@@ -43,35 +43,35 @@ struct TextForm {
 };
 // Arrays, and data sets without another form.
 struct TensorForm {
-  ByteMeaning bytes = ByteMeaning::automatic;  // what bytes of the inputs were read as; automatic: they were none
-  // Of numbers that the model takes, before any transforms; low > high: unknown.
+  ByteMeaning bytes = ByteMeaning::automatic;  // how bytes of the inputs were read; automatic: there were none
+  // Range of the model's input numbers before transforms; low > high: unknown.
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   bool channels_last = false;  // files have [N, ..., C] where the model takes [N, C, ...]
 };
 
 struct DataForm {
-  Shape input{}, target{};  // of one sample, before any transforms
+  Shape input{}, target{};  // of one sample, before transforms
   DType input_dtype = DType::f32;
-  int64_t vocabulary = 0;  // of i64 inputs: all are below it
+  int64_t vocabulary = 0;  // of i64 inputs; all are below it
   int64_t classes = 0;     // 0: the answers are numbers
   bool label_sequences = false;
-  std::vector<std::string> names{};  // of the classes; empty: their numbers. Of a table of numbers: the target's column
-  TargetScale scale{};               // of numbers: answer * std + mean is in the file's units
+  std::vector<std::string> names{};  // of the classes; empty: their numbers. For a table of numbers: the target's column
+  TargetScale scale{};               // for numbers: answer * std + mean is in the file's units
   std::variant<TensorForm, ImageForm, TableForm, SeriesForm, TextForm> source{};
 
-  // Name of class i.
+  // Returns the name of class i.
   std::string class_name(int64_t i) const { return names.empty() ? std::to_string(i) : names[size_t(i)]; }
 };
 
-// "tensor", "image", "table", "series" or "text": what such a model is used on.
+// Returns "tensor", "image", "table", "series" or "text": the kind of a model's input.
 std::string_view kind_of(const DataForm& form);
 
-// The pixels of a picture as such a model takes them, before any transforms: [C, H, W] f32 in [0, 1]. invert: 1 - pixel, for dark
-// ink on light paper where the training data had light ink. Throws as read_picture, and DataError for a picture of another size
-// where the form has no fit.
+// Returns the pixels of a picture as the model takes them, before transforms: [C, H, W] f32 in [0, 1]. invert: 1 - pixel, for dark
+// ink on light paper if the training data had light ink. Throws like read_picture, and DataError for a picture of another size if
+// the form has no fit.
 Tensor read_input_picture(const std::filesystem::path& path, const DataForm& form, bool invert = false);
 
-// As JSON, and back. Reading throws CheckpointError, which names the key, for JSON that to_json does not write.
+// Convert to JSON and back. Reading throws CheckpointError, with the key, for JSON that to_json does not write.
 JsonValue to_json(const DataForm& form);
 DataForm read_form(const JsonValue& json);
 

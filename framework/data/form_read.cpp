@@ -88,13 +88,13 @@ std::vector<TargetScale> scales_of(const StoredJson& s, const std::string& key) 
 CsvFormat format_of(const StoredJson& s) {
   const bool blanks = s.get("delimiter") == form_words::kBlanks;
   CsvFormat out{blanks ? kCsvBlanks : letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")};
-  if (s.has("accounting")) out.accounting = flag(s, "accounting");  // older ones lack both
+  if (s.has("accounting")) out.accounting = flag(s, "accounting");  // older files lack both
   if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding", kTextEncodings);
   return out;
 }
 
 TensorForm read_tensor(const StoredJson& s) {
-  TensorForm out{.bytes = ByteMeaning::numbers};  // older ones lack it, and knew no pixels
+  TensorForm out{.bytes = ByteMeaning::numbers};  // older files lack it, and had no pixels
   if (s.has("bytes")) out.bytes = chosen<ByteMeaning>(s, "bytes", form_words::kByteMeanings);
   if (s.has("low")) out.low = s.number("low"), out.high = s.number("high");
   s.expect(!s.has("low") || out.low <= out.high, "low", "at most high");
@@ -107,7 +107,7 @@ ImageForm read_image(const StoredJson& s) {
   if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit", form_words::kFits);
   out.background = chosen<Background>(s, "background", form_words::kBackgrounds);
   out.on_side = flag(s, "on_side");
-  if (s.has("exif")) out.exif = flag(s, "exif");  // older ones lack it
+  if (s.has("exif")) out.exif = flag(s, "exif");  // older files lack it
   return out;
 }
 
@@ -160,7 +160,7 @@ TokenRows token_rows_of(const StoredJson& s, const DataForm& form) {
   } catch (const ValueError& e) { fail<CheckpointError>("form", kSubject, " must hold tokens of texts: ", e.what()); }
 }
 
-// How many inputs the columns become.
+// Returns how many inputs the columns become.
 size_t inputs_of(const CsvEncoding& e, bool one_hot) {
   size_t out = 0;
   for (const CsvEncoding::Column& c : e.columns)
@@ -187,7 +187,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   o.fill = s.number("fill");
   if (s.has("unknown")) o.unknown = text(s, "unknown");
   o.standardize = flag(s, "standardize");
-  if (s.has("texts") && !s.get("texts").is_null()) {  // older ones lack it
+  if (s.has("texts") && !s.get("texts").is_null()) {  // older files lack it
     e.tokens = token_rows_of(s.part("texts"), form);
     o.tokens = e.tokens->options();
   }
@@ -198,7 +198,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   e.mean = numbers(s, "mean", inputs);
   e.std = numbers(s, "std", inputs);
   s.expect(e.mean.size() == e.std.size(), "std", "as long as mean");
-  if (s.has("low")) e.low = numbers(s, "low", inputs), e.high = numbers(s, "high", inputs);  // older ones lack both
+  if (s.has("low")) e.low = numbers(s, "low", inputs), e.high = numbers(s, "high", inputs);  // older files lack both
   s.expect(e.low.size() == e.high.size(), "high", "as long as low");
   s.expect(std::all_of(e.std.begin(), e.std.end(), [](double v) { return v > 0; }), "std", "a list of positive numbers");
   const bool fills = o.missing != CsvMissing::refuse && o.missing != CsvMissing::drop_row;
@@ -210,7 +210,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
 
 SeriesForm read_series(const StoredJson& s, const DataForm& form) {
   TimeSeriesOptions o;
-  if (s.has("column")) {  // of one that was written before there were several
+  if (s.has("column")) {  // from the time before several columns
     const std::string time = text(s, "time");
     o.columns = o.target = {text(s, "column")};
     if (!time.empty()) o.time = {time};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a stored form of data, for what writes it and what reads it.
+// The words in a stored form of data, shared by writer and reader.
 #pragma once
 
 #include <array>

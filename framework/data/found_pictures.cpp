@@ -21,7 +21,7 @@ struct Entry {
   bool is_folder, is_link;
 };
 
-// Of one folder, without what is hidden and links that lead nowhere.
+// Calls f for each entry of one folder, except hidden names and dead links.
 void each_entry(const fs::path& folder, PassedOver& passed, const std::function<void(const Entry&)>& f) {
   std::error_code failed, none;
   for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
@@ -30,7 +30,7 @@ void each_entry(const fs::path& folder, PassedOver& passed, const std::function<
       passed.hidden.push_back(path);
       continue;
     }
-    const bool is_link = it->is_symlink(none);  // as the folder says, without a look at the file
+    const bool is_link = it->is_symlink(none);  // from the folder, without accessing the file
     const bool is_folder = it->is_directory(none), is_file = it->is_regular_file(none);
     if (is_link && !fs::exists(it->status(none))) passed.dead_links.push_back(path);
     if (is_folder || is_file) f({path, is_folder, is_link});
@@ -38,14 +38,14 @@ void each_entry(const fs::path& folder, PassedOver& passed, const std::function<
   check<DataError>(!failed, "ImageFolder", "cannot read the folder ", folder.string());
 }
 
-// Is a folder, without links in its path, one of these or above one of them?
+// Returns whether a folder, given without links in its path, is one of these or above one of them.
 bool leads_back(const fs::path& real, const Paths& visited) {
   return std::any_of(visited.begin(), visited.end(), [&](const fs::path& v) {
     return std::mismatch(real.begin(), real.end(), v.begin(), v.end()).first == real.end();
   });
 }
 
-// visited: the folders on the way here, without links in their paths.
+// Collects pictures. visited: the folders on the path to here, without links in their paths.
 void look_into(const fs::path& folder, Paths& visited, PassedOver& passed, Paths& out) {
   each_entry(folder, passed, [&](const Entry& e) {
     if (e.is_folder) {
@@ -65,21 +65,21 @@ void look_into(const fs::path& folder, Paths& visited, PassedOver& passed, Paths
   });
 }
 
-// For messages, which may become JSON or a comment in a config.
+// Returns a path for messages, which may become JSON or a comment in a config.
 std::string shown(const fs::path& path) {
   std::string out = replace_not_utf8(path.string());
   for (char& c : out) c = c >= 0 && c < ' ' ? '?' : c;
   return out;
 }
 
-// "3 hidden names, such as a/.b"
+// Returns "3 hidden names, such as a/.b".
 std::string counted(const Paths& paths, const char* one, const char* many) {
   if (paths.empty()) return "";
   return joined(paths.size(), ' ', paths.size() == 1 ? one : many, ", such as ",
                 shown(*std::min_element(paths.begin(), paths.end())));
 }
 
-// "10 .webp, 2 .gif"
+// Returns "10 .webp, 2 .gif".
 std::string by_ending(const std::map<std::string, int64_t>& counts) {
   std::string out;
   for (const auto& [end, n] : counts) out += joined(out.empty() ? "" : ", ", n, ' ', end.empty() ? "without ending" : shown(end));

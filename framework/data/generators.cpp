@@ -16,7 +16,7 @@ namespace halfstep {
 namespace {
 
 constexpr float kTurn = 6.2831853f;
-constexpr int64_t kDigitSide = 28, kPool = 2000;  // digits that strips are made of
+constexpr int64_t kDigitSide = 28, kPool = 2000;  // number of digits from which strips are made
 
 struct Count {
   const char* name;
@@ -30,7 +30,7 @@ void check_counts(const char* where, std::initializer_list<Count> counts) {
   }
 }
 
-// Their product: all are drawn at once, and more would take gigabytes and hours.
+// Checks the product of these: all samples are drawn at once, and more would take gigabytes and hours.
 void check_numbers(const char* where, const char* what, std::initializer_list<int64_t> factors) {
   constexpr double kMost = int64_t(1) << 26;
   double all = 1;
@@ -51,7 +51,7 @@ TensorDataset<> spirals(const SpiralsOptions& o) {
   for (int64_t i = 0; i < o.size; ++i) {
     SampleNumbers r(o.seed, o.split, i);
     const int64_t arm = i % o.arms;
-    const float along = std::sqrt(r.uniform(0, 1));  // as many points on any length of the arm, nearly
+    const float along = std::sqrt(r.uniform(0, 1));  // nearly the same number of points on each length of the arm
     const float angle = kTurn * (float(o.turns) * along + float(arm) / float(o.arms));
     input.data_ptr<float>()[2 * i] = along * std::cos(angle) + float(o.noise) * r.normal();
     input.data_ptr<float>()[2 * i + 1] = along * std::sin(angle) + float(o.noise) * r.normal();
@@ -132,7 +132,7 @@ DigitStripsDataset::DigitStripsDataset(const DigitStripsOptions& options) : opti
 Shape DigitStripsDataset::input_shape() const { return {1, kDigitSide, kDigitSide * options_.max_digits}; }
 
 Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
-  constexpr uint64_t kStripSalt = 0x7374726970730000u;  // other numbers than those that draw the digits
+  constexpr uint64_t kStripSalt = 0x7374726970730000u;  // different random numbers from those that draw the digits
   const MemoryScope scope(MemoryTag::data);
   const int64_t most = options_.max_digits, width = kDigitSide * most, n = int64_t(indices.size());
   const Batch out{rows(n, input_shape()), rows(n, target_shape(), DType::i64)};
@@ -144,7 +144,7 @@ Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
     SampleNumbers r(options_.seed ^ kStripSalt, options_.split, i);
     const int64_t digits = options_.min_digits + r.below(most - options_.min_digits + 1);
     float* const image = out.input.data_ptr<float>() + k * kDigitSide * width;
-    for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // they may touch, and never leave the image
+    for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // digits may touch, but never leave the image
       const int64_t which = r.below(kPool);
       const uint8_t* const digit = digits_->input().const_data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
       for (int64_t y = 0; y < kDigitSide; ++y) {

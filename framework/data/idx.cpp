@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kIdx = "idx";
 
-// Reads plain and compressed files: zlib passes on data that is not gzip.
+// Reads plain and compressed files: zlib passes other data through.
 class Input {
  public:
   [[nodiscard]] explicit Input(const std::filesystem::path& path) : path_(path.string()) {
@@ -32,7 +32,7 @@ class Input {
   ~Input() { gzclose(file_); }
   Input(const Input&) = delete;
 
-  // As many of `bytes` as the file still holds.
+  // Reads up to `bytes` bytes, fewer at the end of the file.
   uint64_t read(void* to, uint64_t bytes) {
     uint64_t got = 0;
     while (got < bytes) {
@@ -49,7 +49,7 @@ class Input {
     }
     return got;
   }
-  bool cut_off() const { return cut_off_; }  // the compressed stream ended before its end mark
+  bool cut_off() const { return cut_off_; }  // whether the compressed stream ended before its end mark
   const std::string& path() const { return path_; }
 
  private:
@@ -86,7 +86,7 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kIdx, in.path(), ": the sizes ", shape,
                    " in the header are not plausible");
 
-  // Grows with the data that is read: a header may promise more than the file holds.
+  // Grows with the data, because a header may promise more than the file holds.
   std::string data;
   uint64_t held = 0;
   for (uint64_t n = 1; n > 0 && held <= bytes; held += n) {

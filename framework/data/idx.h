@@ -9,9 +9,9 @@
 
 namespace halfstep {
 
-// Reads an IDX file of unsigned bytes, plain or gzip-compressed (recognised by content), as a u8 tensor of rank `rank`.
-// Throws IoError when the file cannot be read and DataError, naming the path and the expected and actual values, for another
-// magic, dtype or rank, for sizes that the file does not hold, for trailing bytes and for damaged gzip data.
+// Reads an IDX file of unsigned bytes, plain or gzip-compressed (recognised by content), as a u8 tensor of rank `rank`. Throws
+// IoError if the file cannot be read, and DataError with the path and the expected and actual values for another magic, dtype or
+// rank, for sizes beyond the end of the file, for trailing bytes and for damaged gzip data.
 Tensor read_idx(const std::filesystem::path& path, int rank);
 
 }  // namespace halfstep

@@ -39,9 +39,9 @@ constexpr int64_t kMaxPixels = int64_t(1) << 28;
 
 #ifdef HALFSTEP_WITH_IMAGES
 
-constexpr size_t kMaxPacked = 8256;  // pixels of a byte: 1032 bytes of deflate, of a bit each; JPEG stays far below
+constexpr size_t kMaxPacked = 8256;  // most pixels per byte: deflate reaches 1032, times 8 pixels of one bit; JPEG far less
 
-// Before memory is allocated for the size in a header.
+// Checks the size in a header before memory is allocated for it.
 void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
   check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kImage, path, ": a picture may have 2^28 pixels, got ",
                    width, " x ", height);
@@ -49,11 +49,11 @@ void check_size(const std::string& path, int64_t height, int64_t width, size_t b
                    bytes, " bytes: the file is cut off or damaged");
 }
 
-// A PNG without what says which colors its numbers mean, by which libpng would convert them.
+// Returns a PNG without its color space chunks, by which libpng would convert the colors.
 std::string without_color_space(std::string bytes) {
   constexpr std::string_view kChunks[] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
   std::string out;
-  size_t kept = 0;  // all before it is in `out`
+  size_t kept = 0;  // everything before it is in `out`
   for (size_t at = 8; at + 12 <= bytes.size();) {
     size_t length = 12;
     for (size_t i = 0; i < 4; ++i) length += size_t(uint8_t(bytes[at + i])) << (24 - 8 * i);
@@ -81,7 +81,7 @@ Picture decode_png(const std::string& path, const std::string& bytes, Background
   try {
     check_size(path, out.height, out.width, bytes.size());
     image.format = keeps_alpha ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
-    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16 bits without a word about it would be light, not colors
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng would take 16 bits without a color space as linear light
     out.pixels.resize(size_t(out.height) * size_t(out.width) * (keeps_alpha ? 4 : 3));
   } catch (...) {
     png_image_free(&image);
@@ -113,24 +113,24 @@ void jpeg_warned(j_common_ptr info, int level) {
   if (level >= 0) return;
   auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
   const int what = info->err->msg_code;
-  // Neither costs a pixel: where the end is missing and pixels as well, another warning follows.
-  if (what != JWRN_JPEG_EOF && what != JWRN_EXTRANEOUS_DATA) jpeg_failed(info);  // a damaged picture would be filled with gray
+  // Ignores two warnings that cost no pixel: if the end is missing and pixels too, another warning follows.
+  if (what != JWRN_JPEG_EOF && what != JWRN_EXTRANEOUS_DATA) jpeg_failed(info);  // otherwise missing pixels would become gray
   errors->no_end |= what == JWRN_JPEG_EOF;
   info->err->format_message(info, errors->flaw);
 }
 
-// Of a JPEG whose end is missing: are none of its scans?
+// Returns whether a JPEG without its end has all its scans.
 bool has_all_scans(jpeg_decompress_struct& info) {
   if (!jpeg_has_multiple_scans(&info)) return true;
-  if (!info.coef_bits) return false;  // a scan for each component: there is no record of those that were read
+  if (!info.coef_bits) return false;  // with one scan per component there is no record of those read
   for (int c = 0; c < info.num_components; ++c)
     for (const int missing : info.coef_bits[c])
       if (missing != 0) return false;
   return true;
 }
 
-// No object with a destructor lives here, where longjmp may end in. Returns false with the reason in errors.text. First with
-// `pixels` null: gives the sizes. With four components a pixel is CMYK, else RGB.
+// Has no object with a destructor, because longjmp may end here. Returns false with the reason in errors.text. Call it first with
+// `pixels` null: it sets the sizes. A pixel with four components is CMYK, else RGB.
 bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::string& bytes, uint8_t* pixels) {
   info.err = jpeg_std_error(&errors.manager);
   errors.manager.error_exit = jpeg_failed;
@@ -160,7 +160,7 @@ bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::strin
   return true;
 }
 
-// Inverted CMYK to RGB, with PIL's rounding.
+// Converts inverted CMYK to RGB, with PIL's rounding.
 void from_cmyk(Picture& p) {
   const auto share = [](int a, int b) {
     const int t = a * b + 128;
@@ -195,11 +195,11 @@ Picture decode_jpeg(const std::string& path, const std::string& bytes, std::stri
   return out;
 }
 
-// The picture as it is to be seen.
+// Returns the picture turned as it should be seen.
 Picture turned(Picture p, int orientation) {
   if (orientation == 1) return p;
   const bool sides = orientation >= 5;  // rows become columns
-  // From which end of the stored rows, and from which row, does it begin?
+  // Whether the result begins at the right end of the stored rows, or at the bottom row.
   const bool right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Picture out{sides ? p.height : p.width, sides ? p.width : p.height, p.channels};
@@ -243,7 +243,7 @@ PictureSize picture_size(const std::filesystem::path& path, bool exif) {
   check_path(path);
   std::ifstream in(path, std::ios::binary);
   check<IoError>(bool(in), kImage, "cannot read ", path.string());
-  std::string window;  // of the file, from `begin`
+  std::string window;  // part of the file from `begin` on
   uint64_t begin = 0;
   const ReadAt read = [&](uint64_t at, void* to, size_t n) {
     if (at < begin || at + n > begin + window.size()) {

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kFolder = "ImageFolder";
 
-// "must have pictures ..., but has none"
+// Throws the error "must have pictures ..., but has none".
 [[noreturn]] void has_no_pictures(const fs::path& folder, const PassedOver& passed) {
   const std::vector<std::string> warnings = passed.warnings();
   fail<DataError>(kFolder, folder.string(), " must have pictures (PNG or JPEG), but has none",
@@ -34,7 +34,7 @@ constexpr const char* kFolder = "ImageFolder";
                                                      : "convert them, e.g. with ImageMagick's mogrify -format png"});
 }
 
-// "train", "Test": names of parts of the data, not of classes.
+// Returns whether the name is that of a part of the data, such as "train" or "Test", rather than of a class.
 bool is_part(std::string name) {
   for (char& c : name) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   constexpr const char* kParts[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
@@ -59,7 +59,7 @@ void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background back
   to_planes(p, image.data_ptr<float>());
   if (height != p.height || width != p.width)
     image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
-  // Where the square begins in the picture; before it, where there is padding.
+  // Start of the square in the picture; negative if there is padding.
   const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
   const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
   const int64_t there = std::min(size - first, width - std::max<int64_t>(0, left));
@@ -78,7 +78,7 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
   check<DataError>(!there.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, there, class_names_, notes_);
   std::vector<std::string> unknown;
-  size_t count = 0;  // of pictures in them
+  size_t count = 0;  // number of pictures in them
   for (size_t i = 0; i < there.size(); ++i) {
     PassedOver passed;
     std::vector<fs::path> found = pictures_in(root / there[i], passed);

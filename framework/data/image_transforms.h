@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torchvision's transforms of images [B, C, H, W] float32 on the host, with its names, arguments, defaults and meaning; what is
-// random is drawn for each sample by itself. All throw ShapeError for samples that are no images [C, H, W], DTypeError for inputs
-// that are not float32 (such as tokens), DeviceError for data on a GPU, and ValueError for arguments out of range.
+// torchvision's transforms of images [B, C, H, W] float32 on the host, with its names, arguments, defaults and meaning; random
+// numbers are drawn separately for each sample. All throw ShapeError for samples that are not images [C, H, W], DTypeError for
+// inputs that are not float32 (such as tokens), DeviceError for data on a GPU, and ValueError for arguments out of range.
 #pragma once
 
 #include <array>
@@ -19,26 +19,26 @@ namespace halfstep {
 
 using ImageSize = std::array<int64_t, 2>;  // height and width
 
-// Where each row and column of the result comes from; -1: from nowhere, it is filled.
+// The source row and column of each row and column of the result; -1: filled.
 struct Moves {
   std::vector<int32_t> rows, columns;
 };
 enum class PadMode : uint8_t { constant, edge, reflect, symmetric };
 PadMode parse_pad_mode(std::string_view name);  // "constant", ...; throws ValueError
 
-// A transform that only chooses where pixels come from.
+// A transform that only chooses the source of each pixel.
 class MoveTransform : public Transform {
  public:
   Batch apply(const Batch& batch, const Draws& draws) const final;
   const MoveTransform* as_moves() const final { return this; }
-  // Adds this transform to those before it for a sample. `random` is null on Device::meta: then only the sizes count.
+  // Composes this transform with the earlier ones for a sample. `random` is null on Device::meta, where only the sizes count.
   virtual void move(Moves& moves, SampleRandom* random) const = 0;
   virtual std::string_view name() const = 0;
-  virtual std::optional<float> fill() const { return {}; }  // where it may leave pixels that come from nowhere
+  virtual std::optional<float> fill() const { return {}; }  // fill value, if it may leave pixels without a source
 };
 
-// The samples of a batch through `steps`, whose places in the list begin at draws.place, and then through `scaling` unless it is
-// null, in one pass. Either all in a tensor, or bytes of shape `sample` each. All steps that fill do so with one value.
+// Applies `steps`, whose indices in the list begin at draws.place, and then `scaling` unless it is null, to the samples of a batch
+// in one pass. The samples are in one tensor, or bytes of shape `sample` each. All steps that fill must use one value.
 struct MoveSource {
   const Batch* batch = nullptr;
   const ByteRows* bytes = nullptr;
@@ -52,7 +52,7 @@ struct PadOptions {
   PadMode mode = PadMode::constant;
 };
 
-// A window of `size` at a random place of the image, padded before.
+// Crops a window of `size` at a random place of the image, after padding.
 struct RandomCropOptions {
   std::array<int64_t, 4> padding{};  // left, top, right, bottom
   bool pad_if_needed = false;
@@ -71,7 +71,7 @@ class RandomCrop : public MoveTransform {
   RandomCropOptions options_;
 };
 
-// The window of `size` in the middle; zeros around a smaller image.
+// Crops the window of `size` in the middle; zeros around a smaller image.
 class CenterCrop : public MoveTransform {
  public:
   explicit CenterCrop(ImageSize size);
@@ -119,19 +119,19 @@ class RandomVerticalFlip : public MoveTransform {
 
 enum class Sampling : uint8_t { nearest, bilinear };
 
-// An affine map of the image about its middle, as torchvision.transforms.functional.affine does it to tensors: turned
-// clockwise for affine and counter-clockwise for rotate by `angle` degrees, moved, scaled and sheared.
+// An affine map of the image about its middle, like torchvision.transforms.functional.affine for tensors: rotated by `angle`
+// degrees (clockwise for affine, counter-clockwise for rotate), moved, scaled and sheared.
 struct AffineMap {
   double angle = 0;
   double translate_x = 0, translate_y = 0;  // pixels
   double scale = 1;
   double shear_x = 0, shear_y = 0;  // degrees
 };
-// For a pixel of the result: where it comes from, both about the middle: {a, b, c, d, e, f} of (a x + b y + c, d x + e y + f).
+// Maps a pixel of the result to its source, both relative to the middle: {a, b, c, d, e, f} of (a x + b y + c, d x + e y + f).
 std::array<double, 6> inverse_of(const AffineMap& map);
 
-// An image [C, H, W] at `from` through the inverse map, into `to`. Pixels from outside are `fill`. At the edge of the image, where
-// a share s of a bilinear pixel lies within, it is s times the sum over what lies within plus (1 - s) fill, as torchvision has it.
+// Warps an image [C, H, W] from `from` to `to` through the inverse map. Pixels from outside are `fill`. At the image's edge, where
+// a share s of a bilinear pixel is inside, the result is s times the sum over the inside plus (1 - s) fill, as in torchvision.
 struct WarpOptions {
   Sampling interpolation = Sampling::nearest;
   double fill = 0;
@@ -139,7 +139,7 @@ struct WarpOptions {
 void warp_image(const float* from, float* to, const Shape& sample, const std::array<double, 6>& inverse,
                 const WarpOptions& options);
 
-// Turned by an angle from U(low, high), degrees, counter-clockwise.
+// Rotates by an angle from U(low, high), degrees, counter-clockwise.
 class RandomRotation : public Transform {
  public:
   explicit RandomRotation(std::array<double, 2> degrees, const WarpOptions& options = {});
@@ -153,9 +153,9 @@ class RandomRotation : public Transform {
 
 struct RandomAffineOptions {
   std::array<double, 2> degrees{};                      // U(low, high)
-  std::optional<std::array<double, 2>> translate = {};  // at most these shares of width and height, whole pixels
+  std::optional<std::array<double, 2>> translate = {};  // largest shares of width and height, in whole pixels
   std::optional<std::array<double, 2>> scale = {};      // U(low, high)
-  std::vector<double> shear = {};                       // degrees: none, x from U(0, 1), or x from U(0, 1) and y from U(2, 3)
+  std::vector<double> shear = {};                       // degrees: empty: none; x from U(0, 1); or also y from U(2, 3)
   WarpOptions warp = {};
 };
 class RandomAffine : public Transform {
@@ -168,8 +168,8 @@ class RandomAffine : public Transform {
   RandomAffineOptions options_;
 };
 
-// To `size`, or, with one number, so that the shorter edge has it. Bilinear, when shrinking with a filter as wide as the step
-// unless antialias is off; or nearest.
+// Resizes to `size` or, given one number, so that the shorter edge has it. Bilinear, when shrinking with a filter as wide as the
+// step unless antialias is off; or nearest.
 class Resize : public Transform {
  public:
   explicit Resize(std::vector<int64_t> size, Sampling interpolation = Sampling::bilinear, bool antialias = true);
@@ -181,8 +181,8 @@ class Resize : public Transform {
   bool antialias_;
 };
 
-// With probability p a rectangle of a share of the image from U(scale), height over width log-uniform in `ratio`, is overwritten
-// by `value`: one, one for each channel, or, when empty, normal noise.
+// With probability p, overwrites a rectangle by `value`: one value, one per channel or, if empty, normal noise. Its share of the
+// image is from U(scale), and its ratio of height to width is log-uniform in `ratio`.
 struct RandomErasingOptions {
   double p = 0.5;
   std::array<double, 2> scale{0.02, 0.33}, ratio{0.3, 3.3};
@@ -198,13 +198,13 @@ class RandomErasing : public Transform {
   RandomErasingOptions options_;
 };
 
-// Pixels in [0, 1], 1 or 3 channels; in place. For parity with torchvision.transforms.functional.adjust_...
+// Change pixels in [0, 1] with 1 or 3 channels in place, like torchvision.transforms.functional.adjust_...
 void adjust_brightness(float* image, const Shape& sample, double factor);
 void adjust_contrast(float* image, const Shape& sample, double factor);
 void adjust_saturation(float* image, const Shape& sample, double factor);
 void adjust_hue(float* image, const Shape& sample, double factor);
 
-// Brightness, contrast, saturation and hue by factors from U(low, high), in a random order; what is empty is left alone. For
+// Changes brightness, contrast, saturation and hue by factors from U(low, high), in a random order; empty ones are skipped. For
 // pixels in [0, 1], so before a Normalize; images of 1 or 3 channels.
 struct ColorJitterOptions {
   using Range = std::optional<std::array<double, 2>>;
@@ -220,8 +220,8 @@ class ColorJitter : public Transform {
   std::array<ColorJitterOptions::Range, 4> ranges_;
 };
 
-// Each sample with the one before it in the batch (the first with the last), lambda x + (1 - lambda) y, and so the targets, which
-// become shares of the classes; lambda from Beta(alpha, alpha).
+// Mixes each sample with the one before it in the batch (the first with the last), lambda x + (1 - lambda) y, and likewise the
+// targets, which become shares of the classes; lambda is from Beta(alpha, alpha).
 class Mixup : public Transform {
  public:
   explicit Mixup(double alpha = 1);
@@ -232,8 +232,8 @@ class Mixup : public Transform {
   double alpha_;
 };
 
-// A rectangle of each sample comes from the one before it in the batch; it covers 1 - lambda of the image, less what is outside,
-// and the targets are mixed by what it covers.
+// Replaces a rectangle of each sample by that of the one before it in the batch. It covers 1 - lambda of the image, less any part
+// outside, and the targets are mixed by the covered share.
 class CutMix : public Transform {
  public:
   explicit CutMix(double alpha = 1);

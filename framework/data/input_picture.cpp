@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures as the training data had them.
+// Reads pictures in the form of the training data.
 #include <new>
 
 #include "framework/base/check.h"
@@ -13,7 +13,7 @@ Tensor read_input_picture(const std::filesystem::path& path, const DataForm& for
   const ImageForm& image = std::get<ImageForm>(form.source);
   const int64_t channels = form.input[0], height = form.input[1], width = form.input[2];
   Picture picture = read_picture(path, int(channels), image.background, image.exif);
-  if (invert) {  // before anything is put around it
+  if (invert) {  // before anything is padded
     for (uint8_t& v : picture.pixels) v = uint8_t(255 - v);
   }
   const MemoryScope scope(MemoryTag::data);

@@ -13,7 +13,7 @@ std::string file_stamp(const std::filesystem::path& path) {
   struct stat is {};
   timespec now{};
   if (::stat(path.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return {};
-  constexpr double kMoment = 0.1;  // seconds; a file system counts in some milliseconds
+  constexpr double kMoment = 0.1;  // seconds; file systems count in steps of some milliseconds
   const auto seconds = [](const timespec& t) { return double(t.tv_sec) + 1e-9 * double(t.tv_nsec); };
   if (seconds(now) - seconds(is.st_ctim) < kMoment) return {};
   std::error_code none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are read once for several uses.
+// Reads files once for several uses.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace halfstep {
 
-// A file as it is now: path, size and times. Empty for one that changed a moment ago, and may change again without another time;
-// and for what is no file.
+// Returns a file's current identity: path, size and times. Empty for a file that changed just now, and may change again without a
+// new time; and if it is not a file.
 std::string file_stamp(const std::filesystem::path& path);
 
-// While one lives, get() remembers what it returns.
+// While one lives, get() remembers its results.
 template <class T>
 class Keep {
  public:
@@ -28,13 +28,13 @@ class Keep {
     if (--state().living == 0) state().all.clear();
   }
   Keep(const Keep&) = delete;
-  // What get() returned for the key; null: nothing yet.
+  // Returns the earlier result of get() for the key; null: none yet.
   static std::shared_ptr<T> find(const std::string& key) {
     const std::lock_guard lock(state().mutex);
     const auto found = state().all.find(key);
     return found == state().all.end() ? nullptr : found->second;
   }
-  // What `make` returns, or what it returned for the same key before. The key "" has no memory.
+  // Returns the result of `make`, or its earlier result for the same key. The key "" is not remembered.
   template <class F>
   static std::shared_ptr<T> get(const std::string& key, const F& make) {
     if (std::shared_ptr<T> before = find(key)) return before;
@@ -51,7 +51,7 @@ class Keep {
     std::map<std::string, std::shared_ptr<T>> all;
   };
   static State& state() {
-    static State* const one = new State;  // never destroyed: others may end later
+    static State* const one = new State;  // never destroyed: other static objects may end later
     return *one;
   }
 };

@@ -18,7 +18,7 @@ namespace {
 
 bool is_plain(char c) { return uint8_t(c) > 0x20 && uint8_t(c) < 0x7f; }
 
-// A number in plain digits without what changes nothing in it; empty: it is none.
+// Returns a number in plain digits without needless characters; empty: it is not one.
 std::optional<std::string> plain_number(std::string_view text, char decimal) {
   const bool minus = text.starts_with('-');
   if (minus || text.starts_with('+')) text.remove_prefix(1);
@@ -35,7 +35,7 @@ std::optional<std::string> plain_number(std::string_view text, char decimal) {
   return (minus && out != "0" ? "-" : "") + out;
 }
 
-// In lower case, by the C library's table of Unicode where it has one.
+// Converts to lower case, by the C library's Unicode table if it has one.
 std::string in_lower_case(std::string_view text) {
   static const locale_t unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   std::string out;
@@ -54,7 +54,7 @@ std::string counted(std::string_view text, int64_t count) { return joined(spelle
 
 constexpr size_t kShownLabels = 5;
 
-// The place of the text itself, or else of what has the same key; -1: none.
+// Returns the index of the text itself, or else of one with the same key; -1: none.
 template <class Key>
 int64_t find_by(const std::vector<std::string>& names, std::string_view text, const Key& key_of) {
   auto found = std::find(names.begin(), names.end(), text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Labels: the names of classes and categories, as cells of tables, folders of pictures and users write them.
+// Labels: the names of classes and categories, as in cells of tables, folders of pictures and texts of users.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +15,35 @@
 
 namespace halfstep {
 
-// The text without the blanks around it: white space of Unicode, such as no-break spaces, and what shows nothing at all.
+// Returns the text without the blanks around it: Unicode's white space, such as no-break spaces, and invisible characters.
 std::string_view without_blanks(std::string_view text);
 
-// What all spellings of a name share: no blanks around it, one blank for those inside, and Unicode's form C.
+// Returns the common form of all spellings of a name: without blanks around it, with single blanks inside, in Unicode's form C.
 std::string text_key(std::string_view text);
-// The same for a label; and of a number in plain digits no needless zeros and no plus sign: "yes ", "1.0" and "+01" are "yes", "1"
-// and "1".
+// The same for a label; for a number in plain digits also without needless zeros and plus sign: "yes ", "1.0" and "+01" become
+// "yes", "1" and "1".
 std::string label_key(std::string_view text, char decimal = '.');
 
-// The place of a name, or of a label, in a list, where it may be spelled otherwise; -1: it is not there.
+// Returns the index of a name, or of a label, in a list that may spell it differently; -1: missing.
 int64_t find_name(const std::vector<std::string>& names, std::string_view text);
 int64_t find_label(const std::vector<std::string>& names, std::string_view text, char decimal = '.');
 
-// The labels of training data: which there are, and which spellings are one.
+// The labels of training data, with their spellings.
 class LabelSet {
  public:
   explicit LabelSet(char decimal = '.') : decimal_(decimal) {}
 
-  // The number of the label, in order of appearance; the same for all its spellings. `text` must outlive the set.
+  // Returns the index of the label, in order of appearance, equal for all its spellings. `text` must outlive the set.
   size_t add(std::string_view text);
   size_t size() const { return labels_.size(); }
-  int64_t count() const { return count_; }  // texts that were added
+  int64_t count() const { return count_; }  // number of texts added
 
-  // In the order of their texts, or of numbers that are all whole and plain. A label's name is its most frequent spelling, and a
-  // number's of several its shortest. places: of each label in this list.
+  // Returns the labels in the order of their texts, or of their numbers if all are integers. A label's name is its most frequent
+  // spelling; a number's, the shortest of several. places: index of each label in this list.
   std::vector<std::string> names(std::vector<int64_t>& places, bool by_number = true) const;
-  // One line about what was joined, "" if nothing was: "\"yes\" (80), \"yes \" (3) are one".
+  // Returns one line about joined spellings, "" if there are none: "\"yes\" (80), \"yes \" (3) are one".
   std::string joined_spellings() const;
-  // One line about labels that differ in nothing but upper and lower case; "" if none do.
+  // Returns one line about labels that differ only in case; "" if there are none.
   std::string differ_in_case(const char* what) const;
 
  private:
@@ -64,14 +64,14 @@ class LabelSet {
   std::unordered_map<std::string_view, Seen> by_text_;
 };
 
-// The class of each folder of a root. classes: of the training data; empty: learnt here. What was joined, and what differs in case
-// alone, is added to `notes`. -1: a class that the training data does not have. Throws DataError "[where] ..." for a name that is
-// not UTF-8, and where no class is known.
+// Returns the class of each folder of a root. classes: the training data's; empty: learnt here. Adds to `notes` what was joined,
+// and what differs only in case. -1: a class that the training data lacks. Throws DataError "[where] ..." for a name that is not
+// UTF-8, and if no class is known.
 std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem::path& root,
                                         const std::vector<std::string>& folders, std::vector<std::string>& classes,
                                         DataNotes& notes);
 
-// Some of a list, each as spelled() writes it.
+// Returns some names of a list, each as spelled() writes it.
 std::string some_labels(const std::vector<std::string>& names);
 
 }  // namespace halfstep

@@ -24,25 +24,25 @@ namespace halfstep {
 namespace {
 
 struct Made {
-  std::shared_ptr<void> batch;  // null: a stream has ended
+  std::shared_ptr<void> batch;  // null: the stream has ended
   BatchRows part;
 };
 
-// Batches of one epoch: the state of the loader and its threads, with shared ownership so that threads never see the loader.
+// The batches of one epoch: state of the loader and its threads, shared so that threads never access the loader.
 struct Plan {
   std::shared_ptr<const BatchSource> source;
   std::shared_ptr<const std::vector<int64_t>> order;
-  std::shared_ptr<BatchStream> stream;  // in place of the order
+  std::shared_ptr<BatchStream> stream;  // replaces the order
   LoaderOptions options;
   int64_t epoch, begin;
-  Device made_on;  // the default device of the loop's thread
+  Device made_on;  // default device of the loop's thread
   std::shared_ptr<UploadLane> lane;
 
   BatchRows part(int64_t batch) const {
     const int64_t size = options.batch_size;
     return part_of(std::min(size, int64_t(order->size()) - begin - batch * size), options.rank, options.ranks);
   }
-  // The same on any thread: what the thread's scopes would change is set here.
+  // Makes a batch, the same on any thread: this sets whatever the thread's scopes would change.
   Made make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
     const NoGrad no_grad;
@@ -59,7 +59,7 @@ struct Plan {
   }
 };
 
-// A batch on the device, whose bytes may still be on their way. It is received before it is used or dropped.
+// A batch on the device, whose bytes may still be in transfer. It must be received before it is used or dropped.
 struct Sent {
   Made made;
   std::vector<uint64_t> copies;
@@ -93,8 +93,8 @@ Sent send(Made made, const BatchSource& source, Device device, UploadLane* lane)
 
 }  // namespace
 
-// Threads that make the batches [first, end) of one epoch, each batch by the first thread that is free, at most `ahead` more
-// than were taken. The end of a stream, which has one thread, is found by reading it.
+// Threads that make the batches [first, end) of one epoch; the first free thread makes the next batch, at most `ahead` more than
+// were taken. The end of a stream, which has one thread, is found by reading it.
 class LoaderEngine::Prefetcher {
  public:
   Prefetcher(Plan plan, int64_t first, int64_t end, int threads, int ahead)
@@ -112,11 +112,11 @@ class LoaderEngine::Prefetcher {
       for (auto& [batch, result] : ready_) {
         if (plan_.lane) result.sent.receive(*plan_.lane);
       }
-    } catch (const Error&) {  // the device failed: its next use throws
+    } catch (const Error&) {  // the device failed; its next use throws
     }
   }
 
-  // The batches in order. Rethrows an exception thrown while making the batch.
+  // Returns the batches in order. Rethrows an exception thrown while making the batch.
   Made take() {
     Result result;
     {
@@ -257,7 +257,7 @@ void LoaderEngine::set_place(const LoaderPlace& place) {
   options_.seed = place.seed;
   order_.reset();
   order_epoch_ = -1;
-  // Of an epoch that is through, the last batch may have been cut short.
+  // The last batch of a finished epoch may have been incomplete.
   const bool through = !stream && place.sample == samples();
   const int64_t begin = through ? 0 : place.sample % options_.batch_size;
   state_ = {place.epoch, through ? size() : place.sample / options_.batch_size, begin};
@@ -268,7 +268,7 @@ void LoaderEngine::set_place(const LoaderPlace& place) {
                          "lacks others"));
 }
 
-// Of a set, not of an order: batches may have been made of the same samples in another one.
+// Hashes the set of samples, not their order: batches may contain the same samples in another order.
 uint64_t LoaderEngine::hash_of_order(int64_t samples) {
   if (source_->is_stream() || samples == 0) return 0;
   prepare_order();
@@ -279,7 +279,7 @@ uint64_t LoaderEngine::hash_of_order(int64_t samples) {
     x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
     hash += x ^ (x >> 31);
   }
-  return hash & 0x1fffffffffffff;  // a number of JSON keeps so many bits
+  return hash & 0x1fffffffffffff;  // numbers in JSON keep 53 bits
 }
 
 void LoaderEngine::forget() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of a data set, epoch after epoch, in a seeded order that can be saved and taken up again at any batch.
+// Batches of a data set, epoch after epoch, in a seeded order that can be saved and resumed at any batch.
 #pragma once
 
 #include <concepts>
@@ -34,21 +34,20 @@ struct AnySampler : std::shared_ptr<const Sampler> {
 struct LoaderOptions {
   int64_t batch_size = 1;
   bool shuffle = false;
-  AnySampler sampler = {};  // decides on the order in place of shuffle
-  bool drop_last = false;   // leave out a last batch that is not full
-  // Seeds the order, and the numbers that get(i, random) draws. Where it is left out, it is drawn once from `generator`, if there
-  // is one. Without a generator it is the seed of manual_seed at the time the loader is made, or 0 with several ranks, which must
-  // agree.
+  AnySampler sampler = {};  // sets the order instead of shuffle
+  bool drop_last = false;   // whether to skip an incomplete last batch
+  // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once from `generator`, if there is one;
+  // otherwise it is the seed of manual_seed when the loader is made, or 0 with several ranks, which must agree.
   std::optional<uint64_t> seed = {};
-  int num_workers = 0;      // background threads that make batches; 0: made when asked for
-  int prefetch = 2;         // batches made ahead at most, when there are workers
-  int rank = 0, ranks = 1;  // of several processes that read the same batches: this one gets its part of each
-  Device device = Device::cpu;  // where batches are handed out. Workers bring them there themselves, beside the device's work
-  Generator* generator = nullptr;  // read by the constructor only
+  int num_workers = 0;      // background threads that make batches; 0: batches are made on demand
+  int prefetch = 2;         // most batches made ahead, with workers
+  int rank = 0, ranks = 1;  // of several processes that read the same batches; each gets its part
+  Device device = Device::cpu;  // device of the batches. Workers copy them there while the device computes
+  Generator* generator = nullptr;  // only read by the constructor
 };
 
-// The position: batches [0, next_batch) of `epoch` were handed out, which began with sample `begin` of its order: 0 unless the
-// batch size has changed on the way.
+// The position: batches [0, next_batch) of `epoch` were returned, starting with sample `begin` of its order, which is 0 unless the
+// batch size has changed meanwhile.
 struct LoaderState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
@@ -56,12 +55,12 @@ struct LoaderState {
   bool operator==(const LoaderState&) const = default;
 };
 
-// The position in samples, for a run that continues with another batch size: what a run keeps of its loader.
+// The position in samples, for a run that continues with another batch size: what a run saves of its loader.
 struct LoaderPlace {
-  int64_t epoch = 0, sample = 0;  // samples of the epoch's order that were handed out
+  int64_t epoch = 0, sample = 0;  // number of samples of the epoch's order that were returned
   int64_t batch_size = 1;
   uint64_t seed = 0;
-  uint64_t order = 0;  // a hash of those samples; 0: not known, as of a stream
+  uint64_t order = 0;  // a hash of those samples; 0: unknown, as for a stream
   bool operator==(const LoaderPlace&) const = default;
 };
 
@@ -90,38 +89,39 @@ class LoaderEngine {
   class Prefetcher;
   int64_t batches_from(int64_t begin) const;
   uint64_t hash_of_order(int64_t samples);
-  int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // an epoch
+  int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // in an epoch
   void prepare_order();
   void end_epoch();
-  void forget();  // what was made ahead
+  void forget();  // discards batches made ahead
 
   std::shared_ptr<const BatchSource> source_;
   LoaderOptions options_;
   LoaderState state_;
-  bool resumed_ = true;                                // the state was set from outside since the last batch
+  bool resumed_ = true;                                // whether the state was set from outside since the last batch
   std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
-  std::shared_ptr<BatchStream> stream_;  // of the current epoch, where the source is one
-  std::shared_ptr<UploadLane> lane_;     // of the workers, where the device has one
+  std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream
+  std::shared_ptr<UploadLane> lane_;     // for the workers, if the device has one
   std::unique_ptr<Prefetcher> prefetcher_;
   BatchRows part_;
   double wait_seconds_ = 0;
 };
 
-// What all DataLoaders are: RunParts::loader (amp/step/run_state.h).
+// Base class of all DataLoaders: RunParts::loader (amp/step/run_state.h).
 class LoaderBase {
  public:
   LoaderBase(std::shared_ptr<const BatchSource> source, const LoaderOptions& options) : engine_(std::move(source), options) {}
-  // Counts batches handed out, not those made ahead. After the last batch of an epoch: {epoch, size()}, until the end is seen.
+  // Returns the position by batches returned, not batches made ahead. After the last batch of an epoch it is {epoch, size()},
+  // until the end is seen.
   LoaderState state() const { return engine_.state(); }
-  // Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of
-  // the batches before.
+  // Sets the position. Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and
+  // drops the samples of earlier batches.
   void set_state(LoaderState state) { engine_.set_state(state); }
-  int64_t left() const { return engine_.left(); }  // batches of the epoch that are to come; not of a stream
+  int64_t left() const { return engine_.left(); }  // batches left in the epoch; not for a stream
   LoaderPlace place() { return engine_.place(); }
-  // Continues behind the same samples, with the loader's own batch size and the place's seed. Warns where the samples that were
-  // handed out are others in this loader's order, so that some will come twice or not at all. Throws ValueError for a place beyond
-  // the end, and for another batch size in mid-epoch of a set of parallel streams.
+  // Continues after the same samples, with the loader's own batch size and the place's seed. Warns if the returned samples are
+  // others in this loader's order, so that some will repeat or be missed. Throws ValueError for a place beyond the end, and for
+  // another batch size in mid-epoch of a set of parallel streams.
   void set_place(const LoaderPlace& place) { engine_.set_place(place); }
 
  protected:
@@ -130,19 +130,20 @@ class LoaderBase {
 
 // One pass of a range-for is one epoch:
 //   for (auto& [x, target] : loader) ...
-// The order of an epoch is permutation(size, seed, epoch), or the sampler's, whatever the workers. A pass begins where set_state
-// put the loader; otherwise at the start of an epoch, the next one when the last pass was left early. Not thread-safe itself.
+// The order of an epoch is permutation(size, seed, epoch), or the sampler's, for any number of workers. A pass begins at the
+// position of set_state; otherwise at the start of an epoch, the next one if the last pass was left early. The loader itself is
+// not thread-safe.
 //
-// `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, of any data set or stream that samples.h describes, and
-// DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr.
-// A third argument, a const callable `B collate(std::vector<SampleOf<Set>>)`, makes the batches in place of default_collate; with
+// `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, for any data set or stream that samples.h describes;
+// DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A
+// third argument, a const callable `B collate(std::vector<SampleOf<Set>>)`, makes the batches instead of default_collate; with
 // workers, several threads call it at once. Batches carry no graph, and get() does not see the autocast region of the loop.
 //
-// An exception of the data set leaves next() below, or the loop that takes the batch, with a line that names the sample: an Error
-// of halfstep keeps its type, any other std::exception is nested in a DataError.
+// An exception of the data set leaves next() below, or the loop that takes the batch, with a line that names the sample: a
+// halfstep Error keeps its type, any other std::exception is nested in a DataError.
 //
-// With `ranks`, batch_size is that of the whole batch, and rank r hands out rows part_of(rows of the batch, r, ranks): all ranks
-// together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions are those of whole
+// With `ranks`, batch_size is that of the whole batch, and rank r returns rows part_of(rows of the batch, r, ranks): all ranks
+// together read the batches of one process. A part may be empty; then the batch has undefined tensors. Positions count whole
 // batches, so that a saved one fits any number of ranks.
 template <class Set = Dataset, class B = samples::BatchOf<Set>>
 class DataLoader : public LoaderBase {
@@ -164,7 +165,7 @@ class DataLoader : public LoaderBase {
   DataLoader(D set, const LoaderOptions& options, F collate)
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options, std::move(collate)) {}
 
-  // As in Python: DataLoader(set, 32, true).
+  // Constructs it like in Python: DataLoader(set, 32, true).
   template <class D, SizeNumber Size>
     requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
   DataLoader(D set, Size batch_size, bool shuffle = false)
@@ -174,20 +175,20 @@ class DataLoader : public LoaderBase {
   const Set& dataset() const { return *set_; }
   const LoaderOptions& options() const { return engine_.options(); }
 
-  // The next batch of the epoch, or nothing when it is over: then the state is {epoch + 1, 0}. Rethrows an exception of the data
-  // set for this batch; the next call tries the same batch again.
+  // Returns the next batch of the epoch, or nothing at its end, where the state becomes {epoch + 1, 0}. Rethrows an exception of
+  // the data set for this batch; the next call tries the same batch again.
   std::optional<B> next() {
     std::optional<B> out;
     if (const std::shared_ptr<void> batch = engine_.next()) out.emplace(std::move(*static_cast<B*>(batch.get())));
     return out;
   }
 
-  // Which rows of the whole batch the last one is.
+  // Returns which rows of the whole batch the last one is.
   const BatchRows& part() const { return engine_.part(); }
-  // The numbers in the data set of its samples, a row each; empty for a stream.
+  // Returns the indices of its samples in the data set, one per row; empty for a stream.
   std::vector<int64_t> samples_of_part() const { return engine_.samples_of_part(); }
 
-  double wait_seconds() const { return engine_.wait_seconds(); }  // time spent waiting for batches so far
+  double wait_seconds() const { return engine_.wait_seconds(); }  // total time spent waiting for batches
 
   struct Sentinel {};
   class Iterator {
@@ -199,7 +200,7 @@ class DataLoader : public LoaderBase {
     B& operator*() { return *current_; }
     B* operator->() { return &*current_; }
     Iterator& operator++() {
-      current_.reset();  // gives its memory back before the next batch takes some
+      current_.reset();  // frees its memory before the next batch allocates
       current_ = loader_->next();
       return *this;
     }
@@ -219,7 +220,7 @@ class DataLoader : public LoaderBase {
   std::shared_ptr<const Set> set_;
 };
 
-// DataLoader d(x, y, 32): tensors in place of a set, which explains() answers.
+// DataLoader d(x, y, 32): tensors instead of a set, for which explains() gives the error.
 DataLoader(Tensor, Tensor, LoaderOptions = {})->DataLoader<samples::LooseTensors>;
 template <std::integral Size>
 DataLoader(Tensor, Size) -> DataLoader<samples::LooseTensors>;
@@ -240,7 +241,7 @@ template <class D, SizeNumber Size>
   requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>> && !std::is_same_v<D, Tensor>)
 DataLoader(D, Size, bool = false) -> DataLoader<samples::Erased<D>>;
 
-// Nearly equal parts of `total` rows, the larger ones first.
+// Returns one of nearly equal parts of `total` rows; larger parts come first.
 BatchRows part_of(int64_t total, int rank, int ranks);
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transforms that mix samples of a batch with their neighbours, targets included.
+// Transforms that mix samples of a batch, and their targets, with their neighbours.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +21,7 @@ void check_classes(std::string_view name, const Batch& batch, const Draws& draws
                     batch.target.shape());
 }
 
-// Targets as shares of the classes, [B, classes] f32.
+// Returns targets as shares of the classes, [B, classes] f32.
 Tensor shares_of(const Tensor& target, int64_t classes) {
   if (target.dtype() == DType::f32) return target.contiguous();
   const Tensor out = Tensor::empty({target.numel(), classes}, {.device = Device::cpu});

@@ -98,7 +98,7 @@ std::string file_name(const Collection& c, Split split, bool images) {
   fail_missing(c.label, names, folders, folders[1], files, then);
 }
 
-// If the published file has another size, the error says that this one has the wrong size.
+// Reads a file. If the published file has another size, the error says that the size is wrong.
 Tensor read(const fs::path& path, int rank, const Collection::File& published) {
   try {
     return read_idx(path, rank);
@@ -139,7 +139,7 @@ TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
                        o.normalize.value_or(Normalize()).for_u8(), std::string(c.label) + ' ' + std::string(name(o.split)));
 }
 
-// The characters of classes.
+// Returns the characters of classes.
 std::vector<std::string> letters(const std::string& all) {
   std::vector<std::string> out;
   for (const char c : all) out.emplace_back(1, c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crops, flips and padding: pixels that come from elsewhere, unchanged.
+// Crops, flips and padding: transforms that move pixels without changing them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -24,7 +24,7 @@ void check_padding(std::string_view name, const std::array<int64_t, 4>& padding)
 
 void check_p(std::string_view name, double p) { check<ValueError>(p >= 0 && p <= 1, name, "p must be in [0, 1], got ", p); }
 
-// The index in [0, n) that `i` outside of it is mapped to; -1: none.
+// Returns the index in [0, n) to which an outside `i` is mapped; -1: none.
 int64_t inside(int64_t i, int64_t n, PadMode mode) {
   if (i >= 0 && i < n) return i;
   switch (mode) {
@@ -54,7 +54,7 @@ void crop_axis(std::vector<int32_t>& axis, int64_t from, int64_t size) {
   axis.resize(size_t(size));
 }
 
-// A run of columns that come from neighbours, forwards or backwards; columns outside of it are filled.
+// A run of columns whose sources are neighbours, forwards or backwards; columns outside it are filled.
 struct Run {
   int64_t begin = 0, end = 0, step = 1;
 };
@@ -73,7 +73,7 @@ std::optional<Run> run_of(const std::vector<int32_t>& columns) {
   return run;
 }
 
-// One sample: `value` makes a float of a pixel of `from` and its channel's number.
+// Moves one sample: `value` converts a pixel of `from`, given its channel, to float.
 template <class From, class Value>
 void move_sample(const From* from, const Shape& sample, const Moves& moves, float* to, const std::vector<float>& fill,
                  Value value) {
@@ -201,7 +201,7 @@ void RandomCrop::move(Moves& moves, SampleRandom* random) const {
   pad_axis(moves.rows, top, bottom, mode, name());
   pad_axis(moves.columns, left, right, mode, name());
   int axis_number = 0;
-  for (std::vector<int32_t>* axis : {&moves.columns, &moves.rows}) {  // as torchvision: the width is made to fit first
+  for (std::vector<int32_t>* axis : {&moves.columns, &moves.rows}) {  // first the width, as in torchvision
     const int64_t size = size_[axis_number++ == 0 ? 1 : 0], missing = size - int64_t(axis->size());
     if (missing > 0 && options_.pad_if_needed) pad_axis(*axis, missing, missing, mode, name());
     check<ShapeError>(int64_t(axis->size()) >= size, name(), "a crop of [", size_[0], ", ", size_[1],

@@ -27,7 +27,7 @@ struct Header {
   std::vector<int64_t> shape;
 };
 
-// The header: a Python dictionary of a text, a truth value and a tuple of whole numbers.
+// Parses the header: a Python dictionary of a text, a bool and a tuple of integers.
 class Parser {
  public:
   Parser(const std::string& where, std::string_view text) : where_(where), text_(text) {}
@@ -114,8 +114,8 @@ class Parser {
 
 struct Kind {
   const char* name;
-  DType dtype;   // that it becomes
-  size_t bytes;  // of one in the file
+  DType dtype;   // after reading
+  size_t bytes;  // of an element in the file
   bool is_unsigned = false;
 };
 constexpr Kind kKinds[] = {{"b1", DType::boolean, 1},   {"u1", DType::u8, 1},        {"i1", DType::i8, 1},
@@ -133,7 +133,7 @@ const Kind& kind_of(const std::string& where, const std::string& dtype) {
                                : "convert it before saving, e.g. with astype(\"float32\")"});
 }
 
-// Unsigned numbers as the next larger signed ones, or i64.
+// Converts unsigned integers to the next larger signed type, or to i64.
 void widen(const std::string& where, const char* from, const Kind& kind, int64_t n, const Tensor& out) {
   for (int64_t i = 0; i < n; ++i) {
     uint64_t value = 0;
@@ -147,7 +147,7 @@ void widen(const std::string& where, const char* from, const Kind& kind, int64_t
   }
 }
 
-// Fortran order: the last index is the slowest, so the bytes are those of the transposed array.
+// Reorders Fortran order, in which the last index is the slowest, so that the bytes are those of the transposed array.
 std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size_t size, uint64_t bytes) {
   std::string out(bytes, '\0');
   std::vector<int64_t> at(shape.size(), 0);
@@ -164,7 +164,7 @@ std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size
   return out;
 }
 
-// Where the values lie, and what they are.
+// The position and type of the values.
 struct NpyLayout {
   Header header;
   const Kind* kind;
@@ -172,7 +172,7 @@ struct NpyLayout {
   uint64_t at, bytes;
 };
 
-// head: the beginning of a file of `size` bytes.
+// Reads the layout. head: the beginning of a file of `size` bytes.
 NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64_t size) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   if (!bytes.starts_with(kMagic)) refuse_other_file<DataError>(kNpy, where, bytes);
@@ -230,12 +230,12 @@ Tensor parse(const std::string& where, std::string bytes) {
 Tensor read_npy(const std::filesystem::path& path) { return parse(path.string(), read_file(path)); }
 
 Tensor map_npy(const std::filesystem::path& path) {
-  constexpr uint64_t kHead = 1 << 16;  // NumPy's headers of numbers are far shorter
+  constexpr uint64_t kHead = 1 << 16;  // far more than the headers of numeric arrays
   check_path(path);
   std::error_code failed;
   const uint64_t size = std::filesystem::file_size(path, failed);
   std::ifstream in(path, std::ios::binary);
-  if (failed || !in) return read_npy(path);  // which says why not, or takes what is no plain file
+  if (failed || !in) return read_npy(path);  // which reports the reason, or reads special files
   std::string head(std::min(size, kHead), '\0');
   in.read(head.data(), std::streamsize(head.size()));
   head.resize(size_t(in.gcount()));

@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// NumPy's name of a dtype; "" if it has none.
+// Returns NumPy's name of a dtype; "" if it has none.
 std::string name_in_numpy(DType dtype) {
   switch (dtype) {
     case DType::boolean: return "|b1";
@@ -28,7 +28,7 @@ std::string name_in_numpy(DType dtype) {
   }
 }
 
-// Numbers of a zip archive, in little endian.
+// Writes little-endian numbers of a zip archive.
 class ZipBytes {
  public:
   ZipBytes& u16(uint32_t v) { return put(v, 2); }
@@ -55,7 +55,7 @@ uint32_t checksum_of(const std::string& bytes) {
   return uint32_t(crc);
 }
 
-// What the header of an entry and its line in the directory have in common.
+// Returns the common part of an entry's header and its line in the directory.
 std::string entry_of(const std::string& name, const std::string& bytes) {
   constexpr uint32_t kVersion = 20, kNoFlags = 0, kStored = 0, kMidnight = 0, kFirstDay = 0x21;
   return ZipBytes()

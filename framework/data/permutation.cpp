@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Keeps these draws apart from those of a Generator with the same seed.
+// Separates these draws from those of a Generator with the same seed.
 constexpr uint64_t kOrderSalt = 0x6f72646572000000u;
 
 }  // namespace
@@ -24,7 +24,7 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
   std::iota(order.begin(), order.end(), int64_t(0));
   for (int64_t i = n - 1; i > 0; --i) {
     const math::Random4 r = math::philox(seed ^ kOrderSalt, stream << 32 | uint64_t(i));
-    // floor(u (i + 1)) for a 64-bit fraction u, in two 32-bit halves: i + 1 has at most 32 bits.
+    // Computes floor(u (i + 1)) for a 64-bit fraction u, in two 32-bit halves: i + 1 has at most 32 bits.
     const uint64_t low = (uint64_t(r.v[0]) * uint64_t(i + 1)) >> 32;
     const uint64_t j = (uint64_t(r.v[1]) * uint64_t(i + 1) + low) >> 32;
     std::swap(order[size_t(i)], order[size_t(j)]);
@@ -42,7 +42,7 @@ std::vector<int64_t> part_of(std::span<const int64_t> order, double begin, doubl
   check<ValueError>(0 <= begin && begin <= end && end <= 1, "split", "a part must be [a, b) with 0 <= a <= b <= 1, got [", begin,
                     ", ", end, ')');
   const auto n = int64_t(order.size());
-  // Rounds so that 0.3 of 10 is 3 although 0.3 * 10 may be a little less.
+  // Rounds so that 0.3 of 10 is 3, although 0.3 * 10 may be slightly less.
   const auto position = [n](double f) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); };
   std::vector<int64_t> part(order.begin() + position(begin), order.begin() + position(end));
   std::sort(part.begin(), part.end());
@@ -52,7 +52,7 @@ std::vector<int64_t> part_of(std::span<const int64_t> order, double begin, doubl
 std::vector<int64_t> stratified_order(std::span<const int64_t> labels, uint64_t seed) {
   std::map<int64_t, std::vector<int64_t>> members;  // of each class, in the seeded order
   for (const int64_t i : split_order(int64_t(labels.size()), seed)) members[labels[size_t(i)]].push_back(i);
-  std::vector<std::pair<double, int64_t>> places;  // in [0, 1): each class evenly
+  std::vector<std::pair<double, int64_t>> places;  // in [0, 1), evenly spaced for each class
   for (const auto& [label, those] : members) {
     for (size_t j = 0; j < those.size(); ++j) places.emplace_back((double(j) + 0.5) / double(those.size()), those[j]);
   }

@@ -23,10 +23,10 @@ namespace halfstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kTitle[] = "halfstep pictures, 1\n\n\n\n";  // a newer halfstep that reads fewer pictures begins anew
+constexpr char kTitle[] = "halfstep pictures, 1\n\n\n\n";  // change the number if fewer pictures can be read
 constexpr size_t kTitleBytes = sizeof kTitle - 1, kNumber = sizeof(uint64_t);
 constexpr size_t kMostBytes = size_t(1) << 26;  // 8 million pictures
-constexpr size_t kRememberAt = 2048;            // pictures, so that a check that is ended is not in vain
+constexpr size_t kRememberAt = 2048;            // pictures between two writes, so that an interrupted check is not lost
 static_assert(kTitleBytes % kNumber == 0);
 
 fs::path cache_file() {
@@ -34,7 +34,8 @@ fs::path cache_file() {
   return folder.empty() ? folder : folder / "pictures";
 }
 
-// The good pictures. A file that another process appends to at the same time may lose or mix up some numbers: those pictures are
+// The pictures known to be good. If another process appends to the file at the same time, some numbers may be lost or mixed up:
+// those pictures are decoded again.
 // decoded again.
 class Known {
  public:
@@ -51,7 +52,7 @@ class Known {
         std::memcpy(&number, bytes.data() + at, kNumber);
         numbers_.insert(number);
       }
-    } catch (const Error&) {}  // there is none yet, or it has grown too large
+    } catch (const Error&) {}  // the file is missing, or too large
   }
   void add(const std::vector<uint64_t>& more) {
     std::string bytes;
@@ -66,7 +67,7 @@ class Known {
     const auto size = fs::file_size(file, failed);
     const bool anew = failed || title != kTitle || size + bytes.size() > kMostBytes;
     std::ofstream out(file, std::ios::binary | (anew ? std::ios::trunc : std::ios::app));
-    out << (anew ? kTitle : "") << bytes << std::flush;  // in vain on a full disk
+    out << (anew ? kTitle : "") << bytes << std::flush;  // fails silently on a full disk
   }
 
  private:
@@ -74,12 +75,12 @@ class Known {
   fs::path read_;
 };
 
-// What a flawed picture is remembered with.
+// The mark of a flawed picture.
 constexpr const char* kFlawed = "its end is missing, or bytes lie between its parts";
 
 struct Verdict {
   std::string fault, flaw;
-  std::exception_ptr failed;  // of memory, which says nothing about the picture
+  std::exception_ptr failed;  // out of memory, which does not concern the picture
 };
 
 void look_at(const fs::path& picture, Verdict& out) noexcept {
@@ -118,7 +119,7 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
   const std::lock_guard lock(mutex);
   known.read();
   PictureCheck out;
-  std::vector<size_t> open;  // places that nothing is known of
+  std::vector<size_t> open;  // indices of unknown pictures
   for (size_t i = 0; i < pictures.size(); ++i) {
     if (known.has(picture_number(pictures[i], ""))) continue;
     if (known.has(picture_number(pictures[i], kFlawed)))

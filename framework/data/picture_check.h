@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the pictures that cannot be read before any of them is needed.
+// Finds unreadable pictures before they are needed.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@ namespace halfstep {
 
 struct PictureCheck {
   struct Remark {
-    size_t place;  // in the list
+    size_t place;  // index in the list
     std::string text;
   };
-  int64_t checked = 0;         // fewer than the list has where time ran out or progress() ended it
-  std::vector<Remark> faults;  // of pictures that cannot be read, in the order of the list; the text is the error's
-  std::vector<Remark> flaws;   // of pictures that are read all the same: read_picture's
+  int64_t checked = 0;         // fewer than in the list if time ran out or progress() ended it
+  std::vector<Remark> faults;  // unreadable pictures, in the order of the list; the text is the error's
+  std::vector<Remark> flaws;   // pictures that are read despite a flaw, with read_picture's text
 };
 
 struct PictureCheckOptions {
-  double seconds = std::numeric_limits<double>::infinity();      // to end after
-  std::function<bool(int64_t done, int64_t all)> progress = {};  // called now and then; false ends the check
+  double seconds = std::numeric_limits<double>::infinity();      // time limit
+  std::function<bool(int64_t done, int64_t all)> progress = {};  // called now and then; returning false ends the check
 };
 
-// Decodes each picture once, on as many threads as computations use, unless this user's programs did so before: the good ones are
-// remembered by path, size and time of change in $XDG_CACHE_HOME/halfstep/pictures, without it ~/.cache/halfstep/pictures. Without
-// either, and where the file cannot be written, this process alone remembers them. Throws MemoryError as read_picture.
+// Decodes each picture once, on as many threads as computations use, unless one of this user's programs did so before: good
+// pictures are remembered by path, size and time of change in $XDG_CACHE_HOME/halfstep/pictures, or ~/.cache/halfstep/pictures.
+// Without either, and if the file cannot be written, only this process remembers them. Throws MemoryError like read_picture.
 PictureCheck check_pictures(const std::vector<std::filesystem::path>& pictures, const PictureCheckOptions& options = {});
 
-// The folder of what is remembered of pictures; empty: there is none.
+// Returns the folder of the remembered pictures; empty: none.
 std::filesystem::path picture_cache();
-// A number for a picture as it is now, by path, size and time of change, and for what is known of it. 0: there is no such file.
+// Returns a number for a picture in its current state, by path, size and time of change, combined with `known`. 0: no such file.
 uint64_t picture_number(const std::filesystem::path& picture, const std::string& known);
 
 }  // namespace halfstep

@@ -42,7 +42,7 @@ PictureHeader jpeg_header(const ReadAt& read, const std::function<void()>& cut) 
     if (!read(at++, &byte, 1)) cut();
     return int(byte);
   };
-  for (;;) {  // from segment to segment, to the one that begins the pixels
+  for (;;) {  // from segment to segment, up to the one before the pixels
     int marker = 0;
     while (marker == 0) {
       while (next() != 0xff) {}

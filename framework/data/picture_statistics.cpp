@@ -19,9 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kSample = 4096;
-constexpr const char* kReader = "1";  // of pictures: a halfstep that makes other pixels of a file has another number
+constexpr const char* kReader = "1";  // version of the picture reader; changes if a file's pixels would
 
-// Where the statistics of these pictures are remembered; empty: nowhere.
+// Returns the file with the remembered statistics of these pictures; empty: none.
 fs::path file_of(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {
   const fs::path folder = picture_cache();
   if (folder.empty()) return {};
@@ -46,7 +46,7 @@ std::vector<ChannelStatistics> remembered(const fs::path& file) {
       out.push_back(s);
     }
   } catch (const Error&) { return {}; } catch (const nlohmann::json::exception&) {
-    return {};  // what another program wrote there
+    return {};  // written by another program
   }
   return out;
 }
@@ -59,7 +59,7 @@ void remember(const fs::path& file, const std::vector<ChannelStatistics>& channe
   fs::create_directories(file.parent_path(), failed);
   try {
     atomic_write(file, stored.dump());
-  } catch (const Error&) {}  // in vain on a full disk
+  } catch (const Error&) {}  // fails silently on a full disk
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ struct PictureStatistics {
   std::vector<ChannelStatistics> channels;
   int64_t looked_at = 0, all = 0;  // samples
 };
-// channel_statistics() of at most 4096 samples, spread evenly, of data whose samples are pictures in files; of other data, of all.
-// What was found of pictures is remembered beside those that check_pictures knows (framework/data/picture_check.h), for the same
-// files, unchanged, and the same way to read them.
+// Returns channel_statistics() of at most 4096 samples, spread evenly, if the samples are pictures in files; of all samples of
+// other data. The statistics of pictures are remembered beside those of check_pictures (framework/data/picture_check.h), for the
+// same unchanged files read in the same way.
 PictureStatistics picture_statistics(const Dataset& data, const std::function<void(int64_t done, int64_t of)>& progress = {});
 
 }  // namespace halfstep

@@ -13,7 +13,7 @@ fs::path find_file(const std::vector<fs::path>& folders, const std::string& name
   for (const fs::path& folder : folders) {
     for (const std::string& suffix : suffixes) {
       const fs::path path = folder / (name + suffix);
-      std::error_code none;  // a file that cannot be accessed counts as missing
+      std::error_code none;  // an inaccessible file counts as missing
       if (fs::is_regular_file(path, none)) return path;
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of published data sets: where they are searched, and the error when they are missing.
+// Files of published data sets: the search for them, and the error if they are missing.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct PublishedFile {
   std::string url;
 };
 
-// The first of `folders` that has a file `name`, or one with a suffix behind it; empty where none has.
+// Returns the first of `folders` with a file `name`, or one with one of the suffixes; empty if there is none.
 std::filesystem::path find_file(const std::vector<std::filesystem::path>& folders, const std::string& name,
                                 const std::vector<std::string>& suffixes = {""});
 
-// Throws DataError: the files and folders that were searched, and commands that fetch `files` into `into` and check them. `then`:
-// a command that comes after, such as one that unpacks.
+// Throws DataError with the files and folders that were searched, and commands that fetch `files` into `into` and check them.
+// `then`: a command for afterwards, such as one that unpacks.
 [[noreturn]] void fail_missing(const char* where, const std::vector<std::string>& names,
                                const std::vector<std::filesystem::path>& folders, const std::filesystem::path& into,
                                const std::vector<PublishedFile>& files, const std::string& then = "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers of one sample of a data set: a function of (seed, split, index) and of how many were asked for before.
+// Random numbers of one sample of a data set: a function of (seed, split, index) and the number of earlier draws.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class SampleNumbers {
     next_ += 4;
     return x;
   }
-  // In [0, n), n <= 2^24.
+  // Returns a number in [0, n), n <= 2^24.
   int64_t below(int64_t n) {
     const auto i = int64_t(uniform(0, float(n)));
     return i < n ? i : n - 1;

@@ -9,7 +9,7 @@
 namespace halfstep::samples {
 namespace {
 
-// Keeps these draws apart from those of an order with the same seed.
+// Separates these draws from those of an order with the same seed.
 constexpr uint64_t kGetSalt = 0x676574000000u;
 
 class DatasetSource : public TypedSource<Batch> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thin typed layer between any data set (samples.h) and the engine of DataLoader (batch_source.h).
+// The thin typed layer between data sets (samples.h) and the engine of DataLoader (batch_source.h).
 #pragma once
 
 #include <memory>
@@ -14,20 +14,20 @@
 
 namespace halfstep::samples {
 
-// In place of a collate of the user's.
+// The absence of a user's collate.
 struct DefaultCollate {};
 
-// The seed of the numbers that get(i, random) draws, of those of a stream with i = -1.
+// Returns the seed for the numbers that get(i, random) draws; a stream's with i = -1.
 uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i);
-// What is drawn from a generator to seed an order: equal states give equal seeds.
+// Draws from a generator to seed an order: equal states give equal seeds.
 uint64_t drawn_seed(Generator& generator);
-// To be called within catch (...): rethrows what was thrown by `call` for sample i, as loader.h says.
+// Rethrows, within catch (...), the exception of `call` for sample i, as loader.h describes.
 [[noreturn]] void sample_failed(const char* call, int64_t i, int64_t epoch);
 
 template <class S>
 using CollatedAs = typename Collated<S>::type;
 
-// The batches of a DataLoader without a collate, None where there are none.
+// The batches of a DataLoader without a collate; None if there are none.
 template <class Set>
 constexpr auto batch_type() {
   if constexpr (IsDataset<Set>) {
@@ -46,7 +46,7 @@ using BatchOf = typename decltype(batch_type<Set>())::type;
 template <class D>
 using Erased = std::conditional_t<std::is_base_of_v<Dataset, D>, Dataset, std::remove_const_t<D>>;
 
-// What a collate makes; None where it cannot be called.
+// The result type of a collate; None if it cannot be called.
 template <class Set, class F>
 auto made_type() {
   if constexpr (std::is_invocable_v<const F&, std::vector<SampleOf<Set>>>) {
@@ -58,9 +58,9 @@ auto made_type() {
 template <class Set, class F>
 using Made = typename decltype(made_type<Set, F>())::type;
 
-struct LooseTensors {};  // what DataLoader(x, y, ...) is given
+struct LooseTensors {};  // the type of DataLoader(x, y, ...)
 
-// One line of the compiler for a set that cannot be read.
+// Gives one line of compiler error for a set that cannot be read.
 template <class Set, class B>
 constexpr bool explains() {
   static_assert(!std::is_same_v<Set, LooseTensors>,
@@ -195,7 +195,7 @@ class StreamSource : public TypedSource<B> {
 std::shared_ptr<const BatchSource> source_of_dataset(std::shared_ptr<const Dataset> set);  // throws ValueError for null
 void check_set(bool given);  // throws ValueError
 
-// `set` may be null, which throws ValueError.
+// Makes the source. Throws ValueError if `set` is null.
 template <class B, class Set, class Collate = DefaultCollate>
 std::shared_ptr<const BatchSource> source_of(std::shared_ptr<const Set> set, Collate collate = {}) {
   if constexpr (IsDataset<Set> && std::is_same_v<Collate, DefaultCollate>) {

@@ -43,12 +43,12 @@ std::vector<int64_t> WeightedSampler::order(uint64_t seed, int64_t epoch) const 
   if (replacement_) {
     for (int64_t i = 0; i < num_samples_; ++i) {
       const double at = random_of(i).uniform() * sums_.back();
-      const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);  // past samples of weight 0
+      const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);  // skips samples of weight 0
       out.push_back(std::min<int64_t>(found - sums_.begin(), of() - 1));
     }
     return out;
   }
-  // The order of exponential clocks (Efraimidis & Spirakis, 2006).
+  // Orders samples by exponential clocks (Efraimidis & Spirakis, 2006).
   std::vector<std::pair<double, int64_t>> rings;
   for (int64_t i = 0; i < of(); ++i) {
     const double w = weights_[size_t(i)];

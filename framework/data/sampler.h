@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples an epoch has, and in which order: pure functions of the seed and the epoch.
+// Chooses the samples of an epoch and their order, as pure functions of the seed and the epoch.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace halfstep {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual int64_t size() const = 0;  // samples an epoch
-  virtual int64_t of() const = 0;    // samples of the data set that it was made for
+  virtual int64_t size() const = 0;  // samples per epoch
+  virtual int64_t of() const = 0;    // samples of its data set
   virtual std::vector<int64_t> order(uint64_t seed, int64_t epoch) const = 0;
 };
 
@@ -20,7 +20,7 @@ class Sampler {
 // replacement, among those not drawn yet.
 class WeightedSampler : public Sampler {
  public:
-  // num_samples 0: as many as there are weights. Throws ValueError for weights that are negative, not finite or all 0, and, without
+  // num_samples 0: the number of weights. Throws ValueError for weights that are negative, not finite or all 0, and, without
   // replacement, for fewer positive weights than draws.
   explicit WeightedSampler(std::vector<double> weights, int64_t num_samples = 0, bool replacement = true);
   int64_t size() const override { return num_samples_; }
@@ -32,11 +32,11 @@ class WeightedSampler : public Sampler {
   int64_t num_samples_;
   bool replacement_;
 };
-// For each sample 1 / the number of samples of its class: every class is drawn equally often.
+// Returns 1 / the number of samples in its class for each sample, so that all classes are drawn equally often.
 std::vector<double> balanced_weights(std::span<const int64_t> labels);
 
-// Batches of samples of nearly one length: all samples in a random order, sorted by length within windows of `window` batches; then
-// the batches in a random order. A last batch that is not full stays last.
+// Makes batches of samples of similar length: puts all samples in a random order, sorts windows of `window` batches by length,
+// then puts the batches in a random order. An incomplete batch stays last.
 class BucketSampler : public Sampler {
  public:
   // Throws ValueError for counts below 1.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a data set must have, and how its samples become batches.
+// The requirements on a data set, and how its samples become batches.
 //
 //   struct Pairs {
 //     Tensor left, right, same;                                            // [N, ...], [N, ...], [N]
@@ -9,17 +9,18 @@
 //   DataLoader loader(Pairs{...}, {.batch_size = 32, .shuffle = true});
 //   for (auto [left, right, same] : loader) ...                            // [32, ...], [32, ...], [32]
 //
-// A data set is any type with `int64_t size() const` and `get(int64_t i) const`; so is a std::vector of samples. With workers,
+// A data set is any type with `int64_t size() const` and `get(int64_t i) const`, also a std::vector of samples. With workers,
 // several threads call get() at once. A set that draws random numbers has `get(int64_t i, Generator& random) const` instead: the
-// generator's numbers are a function of the loader's seed, the epoch and i, so that batches do not depend on the number of workers.
-// A set that fetches many samples faster than one by one also has `get_batch(std::span<const int64_t>) const`, which returns the
+// generator's numbers are a function of the loader's seed, the epoch and i, so batches do not depend on the number of workers. A
+// set that can fetch many samples faster than one by one also has `get_batch(std::span<const int64_t>) const`, which returns the
 // whole batch.
 //
-// A stream has no size. It has `std::optional<Sample> next()`, or `next(Generator& random)`, which returns nothing at its end. Each
-// epoch reads a fresh copy of the stream that the loader was given; `void set_epoch(int64_t epoch)`, if there is one, is called
-// first. One thread reads it: the loop's or, with workers, one that reads ahead.
+// A stream has no size. It has `std::optional<Sample> next()`, or `next(Generator& random)`, which returns nothing at its end.
+// Each epoch reads a fresh copy of the loader's stream; `void set_epoch(int64_t epoch)`, if it exists, is called first. One thread
+// reads the stream: the loop's or, with workers, one that reads ahead.
 //
-// A sample is a Tensor, a number, a std::string, or a std::pair or std::tuple of those, also nested. A batch looks the same:
+// A sample is a Tensor, a number, a std::string, or a std::pair or std::tuple of those, also nested. A batch has the same
+// structure:
 //   Tensor [...]      Tensor [B, ...]                  of the same dtype and device; samples must agree in shape, dtype and device
 //   int64_t, int ...  Tensor [B] i64
 //   float             Tensor [B] f32
@@ -67,7 +68,7 @@ inline constexpr bool kIsMap = IsDataset<Set> || (Sized<Set> && (DrawsNumbers<Se
 template <class Set>
 inline constexpr bool kIsStream = !kIsMap<Set> && (NextDraws<Set> || Nexts<Set>);
 
-// Sample i of a set, and the next one of a stream.
+// Return sample i of a set, and the next one of a stream.
 template <class Set>
 decltype(auto) get(const Set& set, int64_t i, [[maybe_unused]] int64_t epoch, [[maybe_unused]] Generator& random) {
   if constexpr (IsDataset<Set>) {
@@ -90,7 +91,7 @@ auto next(Set& set, [[maybe_unused]] Generator& random) {
   }
 }
 
-struct None {};  // where there is no type
+struct None {};  // the absence of a type
 template <class Set>
 auto sample_type() {
   if constexpr (kIsMap<Set>) {
@@ -127,14 +128,14 @@ struct Collated<std::tuple<S...>> : decltype(of_row<std::tuple, std::decay_t<S>.
 template <class A, class B>
 struct Collated<std::pair<A, B>> : decltype(of_row<std::pair, std::decay_t<A>, std::decay_t<B>>()) {};
 
-// Which samples a batch has, and which part of them is being put together, for errors.
+// The samples of a batch, and the part of them that is being assembled, for errors.
 struct Place {
   std::span<const int64_t> indices;
   const Place* outer = nullptr;
   size_t element = 0;
 };
 
-// Throw as default_collate.
+// Throw like default_collate.
 Tensor stack_rows(const Tensors& rows, const Place& at);
 Tensor column(const std::vector<int64_t>& values);
 Tensor column(const std::vector<float>& values);
@@ -172,7 +173,7 @@ typename Collated<S>::type collate(std::vector<S>&& rows, const Place& at) {
   }
 }
 
-// Can the tensors of a batch of this type be found?
+// Whether the tensors of a batch of this type can be found.
 template <class B>
 struct Visits : std::bool_constant<std::is_same_v<B, Tensor> || std::is_same_v<B, Tensors> || std::is_same_v<B, Batch> ||
                                    std::is_same_v<B, std::vector<std::string>>> {};
@@ -197,13 +198,12 @@ void visit(B& batch, const F& f) {
 
 }  // namespace samples
 
-// What get() gives, or a stream's next(), as a value; std::pair<Tensor, Tensor> of a class derived from Dataset.
+// The result of get(), or of a stream's next(), as a value; std::pair<Tensor, Tensor> for a class derived from Dataset.
 template <class Set>
 using SampleOf = typename decltype(samples::sample_type<Set>())::type;
 
-// The batch that a DataLoader makes of samples where it is given no collate: torch.utils.data.default_collate. Throws ShapeError,
-// DTypeError or DeviceError for tensors that differ, which names the two samples by their place in `rows`, and ValueError for an
-// undefined one and for no rows.
+// Makes a batch of samples if a DataLoader has no collate: torch.utils.data.default_collate. Throws ShapeError, DTypeError or
+// DeviceError for tensors that differ, with the indices of both in `rows`, and ValueError for an undefined one and for no rows.
 template <class S>
 typename samples::Collated<S>::type default_collate(std::vector<S> rows) {
   static_assert(!std::is_same_v<typename samples::Collated<S>::type, samples::None>,

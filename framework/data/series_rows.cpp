@@ -21,7 +21,7 @@ std::string counted_rows(size_t n, const char* one, const char* many) { return j
 
 bool has_column(const std::vector<size_t>& all, size_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
 
-// The columns of numbers but those of time, and what is said of the others.
+// Returns the columns of numbers except those of time, and describes the others.
 std::vector<size_t> number_columns(const CsvSheet& sheet, const std::vector<size_t>& time, const TimeSeriesOptions& o,
                                    std::string& left_out) {
   std::vector<size_t> out;
@@ -56,7 +56,7 @@ std::vector<size_t> find_series_columns(const CsvSheet& sheet, const std::vector
   return out;
 }
 
-// The names of the targets, in the order of the columns.
+// Returns the names of the targets, in the order of the columns.
 std::vector<std::string> find_series_targets(const CsvSheet& sheet, const std::vector<size_t>& columns,
                                              const TimeSeriesOptions& o) {
   std::vector<size_t> wanted;
@@ -73,7 +73,7 @@ std::vector<std::string> find_series_targets(const CsvSheet& sheet, const std::v
   return out;
 }
 
-// The cells of the columns; NaN: missing. How many those are.
+// Reads the cells of the columns; NaN: missing. Returns how many are missing.
 size_t read_series_cells(const CsvSheet& sheet, const std::vector<size_t>& columns, const TimeSeriesOptions& o,
                          std::vector<double>& out) {
   size_t missing = 0;
@@ -92,7 +92,7 @@ size_t read_series_cells(const CsvSheet& sheet, const std::vector<size_t>& colum
                 Help{"\"missing\": \"interpolate\" or \"last\" fills in, \"drop\" leaves such rows out"});
 }
 
-// Leaves out the rows at the start that have nothing to be filled with. How many.
+// Drops the rows at the start that have no value before them to fill in. Returns their number.
 size_t cut_start(SeriesRows& s) {
   std::vector<uint8_t> seen(s.columns);
   size_t start = 0;
@@ -101,7 +101,7 @@ size_t cut_start(SeriesRows& s) {
     if (std::all_of(seen.begin(), seen.end(), [](uint8_t b) { return b != 0; })) break;
   }
   if (start == s.rows() || start == 0) return 0;
-  // Columns that had values before the first whole row keep them.
+  // Keeps values from before the first complete row.
   std::vector<double> before(s.values.begin(), s.values.begin() + std::ptrdiff_t(start * s.columns));
   for (size_t c = 0; c < s.columns; ++c) {
     double& v = s.values[start * s.columns + c];
@@ -114,7 +114,7 @@ size_t cut_start(SeriesRows& s) {
   return start;
 }
 
-// Fills the values that are NaN, which `filled` marks.
+// Fills the NaN values, which `filled` marks.
 void fill_series(SeriesRows& s, SeriesMissing how) {
   const size_t n = s.rows(), k = s.columns;
   s.last = s.values;
@@ -167,7 +167,7 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   const bool fills = o.missing == SeriesMissing::last || o.missing == SeriesMissing::interpolate;
   int64_t lacking_rows = 0;
   for (const SeriesGap& g : times.gaps) lacking_rows += g.lacking;
-  // Where many single rows are lacking they are filled in if that is wished, but no pauses such as nights.
+  // Fills in rows if many single ones are missing and that is requested, but not pauses such as nights.
   const bool few = times.on_grid && 2 * lacking_rows <= int64_t(sheet.rows());
   const bool gaps = times.irregular_text.empty() || (fills && few);
   if (!gaps) out.notes.warnings.push_back(times.irregular_text);

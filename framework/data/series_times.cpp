@@ -14,17 +14,17 @@
 namespace halfstep {
 namespace {
 
-constexpr double kLongerStep = 1.5, kAlikeStep = 0.01;  // of the usual step: longer steps may be gaps; those within are like it
-constexpr double kHolidays = 3;                         // business days from a row to the next, with holidays between them
-constexpr size_t kFewGaps = 2;                          // whatever their share
-constexpr double kMostGaps = 0.1;                       // of all steps: more are a rhythm, such as nights, or no rhythm at all
-constexpr double kUnixTimes[] = {86400, 86400e3, 86400e6, 86400e9};  // in a day: in seconds, milliseconds, micro-, nanoseconds
-constexpr double kFirstUnixDay = 1200, kLastUnixDay = 47482;         // in April 1973; 2100-01-01
+constexpr double kLongerStep = 1.5, kAlikeStep = 0.01;  // in usual steps: longer ones may be gaps; those within are equal
+constexpr double kHolidays = 3;                         // business days between rows with holidays
+constexpr size_t kFewGaps = 2;                          // accepted whatever their share
+constexpr double kMostGaps = 0.1;                       // of all steps: more are a rhythm, such as nights, or irregular
+constexpr double kUnixTimes[] = {86400, 86400e3, 86400e6, 86400e9};  // per day: in seconds, milliseconds, micro-, nanoseconds
+constexpr double kFirstUnixDay = 1200, kLastUnixDay = 47482;         // April 1973; 2100-01-01
 constexpr const char* kTimeForms =
     "times are dates (2024-03-18, 18.03.2024, 3/18/2024, 18-Mar-2024, 2024-03, 2024Q1, with or without 14:30) or numbers that "
     "grow, such as years and Unix times";
 
-// The time of each row; numbers are in CsvDate::days.
+// The time of each row; a number is in CsvDate::days.
 struct Times {
   std::vector<CsvDate> at;
   bool dates = true;
@@ -32,7 +32,7 @@ struct Times {
 
 std::string quoted_time(std::string_view cell) { return joined('"', cell.substr(0, 60), '"'); }
 
-// Rows whose time is not after the one before.
+// Returns the rows whose time is not after that of the row before.
 std::vector<size_t> late_rows(const Times& t) {
   std::vector<size_t> out;
   for (size_t r = 1; r < t.at.size(); ++r)
@@ -51,7 +51,7 @@ std::optional<Times> numbers_in(const CsvSheet& sheet, size_t column) {
 }
 
 [[noreturn]] void refuse_cells(const CsvSheet& sheet, size_t column) {
-  // The cell that is wrong is the first that most cells are not like: a date among numbers, or a text among dates.
+  // Finds the faulty cell: the first one that differs from most cells, such as a date among numbers or a text among dates.
   size_t first = 0, readable = 0;
   for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
     size_t bad = 0, count = 0;
@@ -71,7 +71,7 @@ std::optional<Times> numbers_in(const CsvSheet& sheet, size_t column) {
   sheet.fail_at(first, column, "has ", quoted_time(cell), ", which is no time that is read", Help{kTimeForms});
 }
 
-// A time that is spread over columns.
+// Reads a time that is spread over columns.
 Times parts_in(const CsvSheet& sheet, const std::vector<size_t>& columns) {
   constexpr std::array<const char*, 6> kParts = {"year", "quarter", "month", "day", "hour", "minute"};
   std::array<const size_t*, 6> of{};
@@ -90,7 +90,7 @@ Times parts_in(const CsvSheet& sheet, const std::vector<size_t>& columns) {
     for (size_t p = 0; p < of.size(); ++p) {
       if (!of[p]) continue;
       const std::string_view cell = sheet.cell(r, *of[p]);
-      CsvDate named;  // "March" of no year
+      CsvDate named;  // "March" without a year
       if (p == 2 && !sheet.is_number(r, *of[p]) && parse_date(joined(cell, " 2000"), CsvDateOrder::ymd, named))
         value[p] = named.month;
       else
@@ -106,7 +106,7 @@ Times parts_in(const CsvSheet& sheet, const std::vector<size_t>& columns) {
   return out;
 }
 
-// Throws for rows that are not later than the one before.
+// Throws if a row is not later than the one before.
 void check_times(const CsvSheet& sheet, size_t column, const Times& t) {
   const std::vector<size_t> late = late_rows(t);
   if (late.empty()) return;
@@ -134,7 +134,7 @@ void check_times(const CsvSheet& sheet, size_t column, const Times& t) {
                     : "a file with several series, one below the other, must be a file for each; else sort the rows by time"});
 }
 
-// Where a date is on the scale of a unit.
+// Returns the position of a date on the scale of a unit.
 double time_position(const CsvDate& d, const SeriesStep& s) {
   if (s.unit == SeriesStep::Unit::month) return 12.0 * d.year + d.month;
   if (s.unit != SeriesStep::Unit::business_day) return d.days;
@@ -162,7 +162,7 @@ size_t unlike_steps(const Times& t, const SeriesStep& s) {
   return size_t(std::count_if(steps.begin(), steps.end(), [&](double d) { return !is_alike(d, s.size); }));
 }
 
-// The unit in which most steps are alike: days of any length, days of the week that occur, or months of the calendar.
+// Returns the unit in which most steps are equal: days, days of the week that occur, or calendar months.
 SeriesStep usual_step(const Times& t) {
   using Unit = SeriesStep::Unit;
   SeriesStep best{.unit = t.dates ? Unit::day : Unit::number};
@@ -196,7 +196,7 @@ const char* unix_unit(double of_day) {
   return of_day < 1e6 ? "seconds" : of_day < 1e9 ? "milliseconds" : of_day < 1e12 ? "microseconds" : "nanoseconds";
 }
 
-// The unit in which people read steps, and how many of the own unit it has.
+// The unit in which people read steps, and the factor to the own unit.
 struct StepUnit {
   std::string name;
   double size;
@@ -211,7 +211,7 @@ StepUnit unit_to_read(const SeriesStep& s) {
   return {"second", 1.0 / 86400};
 }
 
-// Are steps of this size those of the training data? A few rows say little of it.
+// Returns whether steps of this size match the training data's. A few rows decide little.
 bool fits_known(const SeriesStep& step, const SeriesStep& known, size_t rows) {
   using Unit = SeriesStep::Unit;
   if ((known.unit == Unit::number) != (step.unit == Unit::number)) return false;
@@ -220,9 +220,9 @@ bool fits_known(const SeriesStep& step, const SeriesStep& known, size_t rows) {
   return rows < 4 || (ratio < kLongerStep && ratio > 1 / kLongerStep);
 }
 
-// How well an order of day, month and year suits: less is better.
+// How badly an order of day, month and year fits; less is better.
 struct Unfit {
-  size_t late = 0, far = 0, unlike = 0;  // rows that are not later; steps of another size than the training data's; than most
+  size_t late = 0, far = 0, unlike = 0;  // rows that are not later; steps unlike the training data's; steps unlike most others
   auto operator<=>(const Unfit&) const = default;
 };
 Unfit unfit(const Times& t, const std::optional<SeriesStep>& known) {
@@ -234,7 +234,7 @@ Unfit unfit(const Times& t, const std::optional<SeriesStep>& known) {
   return out;
 }
 
-// The dates of a column in this order; nothing if a cell is none.
+// Returns the dates of a column in this order; nothing if a cell is not a date.
 std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder order) {
   Times t;
   t.at.resize(sheet.rows());
@@ -243,7 +243,7 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder
   return t;
 }
 
-// Dates in one column, in the order of day, month and year that reads them all, and if there are two, in the one that suits better.
+// Returns the dates of one column, in the order of day, month and year that fits all; if two fit, in the better one.
 std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known, SeriesTimes& says) {
   const std::string& name = sheet.names()[column];
   const auto as_read = [&](const Times& t, size_t row) {
@@ -257,7 +257,7 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::o
     if (day && month) {
       const Unfit of_day = unfit(*day, known), of_month = unfit(*month, known);
       month_first = of_month < of_day;
-      size_t row = 0;  // that shows the difference
+      size_t row = 0;  // a row that shows the difference
       while (row < sheet.rows() && day->at[row].days == month->at[row].days) ++row;
       const std::string first = joined(name, ": no day is above 12; dates are read ", month_first ? "month" : "day", " first, as ");
       if (row < sheet.rows() && of_day != of_month)
@@ -327,7 +327,8 @@ std::string part_of_time(const std::string& name) {
 
 namespace {
 
-// Of numbers: unix_times_of_day, where the training data's times were none or dates, whose unit a few rows need not show.
+// Returns unix_times_of_day of a column of numbers if the training data's times were missing or dates, whose unit a few rows may
+// not show.
 double times_of_day(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known) {
   if (!known || known->size == 0) return unix_times_of_day(sheet, column);
   if (known->unit == SeriesStep::Unit::number) return 0;

@@ -27,9 +27,9 @@ void join(ChannelStatistics& s, double& squares, const ChannelStatistics& more, 
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr size_t kLanes = 16, kNearest = 4096;  // values that vector units take together, and that the nearest cache holds
+constexpr size_t kLanes = 16, kNearest = 4096;  // values per vector step, and values that fit into the first-level cache
 
-// Of values that are all finite; else nothing is said.
+// Adds up values that are all finite; returns false for others.
 bool sum_finite(std::span<const float> x, ChannelStatistics& out, double& squares) {
   double sum[kLanes] = {};
   float low[kLanes], high[kLanes], bad[kLanes] = {};
@@ -39,7 +39,7 @@ bool sum_finite(std::span<const float> x, ChannelStatistics& out, double& square
     const float v = x[i + l];
     sum[l] += double(v);
     low[l] = v < low[l] ? v : low[l], high[l] = v > high[l] ? v : high[l];
-    bad[l] += v - v;  // not a number for what is not finite
+    bad[l] += v - v;  // NaN if v is not finite
   };
   for (size_t i = 0; i < whole; i += kLanes)
     for (size_t l = 0; l < kLanes; ++l) add(i, l);
@@ -87,11 +87,11 @@ void ChannelSums::begin(size_t channels, const Shape& shape) {
 void ChannelSums::add(const Tensor& given) {
   if (given.numel() == 0) return;
   const Tensor input = given.to(Device::cpu).to(DType::f32).contiguous();
-  // Tokens at different places are of one kind.
+  // Tokens at all positions form one channel.
   const int64_t channels = input.dim() >= 2 && given.is_floating_point() ? input.size(1) : 1, samples = input.size(0);
   const size_t inner = size_t(input.numel() / (samples * channels));
   begin(size_t(channels), input.shape());
-  std::vector<float> gathered;  // of several samples, where one has few values
+  std::vector<float> gathered;  // several samples together, if one has few values
   for (int64_t c = 0; c < channels; ++c) {
     Sum& sum = sums_[size_t(c)];
     for (int64_t b = 0; b < samples; ++b) {
@@ -131,7 +131,7 @@ std::vector<ChannelStatistics> channel_statistics(const Dataset& data, std::span
                                                   const std::function<void(int64_t)>& progress) {
   std::vector<int64_t> all(samples.begin(), samples.end());
   if (samples.empty()) all.resize(size_t(data.size())), std::iota(all.begin(), all.end(), int64_t(0));
-  constexpr int64_t kValues = 1 << 20, kMost = 256;  // of a batch: threads have one each
+  constexpr int64_t kValues = 1 << 20, kMost = 256;  // samples in a batch; each thread has one
   const size_t batch = size_t(std::clamp<int64_t>(kValues / std::max<int64_t>(1, numel(data.input_shape())), 1, kMost));
   const int threads = num_threads();
   ChannelSums out;

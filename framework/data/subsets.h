@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a data set, and data sets one behind the other. All take any data set with a size that samples.h describes, by value or
-// by std::shared_ptr, and share it: nothing is copied.
+// Parts and concatenations of data sets. All take any data set with a size (samples.h), by value or by std::shared_ptr, and share
+// it without a copy.
 //   auto [train, val] = random_split(MySet{...}, {0.8, 0.2});
 //   DataLoader loader(train, {.batch_size = 32, .shuffle = true});
 #pragma once
@@ -24,7 +24,7 @@ namespace samples {
 void check_index(const char* where, int64_t i, int64_t size);  // throws IndexError
 std::vector<int64_t> checked_indices(std::vector<int64_t> indices, int64_t size);
 std::vector<int64_t> mapped(const std::vector<int64_t>& to, std::span<const int64_t> indices);
-// The indices of each part, by the rules of random_split.
+// Returns the indices of each part, by the rules of random_split.
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fractions, Generator* generator);
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<int64_t> lengths, Generator* generator);
 
@@ -94,7 +94,7 @@ class Subset {
   std::vector<int64_t> indices_;
 };
 
-// Of a class derived from Dataset: a Dataset again.
+// For a class derived from Dataset: again a Dataset.
 template <>
 class Subset<Dataset> : public Dataset {
  public:
@@ -131,9 +131,9 @@ class Subset<Dataset> : public Dataset {
 template <class D>
 Subset(D, std::vector<int64_t>) -> Subset<samples::SetIn<D>>;
 
-// A data set cut at random into parts that share no sample: of these lengths, which must sum to its size, or, where the parts are
-// floating-point numbers, of these fractions, which must sum to 1. A part has floor(size fraction) samples; the rest goes to the
-// parts one each, the first ones first. `generator`: of the order, null for default_generator(). Throws ValueError.
+// Splits a data set at random into disjoint parts: of these lengths, which must sum to its size, or, if they are floating-point
+// numbers, of these fractions, which must sum to 1. A part has floor(size fraction) samples; the rest is given one each to the
+// first parts. `generator`: for the order, null for default_generator(). Throws ValueError.
 template <class D, class T, size_t n>
 std::array<Subset<samples::SetIn<D>>, n> random_split(D set, const T (&parts)[n], Generator* generator = nullptr) {
   using Number = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
@@ -143,7 +143,7 @@ std::array<Subset<samples::SetIn<D>>, n> random_split(D set, const T (&parts)[n]
     return std::array<Subset<samples::SetIn<D>>, n>{Subset<samples::SetIn<D>>(shared, std::move(indices[k]))...};
   }(std::make_index_sequence<n>());
 }
-// As many parts as the vector has.
+// Splits into as many parts as the vector has.
 template <class D, class T>
 std::vector<Subset<samples::SetIn<D>>> random_split(D set, const std::vector<T>& parts, Generator* generator = nullptr) {
   using Number = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
@@ -154,8 +154,8 @@ std::vector<Subset<samples::SetIn<D>>> random_split(D set, const std::vector<T>&
   return out;
 }
 
-// Data sets one behind the other, whose samples are of one type. The samples of a class derived from Dataset are pairs of input and
-// target, as they are in epoch 0.
+// Concatenates data sets with samples of one type. The samples of a class derived from Dataset are pairs of input and target, as
+// in epoch 0.
 template <class Sample>
 class ConcatDataset {
  public:

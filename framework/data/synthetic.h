@@ -15,10 +15,10 @@ struct RandomOptions {
   Shape target_shape{};    // of one sample, for regression
   int64_t classes = 0;     // > 0: targets uniform in [0, classes) instead
   uint64_t seed = 0;
-  Device device = Device::cpu;  // where all data lives
+  Device device = Device::cpu;  // device of all data
 };
 
-// Inputs and regression targets from N(0, 1). Batches read in order are views of the resident data, without a copy.
+// Inputs and regression targets from N(0, 1). Batches in order are views of the stored data, without a copy.
 class RandomDataset : public TensorDataset<> {
  public:
   explicit RandomDataset(const RandomOptions& options);  // throws ValueError for counts below 1

@@ -21,7 +21,7 @@ bool consecutive(std::span<const int64_t> indices) {
   return !indices.empty();
 }
 
-// Rows of `t` in its own dtype.
+// Returns rows of `t` in its own dtype.
 Tensor take(const Tensor& t, std::span<const int64_t> indices) {
   const Shape sample = without_batch(t.shape()), shape = with_batch(int64_t(indices.size()), sample);
   const int64_t row = numel(sample);
@@ -74,7 +74,7 @@ void check_classes(const Tensor& target, int64_t classes, const std::string& lab
   }
 }
 
-// One more than the largest of i64 targets; 0 where they are none of classes.
+// Returns one more than the largest of i64 targets; 0 unless they can be classes.
 int64_t classes_in(const Tensor& target) {
   if (target.dtype() != DType::i64 || target.numel() == 0) return 0;
   const std::vector<int64_t> all = target.to_vector<int64_t>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets held in memory; that of two tensors is the base of most others.
+// Data sets in memory; the one of two tensors is the base of most others.
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@
 namespace halfstep {
 namespace samples {
 
-// For TensorDataset<n>, which says what they throw; check_rows also makes the tensors contiguous.
+// Checks the tensors of TensorDataset<n>, which documents the errors, and makes them contiguous.
 void check_rows(std::span<Tensor> tensors);
 Tensor row(const Tensor& t, int64_t i);
 Tensor rows(const Tensor& t, std::span<const int64_t> indices);
 
 }  // namespace samples
 
-// Any number of tensors with one row a sample: TensorDataset(a, b, label). Samples and batches are a std::tuple of as many tensors,
-// with the dtypes and devices of those given. Batches of consecutive samples are views of the data, without a copy. The default,
-// two tensors, is a Dataset of inputs and targets: see below.
+// Any number of tensors with one row per sample: TensorDataset(a, b, label). Samples and batches are a std::tuple of tensors, with
+// the dtypes and devices of those given. Batches of consecutive samples are views, without a copy. The default, two tensors, is a
+// Dataset of inputs and targets: see below.
 template <size_t n = 2>
 class TensorDataset {
   template <size_t>
@@ -36,7 +36,7 @@ class TensorDataset {
  public:
   using Sample = decltype(tuple_of(std::make_index_sequence<n>()));
 
-  // Throws ValueError for an undefined tensor and ShapeError where they have no rows, or not one number of them.
+  // Throws ValueError for an undefined tensor, and ShapeError for tensors without rows or with different numbers of them.
   template <std::derived_from<Tensor>... T>
     requires(sizeof...(T) == n)
   explicit TensorDataset(T... tensors) : tensors_{std::move(tensors)...} {
@@ -62,17 +62,17 @@ class TensorDataset {
   std::array<Tensor, n> tensors_;
 };
 
-// input: [N, ...] f32, u8 that `affine` turns into f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class of
-// each sample or of each position in it, when classes > 0; else f32 [N, ...]. Both on one device. Batches live there too; where the
-// indices are consecutive and nothing is converted they are views of the data, without a copy.
+// input: [N, ...] f32, u8 that `affine` converts to f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class
+// of each sample or of each position in it, if classes > 0; else f32 [N, ...]. Both on one device, as are batches; batches of
+// consecutive indices without conversion are views, without a copy.
 //
-// Without `classes`, an i64 target without negative numbers is of classes, as many as the largest one plus 1.
+// Without `classes`, an i64 target without negative numbers has classes, one more than the largest one.
 template <>
 class TensorDataset<2> : public Dataset {
  public:
   TensorDataset(Tensor input, Tensor target);
-  // Throws ShapeError, DTypeError or DeviceError for tensors that do not fit, DataError for a class outside [0, classes)
-  // and a negative token (checked on the host only), ValueError for bytes and tokens on a GPU.
+  // Throws ShapeError, DTypeError or DeviceError for unsuitable tensors, DataError for a class outside [0, classes) and a negative
+  // token (checked on the host only), ValueError for bytes and tokens on a GPU.
   TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine = {}, std::string label = "Tensors");
 
   int64_t size() const override { return input_.size(0); }
@@ -80,7 +80,7 @@ class TensorDataset<2> : public Dataset {
   Shape target_shape() const override;
   int64_t classes() const override { return classes_; }
   DType input_dtype() const override { return input_.dtype() == DType::i64 ? DType::i64 : DType::f32; }
-  int64_t vocabulary() const override { return vocabulary_; }  // one more than the largest token, where no more are known
+  int64_t vocabulary() const override { return vocabulary_; }  // one more than the largest token, unless more are known
   Batch batch(std::span<const int64_t> indices) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::vector<int64_t> labels() const override;  // empty also on a GPU
@@ -90,7 +90,7 @@ class TensorDataset<2> : public Dataset {
   const Tensor& target() const { return target_; }
 
  protected:
-  // More tokens than were seen. Throws DataError for fewer.
+  // Sets a larger vocabulary than was seen. Throws DataError for a smaller one.
   void set_vocabulary(int64_t tokens);
 
  private:

@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"cha
                                                                            {"u32", Tokenizer::u32},
                                                                            {"bpe", Tokenizer::bpe}}};
 
-// The tokens [begin, end) of a part. Rounded so that 0.3 of 10 is 3, as in split_part.
+// Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_part.
 template <class T>
 std::span<const T> part_of(std::span<const T> all, const TextOptions& o) {
   const double n = double(all.size());
@@ -31,7 +31,7 @@ std::span<const T> part_of(std::span<const T> all, const TextOptions& o) {
   return all.subspan(at(o.begin), at(o.end) - at(o.begin));
 }
 
-// Of a file of tokens.
+// Checks the tokens of a file of tokens.
 template <class T>
 void check_tokens(const std::string& path, std::span<const T> all, int64_t size, int64_t vocab_size) {
   if (vocab_size == 0 || size <= vocab_size) return;

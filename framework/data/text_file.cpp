@@ -21,7 +21,7 @@ constexpr uint16_t kWindows[32] = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x202
                                    0x2039, 0x0152, 0,      0x017d, 0,      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022,
                                    0x2013, 0x2014, 0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
 
-// Which bytes of pairs are zero, as in UTF-16 of Latin letters: 1 the second (little-endian), 0 the first; -1: neither.
+// Returns which byte of each pair is zero, as in UTF-16 of Latin letters: 1 the second (little-endian), 0 the first; -1: neither.
 int zeros_in_pairs(std::string_view text) {
   constexpr size_t kLooked = 512;
   const std::string_view head = text.substr(0, std::min(kLooked, text.size() / 2 * 2));
@@ -86,7 +86,7 @@ std::string place_in_text(const std::string& path, std::string_view text, size_t
 }
 
 FileText open_file(const std::filesystem::path& path, const char* where) {
-  constexpr uintmax_t kMapped = 1 << 20;  // bytes; a small file may be written anew while it is in use
+  constexpr uintmax_t kMapped = 1 << 20;  // bytes; a small file may be rewritten while it is in use
   std::error_code none;
   const bool regular = std::filesystem::is_regular_file(path, none);
   const uintmax_t bytes = regular ? std::filesystem::file_size(path, none) : 0;
@@ -140,7 +140,7 @@ std::string read_text_file(const std::filesystem::path& path, TextEncoding encod
 }
 
 std::string not_utf8_help(std::string_view text, size_t wrong, const std::filesystem::path& path) {
-  bool windows = false;  // are there bytes that only windows-1252 uses?
+  bool windows = false;  // whether there are bytes that only windows-1252 uses
   for (size_t at = wrong; at < text.size(); ++at) windows |= uint8_t(text[at]) >= 0x80 && uint8_t(text[at]) < 0xa0;
   const char* const likely = windows ? "windows-1252" : "latin-1";
   return joined(R"("encoding": ")", likely, R"(" reads it, if it comes from an older spreadsheet; or convert it: iconv -f )",

@@ -30,7 +30,7 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' |
                   Help{joined("tokenizer \"byte\" reads any file; ", not_utf8_help(text, at, path))});
 }
 
-// A token with a NUL character could not be stored with the model and read again.
+// Refuses a NUL character, because a token with it could not be stored with the model and read again.
 [[noreturn]] void fail_nul(const std::string& path, std::string_view text, size_t at) {
   const std::string name = std::filesystem::path(path).filename().string();
   fail<DataError>(kTextFile, place_in_text(path, text, at), ": the text must not hold a NUL character",
@@ -63,7 +63,7 @@ void each_character(const std::string& path, const FileText& file, F&& f) {
 template <class F>
 void each_text_word(const std::string& path, const FileText& file, F&& f) {
   const std::string_view text = file.text;
-  size_t word = text.npos;  // where the open one began
+  size_t word = text.npos;  // start of the open word
   const auto close = [&](size_t end) {
     if (word != text.npos) f(text.substr(word, end - word));
     word = text.npos;
@@ -135,7 +135,7 @@ std::vector<T> numbers_of(const std::string& path, const FileText& file, const T
       count += size_t(std::count_if(piece.begin(), piece.end(), begins));
     }
     out.resize(count);
-    std::vector<int32_t> number(0x80, -1);  // of each code point
+    std::vector<int32_t> number(0x80, -1);  // for each code point
     for (size_t i = 0; i < o.vocabulary.tokens().size(); ++i) {
       const std::string& token = o.vocabulary.tokens()[i];
       const size_t length = token.empty() ? 0 : utf8_length(token, 0);
@@ -160,10 +160,10 @@ std::span<const T> tokens_in(const std::string& path, std::string_view bytes) {
   check<DataError>(bytes.size() % sizeof(T) == 0, kTextFile, path, ": a file of u", 8 * sizeof(T),
                    " tokens must have a multiple of ", sizeof(T), " bytes, got ", bytes.size(),
                    Help{"it is cut off, or not a file of such tokens"});
-  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};  // little-endian, as the machines this runs on
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};  // little-endian, like the host
 }
 
-// How many tokens there are, which only files of tokens do not say.
+// Returns the number of tokens, which only files of tokens leave open.
 int64_t known_size(const TextOptions& o) {
   if (o.tokenizer == Tokenizer::byte) return 256;
   if (o.tokenizer != Tokenizer::bpe) return o.vocabulary.size();
@@ -180,7 +180,7 @@ void take(TextTokens& out, std::vector<T> numbers) {
   out.owner = own;
 }
 
-// The largest token of a file of tokens, and where the vocabulary ends by it.
+// Finds the largest token of a file of tokens, which sets the vocabulary's size.
 template <class T>
 void take_file(TextTokens& out, const std::string& path, const FileText& file) {
   const std::span<const T> all = tokens_in<T>(path, file.text);
@@ -194,7 +194,7 @@ void take_file(TextTokens& out, const std::string& path, const FileText& file) {
   out.all = all;
 }
 
-// The file as its tokenizer reads it. Bytes and tokens are not text: only a file whose name says so is unpacked.
+// Reads the file as its tokenizer needs it. Bytes and tokens are not text: such a file is unpacked only if its name says so.
 FileText read_as(const std::filesystem::path& path, const TextOptions& o, DataNotes& notes) {
   if (has_vocabulary(o.tokenizer) || o.tokenizer == Tokenizer::bpe)
     return open_text_file(path, o.encoding, kTextFile, /*tables=*/false, notes);
@@ -252,7 +252,7 @@ std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path,
     return std::make_shared<const TextTokens>(std::move(out));
   });
   if (!has_vocabulary(o.tokenizer) || o.vocabulary.size() > 0) return made;
-  return Keep<const TextTokens>::get(key(made->vocabulary), [&] { return made; });  // also for those who know its vocabulary
+  return Keep<const TextTokens>::get(key(made->vocabulary), [&] { return made; });  // also for readers that know its vocabulary
 }
 
 }  // namespace halfstep

@@ -16,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// The scale of each column, by the values of the file in rows [begin, end).
+// Returns the scale of each column, from the file's values in rows [begin, end).
 std::vector<TargetScale> scales_of(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end) {
   std::vector<TargetScale> out(s.columns);
   for (size_t c = 0; c < s.columns && o.standardize; ++c) {
@@ -37,7 +37,7 @@ void scale_rows(SeriesRows& s, const std::vector<TargetScale>& by) {
     }
 }
 
-// Sums from the start, so that a stretch of rows is asked for in one step: [i] is that of the rows before i.
+// Returns prefix sums, so that any stretch of rows takes one subtraction: [i] is the sum over the rows before i.
 std::vector<int64_t> sums_of_rows(size_t rows, const std::function<bool(size_t)>& counts) {
   std::vector<int64_t> out{0};
   for (size_t r = 0; r < rows; ++r) out.push_back(out.back() + counts(r));
@@ -138,7 +138,7 @@ Batch TimeSeriesDataset::batch(std::span<const int64_t> indices) const {
 DataForm TimeSeriesDataset::form() const {
   DataForm out = Dataset::form();
   TimeSeriesOptions options = options_;
-  options.format.skip_rows.clear();  // they are those of this file
+  options.format.skip_rows.clear();  // they are lines of this file
   out.names = options.target;
   out.source = SeriesForm{std::move(options)};
   return out;
@@ -146,9 +146,8 @@ DataForm TimeSeriesDataset::form() const {
 
 namespace {
 
-// "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a deviation of
-// 3:
-// ..." of rows from `from` on; "" where there is none, and where the scale is not known.
+// Returns "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a
+// deviation of 3: ..." for rows from `from` on; "" if there is none, or if the scale is unknown.
 std::string far_values(const SeriesRows& s, size_t from, const TimeSeriesOptions& o) {
   constexpr double kFarDeviations = 40;
   std::string out;

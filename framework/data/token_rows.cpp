@@ -21,10 +21,10 @@ const std::vector<std::string>& first_tokens() {
 }
 constexpr int64_t kUnknownToken = 1, kBetweenTokens = 2;
 
-// What is_word_point and is_ideograph say, for other programs.
+// The ranges of is_word_point and is_ideograph, for other programs.
 constexpr const char* kIdeographs = R"(\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{323af})";
 
-// Calls f(word) for each word of a text in small letters.
+// Calls f(word) for each word of a text in lower case.
 template <class F>
 void each_word_of(std::string_view text, F&& f) {
   size_t begin = 0, at = 0;  // the open word is [begin, at)
@@ -51,7 +51,7 @@ std::string in_small_letters(std::string_view text) {
   return out;
 }
 
-// Without white space at its ends, which cells of a table have lost as well.
+// Removes white space at both ends, which cells of a table have lost as well.
 std::string_view stripped(std::string_view text) {
   const auto is_space = [&](size_t at) {
     const size_t bytes = utf8_length(text, at);
@@ -78,7 +78,7 @@ void each_token_of(std::string_view text, Tokenizer tokenizer, F&& f) {
   }
 }
 
-// The most frequent first; of those that are as frequent, in the order of their code points.
+// Learns a vocabulary: the most frequent first; equally frequent ones by code point.
 Vocabulary learnt(const TokenRowOptions& o, const TextColumns& texts, std::span<const int64_t> rows) {
   std::unordered_map<std::string, int64_t> counts;
   for (const auto& column : texts)
@@ -163,7 +163,7 @@ void TokenRows::encode(std::span<const std::string_view> texts, int64_t* to, Cou
   check_options(texts.size());
   std::vector<std::vector<int64_t>> rows;
   for (const std::string_view text : texts) rows.push_back(numbers_of(text, counts));
-  // The shorter ones take what they need, but at most an equal share of what is left.
+  // Gives the shorter texts what they need, but at most an equal share of the rest.
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a].size() < rows[b].size(); });

@@ -27,7 +27,7 @@ std::string shortened(const Json& value) {
   return text.size() > 80 ? text.substr(0, 80) + "..." : text;
 }
 
-// A value of the file, which knows its place there.
+// A value of the file, with its path for errors.
 class Part {
  public:
   Part(const Json& value, std::string place) : value_(value), place_(std::move(place)) {}
@@ -53,7 +53,7 @@ class Part {
     expect(ok, "must be an integer in [0, ", below, ')');
     return value_.get<int64_t>();
   }
-  // Whether the object has only such keys: others could change ids in a way that is not known here.
+  // Checks that the object has only these keys: others could change ids in an unknown way.
   void only(std::initializer_list<std::string_view> keys) const {
     object();
     for (const auto& [key, value] : value_.items()) {
@@ -75,7 +75,7 @@ Json json_of(const std::string& text, const std::string& file) {
   }
 }
 
-// The tokens by their string, each with its id in [0, vocabulary's size).
+// Reads the tokens by their string, each with its id in [0, vocabulary's size).
 StringMap<uint32_t> read_vocabulary(const Part& part, TokenizerFile& file) {
   const size_t size = (*part.object()).size();
   StringMap<uint32_t> out;
@@ -146,8 +146,8 @@ void read_model(const Part& model, const std::string& file, TokenizerFile& out, 
   check_unique(out.merges, file + ": model.merges");
 }
 
-// Tokens that the model's vocabulary has not get the ids that follow it, in the order of the file: so `tokenizers` numbers them,
-// which only warns when the file says otherwise.
+// Numbers tokens that the model's vocabulary lacks after it, in the order of the file, like `tokenizers`, which only warns if the
+// file gives other ids.
 void read_added(const Part& all, TokenizerFile& out, StringMap<uint32_t>& ids) {
   StringMap<size_t> seen;
   for (size_t i = 0, count = all.list(); i < count; ++i) {
@@ -180,7 +180,7 @@ void read_split(const Part& part, std::vector<SplitRule>& out) {
   const Part pattern = part.at("pattern").at("Regex");
   const auto rule = rule_of_pattern(pattern.text());
   pattern.expect(rule.has_value(), "must be the expression of GPT-2, of Llama 3 or of Qwen 2");
-  // The expressions match all of a text, so that it is the same whether matches are kept, or what is between them removed.
+  // The expressions match all of a text, so it makes no difference whether matches are kept, or what is between them is removed.
   const bool invert = part.at("invert").flag();
   part.at("behavior")
       .expect(*part.at("behavior") == (invert ? "Removed" : "Isolated"), "must be \"", invert ? "Removed" : "Isolated",
@@ -188,7 +188,7 @@ void read_split(const Part& part, std::vector<SplitRule>& out) {
   out.push_back(*rule);
 }
 
-// Whether the last rule is ByteLevel, which turns words into the letters that the vocabulary is written in.
+// Returns whether the last rule is ByteLevel, which turns words into the letters of the vocabulary.
 bool read_pre_tokenizer(const Part& part, std::vector<SplitRule>& out) {
   part.expect(part.has("type"), "must be an object with a type");
   const std::string& type = part.at("type").text();
@@ -245,11 +245,11 @@ void read_template(const Part& part, size_t size, std::vector<int64_t>& before, 
   single.expect(past, "must have a Sequence A");
 }
 
-// What each step of a sequence puts around a text is inside of what the next one does.
+// Reads a sequence of steps; the tokens that a step adds around a text are inside those of the next step.
 void read_post_processor(const Part& part, size_t size, TokenizerFile& out) {
   if ((*part).is_null()) return;
   const std::string& type = part.at("type").text();
-  if (type == "ByteLevel") return;  // it moves offsets, which nobody asks for here
+  if (type == "ByteLevel") return;  // only changes offsets, which are not used here
   if (type == "Sequence") {
     const Part list = part.at("processors");
     for (size_t i = 0, count = list.list(); i < count; ++i) read_post_processor(list.at(i), size, out);
@@ -271,7 +271,7 @@ void read_post_processor(const Part& part, size_t size, TokenizerFile& out) {
   out.after.insert(out.after.end(), after.begin(), after.end());
 }
 
-// What vocab.json and merges.txt say, as one file.
+// Returns vocab.json and merges.txt as one file.
 std::string as_tokenizer_json(const TokenizerFile& file, bool add_prefix_space) {
   const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", true}};
   Json added = Json::array(), vocabulary = Json::object(), merges = Json::array();

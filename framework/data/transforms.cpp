@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-constexpr uint64_t kDrawSalt = 0x617567000000000u;  // keeps these draws apart from orders and Generators of the same seed
+constexpr uint64_t kDrawSalt = 0x617567000000000u;  // separates these draws from orders and Generators of the same seed
 
 struct Preset {
   std::string_view name;
@@ -94,7 +94,7 @@ double SampleRandom::gamma(double alpha) {
 
 double SampleRandom::beta(double alpha) {
   const double a = gamma(alpha), b = gamma(alpha);
-  return a + b > 0 ? a / (a + b) : chance(0.5) ? 1.0 : 0.0;  // both vanish for a tiny alpha, where Beta is a coin
+  return a + b > 0 ? a / (a + b) : chance(0.5) ? 1.0 : 0.0;  // both underflow for a tiny alpha, where Beta is a coin flip
 }
 
 Tensor Transform::operator()(const Tensor& input) const { return input; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to raw values on their way into a batch. The transforms of images are in image_transforms.h.
+// Transforms of raw values on their way into a batch. image_transforms.h has those of images.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ struct Affine {
   float of(float x) const { return scale * x + shift; }
 };
 
-// y = (x - mean) / std for x in [0, 1]. The default leaves x as it is.
+// y = (x - mean) / std for x in [0, 1]. The default keeps x.
 struct Normalize {
   double mean = 0, std = 1;
 
-  // "mnist": mean 0.1307, std 0.3081. Throws ValueError for another name.
+  // Returns the values for "mnist": mean 0.1307, std 0.3081. Throws ValueError for another name.
   static Normalize preset(std::string_view name);
-  // For pixels 0..255, where x = pixel / 255. Throws ValueError unless std > 0.
+  // Returns the map for pixels 0..255, where x = pixel / 255. Throws ValueError unless std > 0.
   Affine for_u8() const;
 };
 
-// y = (x - mean) / std, in float; one pair for all values, or one for each channel, which is dimension 1 of a batch.
+// y = (x - mean) / std, in float; one pair for all values, or one per channel, which is dimension 1 of a batch.
 struct ChannelScaling {
   std::vector<float> mean, std;
   float of(float x, size_t channel) const {
@@ -40,18 +40,18 @@ struct ChannelScaling {
   }
 };
 
-// What the random numbers of a transform are a function of, and what else it may know of a batch.
+// The arguments of a transform's random numbers, and what else it may know about a batch.
 struct Draws {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  std::span<const int64_t> indices = {};  // of the batch's samples in the data set; empty on Device::meta
-  int place = 0;                          // of the transform in the list
+  std::span<const int64_t> indices = {};  // of the samples in the data set; empty on Device::meta
+  int place = 0;                          // index of the transform in the list
   int64_t classes = 0;                    // of the data set
-  bool writable = false;                  // no other code reads the input: it may be written into and returned
+  bool writable = false;                  // nobody else reads the input, so the transform may write to it and return it
 };
 
-// The random numbers of one sample: Philox with a key made of the seed, the epoch and the place, and a counter that begins at the
-// sample's index. At most 2^18 numbers; the draws of indices up to 2^46 do not meet.
+// The random numbers of one sample: Philox with a key from the seed, the epoch and the place, and a counter that begins at the
+// sample's index. At most 2^18 numbers; the draws of indices up to 2^46 do not overlap.
 class SampleRandom {
  public:
   SampleRandom(const Draws& draws, size_t sample);
@@ -70,34 +70,35 @@ class SampleRandom {
   int next_ = 4;
 };
 
-// Something done to each batch of a data set: transformed() of framework/data/dataset.h. Several threads may call it at once, each
-// with a batch of its own. One that is a function of the inputs alone overrides operator(), any other apply().
+// A transform of each batch of a data set: transformed() of framework/data/dataset.h. Several threads may call it at once, each
+// with its own batch. One that is a function of the inputs alone overrides operator(), any other apply().
 class Transform {
  public:
   virtual ~Transform() = default;
-  // `input`: [B, ...] float32, which is not to be written into. Returns float32 [B, ...] for the same B samples. The other sizes
-  // are a function of the input's: they are found by calling it on Device::meta.
+  // Transforms `input`, [B, ...] float32, without writing to it. Returns float32 [B, ...] for the same B samples. The other sizes
+  // must be a function of the input's: a call on Device::meta determines them.
   virtual Tensor operator()(const Tensor& input) const;
-  // The whole batch, targets too, with random numbers. Input as above, but that it may be written into where draws.writable; class
-  // targets i64 [B] may become float32 [B, draws.classes], shares of each class.
+  // Transforms the whole batch including targets, with random numbers. Like above, but may write to the input if draws.writable;
+  // class targets i64 [B] may become float32 [B, draws.classes], shares of each class.
   virtual Batch apply(const Batch& batch, const Draws& draws) const;
 
-  // Does it draw random numbers? Then it is for training alone.
+  // Returns whether it draws random numbers; then it is for training only.
   virtual bool is_random() const { return false; }
-  // Where it does no more than this, a data set of bytes can do it while it turns them into floats.
+  // Returns the Normalize that it equals, if any; a data set of bytes can apply it while it converts them to floats.
   virtual std::optional<Normalize> as_normalize() const { return {}; }
-  // Where it does no more than these, neighbours in a list are done in one pass.
+  // Return the moves or scaling that it equals, if any; neighbours in a list then run in one pass.
   virtual const MoveTransform* as_moves() const { return nullptr; }
   virtual const ChannelScaling* as_scaling() const { return nullptr; }
 };
 
-// Normalize as a transform of any values, float32.
+// Normalize as a transform of any float32 values.
 class NormalizeTransform : public Transform {
  public:
   explicit NormalizeTransform(const Normalize& normalize);
-  // One pair, or one for each channel. Throws ValueError for counts that differ or are 0, and unless std > 0.
+  // Takes one pair, or one per channel. Throws ValueError for counts that differ or are 0, and unless std > 0.
   NormalizeTransform(const std::vector<double>& mean, const std::vector<double>& std);
-  // The usual numbers of "mnist", "fashion_mnist", "cifar10", "cifar100" and "imagenet". Throws ValueError for another name.
+  // Returns the usual numbers of "mnist", "fashion_mnist", "cifar10", "cifar100" or "imagenet". Throws ValueError for another
+  // name.
   static NormalizeTransform preset(std::string_view name);
 
   Tensor operator()(const Tensor& input) const override;
@@ -110,8 +111,8 @@ class NormalizeTransform : public Transform {
 };
 std::vector<std::string_view> normalize_presets();
 
-// PyTorch's ToTensor, for configs that carry it over: data sets make float32 in [0, 1] of pixels themselves (of bytes in arrays,
-// see ByteMeaning in arrays.h), so nothing is left.
+// PyTorch's ToTensor, which does nothing: data sets convert pixels to float32 in [0, 1] themselves (bytes in arrays: see
+// ByteMeaning in arrays.h). It exists for configs that name it.
 class ToTensor : public Transform {
  public:
   Tensor operator()(const Tensor& input) const override { return input; }

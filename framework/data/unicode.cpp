@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Hangul syllables are made of two or three letters by arithmetic (Unicode, section 3.12).
+// Hangul syllables consist of two or three letters, by arithmetic (Unicode, section 3.12).
 constexpr uint32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTails = 0x11a7;
 constexpr uint32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28, kSyllableCount = kLeadCount * kVowelCount * kTailCount;
 
@@ -21,7 +21,7 @@ struct OrderedPoint {
   uint32_t value, order;
 };
 
-// The range that has `point`, or null.
+// Returns the range that contains `point`, or null.
 template <class Range>
 const Range* range_of(std::span<const Range> ranges, uint32_t point) {
   const auto at = std::upper_bound(ranges.begin(), ranges.end(), point, [](uint32_t p, const Range& r) { return p < r.first; });
@@ -57,7 +57,7 @@ void take_apart(uint32_t point, std::vector<OrderedPoint>& out) {
   if (at->second != 0) take_apart(at->second, out);
 }
 
-// The code point that is `a` and `b` in one; 0: none.
+// Returns the code point that combines `a` and `b`; 0: none.
 uint32_t compose(uint32_t a, uint32_t b) {
   static const std::unordered_map<uint64_t, uint32_t> wholes = [] {
     std::unordered_map<uint64_t, uint32_t> out;
@@ -74,9 +74,9 @@ uint32_t compose(uint32_t a, uint32_t b) {
   return found == wholes.end() ? 0 : found->second;
 }
 
-// Joins each mark with the last starter before it, if no mark between them has the same or a greater class.
+// Joins each mark with the last starter before it, unless a mark between them has the same or a greater class.
 void put_together(std::vector<OrderedPoint>& points) {
-  size_t starter = points.size(), kept = 0;  // points.size(): there is none yet
+  size_t starter = points.size(), kept = 0;  // points.size(): none yet
   for (const OrderedPoint p : points) {
     if (starter < kept) {
       const bool adjacent = starter + 1 == kept;
@@ -92,7 +92,7 @@ void put_together(std::vector<OrderedPoint>& points) {
   points.resize(kept);
 }
 
-// Marks over the letter before them, and the letters of Hangul that make a syllable with it.
+// Returns whether a point joins the letter before it: combining marks, and Hangul letters that complete a syllable.
 bool is_joining(char32_t point) { return (point >= 0x300 && point < 0x370) || (point >= 0x1161 && point < 0x1200); }
 
 }  // namespace
@@ -107,7 +107,7 @@ size_t utf8_length(std::string_view text, size_t at) {
     if ((byte(at + i) & 0xc0) != 0x80) return 0;
   const uint8_t second = byte(at + 1);
   const bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-                     (first == 0xf4 && second > 0x8f);  // longer than needed, a half of a pair, or beyond U+10FFFF
+                     (first == 0xf4 && second > 0x8f);  // overlong, a surrogate, or beyond U+10FFFF
   return wrong ? 0 : bytes;
 }
 
@@ -150,7 +150,7 @@ std::string replace_not_utf8(std::string text) {
       at += bytes;
       continue;
     }
-    // Two or three bytes begin a code point if some next byte would make it valid; 0x80 to 0xbf cover all of them.
+    // Two or three bytes begin a code point if some next byte would make it valid; trying 0x80 to 0xbf covers all of them.
     size_t begun = 1;
     const uint8_t first = uint8_t(text[at]);
     for (const size_t most = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1; begun < most && at + begun < text.size(); ++begun) {
@@ -189,7 +189,7 @@ bool is_ideograph(char32_t point) {
 }
 
 void append_small(std::string& out, char32_t point) {
-  if (point == 0x130) return append_utf8(out, 'i'), append_utf8(out, 0x307);  // the one that becomes two
+  if (point == 0x130) return append_utf8(out, 'i'), append_utf8(out, 0x307);  // the only one that becomes two
   if (point < 0x80) return out += char(point >= 0x41 && point <= 0x5a ? point + 0x20 : point), void();
   const SmallLetters* const row = range_of(small_letters(), uint32_t(point));
   const bool has = row && (uint32_t(point) - row->first) % row->step == 0;
@@ -214,7 +214,7 @@ std::string spelled(std::string_view text) {
 }
 
 std::string normalize_nfc(std::string_view text) {
-  const auto plain = [](char c) { return uint8_t(c) < 0xcc; };  // below U+0300 nothing combines or changes
+  const auto plain = [](char c) { return uint8_t(c) < 0xcc; };  // nothing below U+0300 combines or changes
   if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::vector<OrderedPoint> points;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transforms that compute pixels from several: rotation, affine maps, resizing; and erasing.
+// Transforms that compute pixels from several others: rotation, affine maps, resizing; and erasing.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,7 +19,7 @@ void check_range(std::string_view name, const char* what, const std::array<doubl
                     ", got [", range[0], ", ", range[1], ']');
 }
 
-// A new batch of images, each made by make(sample, its random numbers, from, to).
+// Makes a new batch of images, each by make(sample, its random numbers, from, to).
 template <class Make>
 Batch each_image(std::string_view name, const Batch& batch, const Draws& draws, Make make) {
   check_images(name, batch.input);
@@ -59,7 +59,7 @@ void warp_image(const float* from, float* to, const Shape& sample, const std::ar
       const double at_x = inverse[0] * u + inverse[1] * v + inverse[2] + middle_x;
       const double at_y = inverse[3] * u + inverse[4] * v + inverse[5] + middle_y;
       float* const pixel = to + y * width + x;
-      // Beyond this all is outside, and farther out the place is no integer any more.
+      // Beyond these bounds everything is outside, and far outside the position would not fit an integer.
       const bool near = at_x > -2 && at_x < double(width) + 1 && at_y > -2 && at_y < double(height) + 1;
       if (!near) {
         for (int64_t c = 0; c < channels; ++c) pixel[c * plane] = fill;
