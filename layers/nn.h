@@ -10,8 +10,8 @@
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/spellings.h"
-#include "layers/init.h"
 #include "layers/layers.h"
+#include "layers/module/init.h"
 
 namespace halfstep {
 

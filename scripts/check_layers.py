@@ -8,11 +8,12 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < report < sweep < export < capi < commands
+       apps: schema < catalog < config < terminal < record < session < use < train < examine < start < report < sweep
+             < export < capi < commands
     7  amp: diagnosis < step; and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
-       framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
+       framework/ops: core < elementwise < shape < index < reduce < linalg < recurrent < window < loss
     4  framework/autograd, amp/autocast
     3  framework/backend, framework/comm | cuda       only framework/backend/registry.cpp may include cuda/
     2  framework/tensor
@@ -40,9 +41,11 @@ LEVELS = {
     "tests/": 9,
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
-    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
+    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "recurrent", "window",
+                                           "loss")],
     ["amp/diagnosis/", "amp/step/"],
-    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "run", "report", "sweep", "export", "capi", "commands")],
+    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "terminal", "record", "session", "use", "train", "examine",
+                                      "start", "report", "sweep", "export", "capi", "commands")],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
@@ -66,7 +69,7 @@ CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
 # Written by CMake. The first changes with each commit, so that only one file may include it.
-OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/run/build_info.cpp"
+OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/terminal/build_info.cpp"
 GENERATED = {OF_COMMIT, "generated/halfstep_release.h", "generated/report_page.h",
              "generated/elementwise_names.def", "generated/pointwise_names.def"}
 
@@ -390,7 +393,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is of level 8, above this file's level 6"),
     ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_release.h"\n', None),
-    ("apps/run/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
+    ("apps/terminal/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
     ("apps/version.cpp", '#include "generated/halfstep_version.h"\n', "each commit would compile this file again"),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),

@@ -34,8 +34,9 @@ auto no_grad(F&& f) {
 }
 
 // As NoGrad, and EnableGrad inside it has no effect. Layers may use faster forms whose results differ by rounding: a convolution
-// and the batch normalisation behind it are one convolution (layers/conv_norm.h), and weights of convolutions and of linear layers
-// are kept in the layout of the library's code (framework/ops/linalg/packed_weights.h), which takes memory for a second copy.
+// and the batch normalisation behind it are one convolution (layers/containers/conv_norm.h), and weights of convolutions and of
+// linear layers are kept in the layout of the library's code (framework/ops/linalg/packed_weights.h), which takes memory for a
+// second copy.
 class InferenceMode {
  public:
   [[nodiscard]] InferenceMode();

@@ -3,12 +3,12 @@
 // samples.h says what a data set must have.
 #pragma once
 
-#include "framework/data/dataset.h"
-#include "framework/data/loader.h"
-#include "framework/data/sampler.h"
-#include "framework/data/samples.h"
-#include "framework/data/subsets.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/loading/sampler.h"
+#include "framework/data/loading/samples.h"
+#include "framework/data/loading/subsets.h"
+#include "framework/data/sets/dataset.h"
+#include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep::data {
 

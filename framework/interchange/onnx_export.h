@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function of tensors as an ONNX file, opset 17. Modules: layers/export.h.
+// A function of tensors as an ONNX file, opset 17. Modules: layers/module/export.h.
 //
 // The function is called with two samples and with three, of different values, and both calls are traced
 // (framework/backend/trace.h). The traces must be the same calls. A size that differs between them must be a multiple of the number

@@ -10,7 +10,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/modules.h"
 #include "apps/commands/program.h"
-#include "apps/run/predictor.h"
+#include "apps/use/predictor.h"
 
 using namespace halfstep;
 using namespace halfstep::app;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reduction seen as rows or as columns: the dimensions of its input apart.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "framework/backend/cpu/elementwise/loops.h"
+
+namespace halfstep::cpu {
+
+// The dimensions of x: those that stay (strides of out and of x) and those that go (strides of x), largest stride first.
+struct Split {
+  Shape kept, reduced;
+  Strides kept_out, kept_in, reduced_in;
+
+  Split(const TensorView& x, const TensorView& out) {
+    int order[kMaxDims], count = 0;
+    for (int d = 0; d < x.shape.size(); ++d) {
+      if (x.shape[d] != 1) order[count++] = d;
+    }
+    std::stable_sort(order, order + count, [&](int a, int b) { return std::abs(x.strides[a]) > std::abs(x.strides[b]); });
+    for (int i = 0; i < count; ++i) {
+      const int d = order[i];
+      if (out.shape[d] == 1) {
+        reduced.push_back(x.shape[d]);
+        reduced_in.push_back(x.strides[d]);
+      } else {
+        kept.push_back(x.shape[d]);
+        kept_out.push_back(out.strides[d]);
+        kept_in.push_back(x.strides[d]);
+      }
+    }
+  }
+  // Kept elements lie closer together in memory than reduced ones, and there are enough of them to fill vectors.
+  bool by_columns() const {
+    if (kept.empty() || reduced.empty() || kept.back() < 8 || numel(reduced) == 0) return false;
+    return std::abs(kept_in.back()) < std::abs(reduced_in.back());
+  }
+};
+
+}  // namespace halfstep::cpu

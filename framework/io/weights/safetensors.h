@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The safetensors file format: 8 bytes little-endian header length, a JSON header, the tensors' bytes without gaps.
+// Files are exchanged with Python's safetensors.torch.load_file and save_file.
+// Format: https://github.com/huggingface/safetensors (README, "Format").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/io/weights/tensor_map.h"
+
+namespace halfstep {
+
+struct TensorFile {
+  TensorMap tensors;
+  std::map<std::string, std::string> metadata;  // the header's __metadata__
+  std::vector<UnreadTensor> unread;             // of map_safetensors with Unread::list: those of other dtypes
+};
+enum class Unread : uint8_t { refuse, list };
+
+// One line of a header.
+struct TensorEntry {
+  std::string name;
+  std::string dtype;  // as the file spells it: "F16", "I64"
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;  // bytes from the first after the header
+};
+struct SafetensorsHeader {
+  std::vector<TensorEntry> entries;  // by begin
+  std::map<std::string, std::string> metadata;
+  uint64_t data_offset = 0;  // bytes from the start of the file
+};
+
+// Does the file begin as one of safetensors: with a length that fits and a '{'? False also when it cannot be read.
+bool is_safetensors(const std::filesystem::path& path);
+
+// Reads and checks the header alone. Throws IoError that names the file and the fault, as load_safetensors does. Dtypes may be any.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
+
+// All tensors of a file, copied to `device`. Dtypes F16 BF16 F32 F64 U8 I8 I16 I32 I64 BOOL keep their kind; halfstep has no
+// larger unsigned types, so U16 is read as i32, U32 as i64, and U64 as i64 (IoError when a value does not fit).
+// Throws IoError for every malformed file (header length, JSON, UTF-8, duplicate names, unknown dtype, sizes that overflow,
+// overlaps, gaps, missing or trailing bytes), before memory for a tensor is allocated.
+TensorFile load_safetensors(const std::filesystem::path& path, Device device = Device::cpu);
+
+// The same without reading: tensors of the CPU that show the file where it lies on disk, which comes into memory as it is looked at
+// and can leave it again. What is written into them stays in memory. Tensors that need a conversion, or that do not begin at a
+// multiple of their dtype's size, are read. The file may be replaced or removed meanwhile, but not shortened: the system ends a
+// program that looks at what is gone.
+TensorFile map_safetensors(const std::filesystem::path& path, Unread unread = Unread::refuse);
+
+// Writes atomically. Tensors are laid out by descending size of their dtype, then by name, so all are aligned; a view or a
+// tensor on a GPU is copied first. Throws IoError when writing fails, ValueError for an undefined tensor or a tensor named
+// "__metadata__".
+void save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace halfstep
