@@ -36,7 +36,7 @@ LEVELS = {
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/diagnosis/": 7, "amp/step/": 7, "halfstep.h": 7,
+    "amp/diagnosis/": 7, "amp/step/": 7, "amp/amp.h": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
@@ -296,11 +296,25 @@ def committed(root):
     return listed.stdout.split("\0")[:-1] if os.path.exists(os.path.join(root, ".git")) else []
 
 
+def public_headers(root):
+    """Yields where the table of public headers in docs/build.md differs from what is installed as public."""
+    installs, page = os.path.join(root, "scripts/cmake/HalfstepInstall.cmake"), os.path.join(root, "docs/build.md")
+    if not os.path.exists(installs) or not os.path.exists(page):
+        return
+    with open(installs, encoding="utf-8") as file:
+        listed = set(re.search(r"set\(public_headers ([^)]*)\)", file.read()).group(1).split())
+    with open(page, encoding="utf-8") as file:
+        table = set(re.findall(r"^\| `([\w/]+\.h)` \|", file.read(), re.MULTILINE))
+    for header in sorted(table ^ (listed | {"halfstep_app.h", "halfstep_predict.h"})):
+        yield "docs/build.md", 1, f"{header} is public in one of this table and {installs[len(root) + 1:]}, not in both"
+
+
 def violations(root):
     """All violations as (path, line, rule)."""
     found, known, types, guarding, derived = [], {}, {}, set(), []
     found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")
               for path in strays(committed(root))]
+    found += public_headers(root)
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -362,6 +376,9 @@ def violations(root):
 UNMARKED = "a guard without a name ends at once: its constructors are [[nodiscard]]"
 UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
+    ("scripts/cmake/HalfstepInstall.cmake", "# " + LICENSE + "\nset(public_headers halfstep.h\n    layers/nn.h)\n", None),
+    ("docs/build.md", "| `halfstep.h` | all |\n| `optim/optim.h` | no |\n| `layers/nn.h` | layers |\n| `halfstep_app.h` | 1 |\n"
+     "| `halfstep_predict.h` | 2 |\n", "optim/optim.h is public in one of this table and"),
     ("framework/base/a.h", "#pragma once\n", None),
     ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
     ("framework/tensor/a.h", '#include "framework/base/a.h"\n', None),
