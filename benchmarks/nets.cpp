@@ -27,7 +27,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/run/profile.h"
+#include "apps/train/profile.h"
 #include "halfstep.h"
 
 using namespace halfstep;

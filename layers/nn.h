@@ -10,8 +10,10 @@
 #include "framework/base/check.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/spellings.h"
-#include "layers/init.h"
+#include "layers/feedforward/running_statistics.h"
 #include "layers/layers.h"
+#include "layers/module/init.h"
+#include "layers/module/save.h"
 
 namespace halfstep {
 

@@ -3,6 +3,7 @@
 // functions on gradients and parameters, as torch.nn.utils.
 #pragma once
 
+#include "optim/averages.h"
 #include "optim/clip.h"
 #include "optim/lbfgs.h"
 #include "optim/optimizers.h"

@@ -8,11 +8,12 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < report < sweep < export < capi < commands
+       apps: schema < catalog < config < terminal < record < session < use < train < examine < start < report < sweep
+             < export < capi < commands
     7  amp: diagnosis < step; and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
-       framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
+       framework/ops: core < elementwise < shape < index < reduce < linalg < recurrent < window < loss
     4  framework/autograd, amp/autocast
     3  framework/backend, framework/comm | cuda       only framework/backend/registry.cpp may include cuda/
     2  framework/tensor
@@ -35,14 +36,16 @@ LEVELS = {
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/diagnosis/": 7, "amp/step/": 7, "halfstep.h": 7,
+    "amp/diagnosis/": 7, "amp/step/": 7, "amp/amp.h": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
-    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
+    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "recurrent", "window",
+                                           "loss")],
     ["amp/diagnosis/", "amp/step/"],
-    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "run", "report", "sweep", "export", "capi", "commands")],
+    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "terminal", "record", "session", "use", "train", "examine",
+                                      "start", "report", "sweep", "export", "capi", "commands")],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
@@ -66,7 +69,7 @@ CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
 # Written by CMake. The first changes with each commit, so that only one file may include it.
-OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/run/build_info.cpp"
+OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/terminal/build_info.cpp"
 GENERATED = {OF_COMMIT, "generated/halfstep_release.h", "generated/report_page.h",
              "generated/elementwise_names.def", "generated/pointwise_names.def"}
 
@@ -293,11 +296,25 @@ def committed(root):
     return listed.stdout.split("\0")[:-1] if os.path.exists(os.path.join(root, ".git")) else []
 
 
+def public_headers(root):
+    """Yields where the table of public headers in docs/build.md differs from what is installed as public."""
+    installs, page = os.path.join(root, "scripts/cmake/HalfstepInstall.cmake"), os.path.join(root, "docs/build.md")
+    if not os.path.exists(installs) or not os.path.exists(page):
+        return
+    with open(installs, encoding="utf-8") as file:
+        listed = set(re.search(r"set\(public_headers ([^)]*)\)", file.read()).group(1).split())
+    with open(page, encoding="utf-8") as file:
+        table = set(re.findall(r"^\| `([\w/]+\.h)` \|", file.read(), re.MULTILINE))
+    for header in sorted(table ^ (listed | {"halfstep_app.h", "halfstep_predict.h"})):
+        yield "docs/build.md", 1, f"{header} is public in one of this table and {installs[len(root) + 1:]}, not in both"
+
+
 def violations(root):
     """All violations as (path, line, rule)."""
     found, known, types, guarding, derived = [], {}, {}, set(), []
     found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")
               for path in strays(committed(root))]
+    found += public_headers(root)
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -359,6 +376,9 @@ def violations(root):
 UNMARKED = "a guard without a name ends at once: its constructors are [[nodiscard]]"
 UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
+    ("scripts/cmake/HalfstepInstall.cmake", "# " + LICENSE + "\nset(public_headers halfstep.h\n    layers/nn.h)\n", None),
+    ("docs/build.md", "| `halfstep.h` | all |\n| `optim/optim.h` | no |\n| `layers/nn.h` | layers |\n| `halfstep_app.h` | 1 |\n"
+     "| `halfstep_predict.h` | 2 |\n", "optim/optim.h is public in one of this table and"),
     ("framework/base/a.h", "#pragma once\n", None),
     ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
     ("framework/tensor/a.h", '#include "framework/base/a.h"\n', None),
@@ -390,7 +410,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is of level 8, above this file's level 6"),
     ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_release.h"\n', None),
-    ("apps/run/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
+    ("apps/terminal/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
     ("apps/version.cpp", '#include "generated/halfstep_version.h"\n', "each commit would compile this file again"),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),

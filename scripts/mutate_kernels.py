@@ -31,6 +31,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 import re
 import resource
 import subprocess
@@ -274,12 +275,12 @@ def last_results(path):
 
 
 def write_sources(source, texts):
-    folder = os.path.join(source, SOURCE)
-    os.makedirs(folder, exist_ok=True)
-    for name in set(os.listdir(folder)) - {os.path.basename(p) for p in texts}:
-        os.remove(os.path.join(folder, name))
+    for old in pathlib.Path(source, SOURCE).rglob("*.cu*"):
+        if str(old.relative_to(source)) not in texts:
+            old.unlink()
     for path, text in texts.items():
         full = os.path.join(source, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
         if not os.path.exists(full) or open(full, encoding="utf-8").read() != text:
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)

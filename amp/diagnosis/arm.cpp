@@ -10,7 +10,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
-#include "layers/recurrent.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {

@@ -10,7 +10,7 @@
 #include "amp/diagnosis/verdicts.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
-#include "layers/recurrent.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {

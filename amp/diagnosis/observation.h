@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "framework/backend/witness.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 

@@ -11,7 +11,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
-#include "layers/functional_call.h"
+#include "layers/module/functional_call.h"
 
 namespace halfstep {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "framework/base/dtype.h"
 #include "framework/base/generator.h"
-#include "layers/module.h"
-#include "layers/recurrent.h"
+#include "layers/module/module.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 

@@ -13,7 +13,7 @@
 #include "amp/step/covering.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/near_name.h"
-#include "layers/recurrent.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "amp/step/grad_scaler.h"
 #include "framework/comm/process_group.h"
-#include "framework/data/loader.h"
-#include "layers/module.h"
-#include "layers/recurrent.h"
-#include "layers/save.h"
+#include "framework/data/loading/loader.h"
+#include "layers/module/module.h"
+#include "layers/module/save.h"
+#include "layers/sequences/recurrent.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 

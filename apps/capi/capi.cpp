@@ -12,9 +12,9 @@
 
 #include "apps/capi/halfstep_predict.h"
 #include "apps/catalog/losses.h"
-#include "apps/run/array_inputs.h"
-#include "apps/run/predictor.h"
 #include "apps/schema/json.h"
+#include "apps/use/array_inputs.h"
+#include "apps/use/predictor.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "generated/halfstep_release.h"

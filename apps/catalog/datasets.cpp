@@ -5,12 +5,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "apps/catalog/dataset_rows.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/pictures.h"
-#include "framework/data/permutation.h"
-#include "framework/data/picture_statistics.h"
-#include "framework/data/statistics.h"
+#include "apps/catalog/rows/dataset_rows.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/sets/picture_statistics.h"
+#include "framework/data/transforms/statistics.h"
 
 namespace halfstep::app {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/suggest.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"

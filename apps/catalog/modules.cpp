@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "apps/catalog/initial.h"
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/pattern.h"
 #include "apps/schema/suggest.h"
 

@@ -15,7 +15,7 @@
 #include "apps/catalog/facts.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/dtype.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep::app {
 

@@ -15,12 +15,12 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
+#include "apps/examine/bench_baseline.h"
+#include "apps/examine/bench_mlp.h"
 #include "apps/exit_codes.h"
-#include "apps/run/bench_baseline.h"
-#include "apps/run/bench_mlp.h"
-#include "apps/run/build_info.h"
-#include "apps/run/progress.h"
 #include "apps/schema/suggest.h"
+#include "apps/terminal/build_info.h"
+#include "apps/terminal/progress.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {

@@ -8,10 +8,10 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/products.h"
+#include "apps/examine/bench_mlp.h"
 #include "apps/exit_codes.h"
-#include "apps/run/bench_mlp.h"
-#include "apps/run/ranks.h"
 #include "apps/schema/json.h"
+#include "apps/session/ranks.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/device_group.h"
 #include "framework/comm/plugin.h"

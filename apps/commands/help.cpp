@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "apps/run/terminal.h"
+#include "apps/terminal/terminal.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
-#include "apps/run/starter.h"
-#include "apps/run/terminal.h"
 #include "apps/schema/shell_word.h"
-#include "framework/io/atomic_file.h"
+#include "apps/start/starter.h"
+#include "apps/terminal/terminal.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

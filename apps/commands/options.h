@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/config/config.h"
-#include "apps/run/predictor.h"
+#include "apps/use/predictor.h"
 
 namespace halfstep::app {
 

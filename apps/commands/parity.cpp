@@ -11,9 +11,9 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/opened.h"
-#include "apps/run/progress.h"
-#include "apps/run/trainer.h"
+#include "apps/terminal/progress.h"
+#include "apps/train/trainer.h"
+#include "apps/use/opened.h"
 
 namespace halfstep::app {
 namespace {

@@ -10,11 +10,11 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/opened.h"
-#include "apps/run/plan.h"
-#include "apps/run/progress.h"
-#include "apps/run/trainer.h"
-#include "framework/io/atomic_file.h"
+#include "apps/terminal/progress.h"
+#include "apps/train/plan.h"
+#include "apps/train/trainer.h"
+#include "apps/use/opened.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

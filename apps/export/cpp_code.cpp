@@ -2,14 +2,14 @@
 // A trained model as a C++ program that makes it of halfstep's layers, and builds against the installed package.
 #include <set>
 
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/export/exporter.h"
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/printable.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/printable.h"
+#include "framework/io/weights/safetensors.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "apps/catalog/modules.h"
-#include "framework/io/printable.h"
+#include "framework/io/files/printable.h"
 #include "generated/halfstep_release.h"
 
 namespace halfstep::app {

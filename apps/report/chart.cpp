@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,12 +8,12 @@
 #include <set>
 #include <sstream>
 
+#include "apps/record/metric_sinks.h"
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
 #include "apps/report/summary.h"
-#include "apps/run/metric_sinks.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

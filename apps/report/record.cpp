@@ -9,9 +9,9 @@
 
 #include "apps/catalog/datasets.h"
 #include "apps/report/observed.h"
-#include "apps/run/terminal.h"
-#include "framework/data/form.h"
-#include "framework/io/checkpoint.h"
+#include "apps/terminal/terminal.h"
+#include "framework/data/transforms/form.h"
+#include "framework/io/checkpoint/checkpoint.h"
 
 namespace halfstep::app {
 namespace {

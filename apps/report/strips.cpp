@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "apps/report/chart.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/report/record.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 #include "framework/base/check.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/json.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <optional>
 
-#include "apps/run/progress.h"
 #include "apps/schema/schema.h"
+#include "apps/terminal/progress.h"
 #include "framework/base/check.h"
-#include "framework/io/checksum.h"
+#include "framework/io/files/checksum.h"
 #include "framework/math/random.h"
 
 namespace halfstep::app {

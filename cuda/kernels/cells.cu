@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What follows the products of recurrent cells: a thread has some neighbouring units of a row.
-#include "cuda/kernels/norms.cuh"
+#include "cuda/kernels/norm/norms.cuh"
 
 namespace halfstep::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/kernels/divide.cuh"
+#include "cuda/kernels/elementwise/divide.cuh"
 
 namespace halfstep::cuda {
 

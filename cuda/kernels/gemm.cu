@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products, one thread for each element: for operands that cuBLASLt does not take (integers, odd mixtures) and for the
 // emulator.
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sampling at points that a grid names: one thread a point, over some of the channels. The gradient of the grid likewise; that of
 // the input is summed in shared memory, a block for each tile of a plane, in the order of the points.
-#include "cuda/kernels/divide.cuh"
-#include "cuda/kernels/ordered.cuh"
+#include "cuda/kernels/elementwise/divide.cuh"
+#include "cuda/kernels/reduce/ordered.cuh"
 #include "framework/backend/grid_taps.h"
 
 namespace halfstep::cuda {

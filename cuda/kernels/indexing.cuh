@@ -2,7 +2,7 @@
 // Lines along the dimension of an index, as the kernels that scatter see them.
 #pragma once
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {
 

@@ -3,7 +3,7 @@
 // The list travels in the launch's arguments.
 #pragma once
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {
 

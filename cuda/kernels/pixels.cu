@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 #include "cuda/kernels/pixels.h"
 
 namespace halfstep::cuda {

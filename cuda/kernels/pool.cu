@@ -3,8 +3,8 @@
 // of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by
 // side. Maxima take kRun channels a thread where they can: it counts once for all of them, and reads 16 bytes at a time.
 #include "cuda/kernels/divisor.cuh"
-#include "cuda/kernels/elementwise.cuh"
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 
 namespace halfstep::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums over ranks, in their order.
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 #include "cuda/kernels/rank_sum.h"
 
 namespace halfstep::cuda {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sparse matrix along one dimension: one thread an output.
-#include "cuda/kernels/divide.cuh"
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/elementwise/divide.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Windows laid out as columns, and back. Neighbouring threads take neighbouring positions, or pixels, of one row.
-#include "cuda/kernels/elementwise.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 #include "framework/backend/unfold_conv.h"
 
 namespace halfstep::cuda {

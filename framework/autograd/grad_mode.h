@@ -34,8 +34,8 @@ auto no_grad(F&& f) {
 }
 
 // Like NoGrad, and EnableGrad inside it has no effect. Layers may use faster forms whose results differ by rounding: a convolution
-// and the batch normalisation behind it become one convolution (layers/conv_norm.h). Weights of convolutions and linear layers
-// also keep a second copy in the library's layout (framework/ops/linalg/packed_weights.h), which takes memory.
+// and the batch normalisation behind it become one convolution (layers/containers/conv_norm.h). Weights of convolutions and linear
+// layers also keep a second copy in the library's layout (framework/ops/linalg/packed_weights.h), which takes memory.
 class InferenceMode {
  public:
   [[nodiscard]] InferenceMode();

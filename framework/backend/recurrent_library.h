@@ -10,7 +10,7 @@
 
 namespace halfstep {
 
-// Gates of an LSTM are i f g o, of a GRU r z n; framework/ops/linalg/recurrent.h has the formulas.
+// Gates of an LSTM are i f g o, of a GRU r z n; framework/ops/recurrent/recurrent.h has the formulas.
 enum class Cell : uint8_t { lstm, gru, rnn_tanh, rnn_relu };
 inline int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports a function of tensors as an ONNX file, opset 17. For modules: layers/export.h.
+// Exports a function of tensors as an ONNX file, opset 17. For modules: layers/module/export.h.
 //
 // Calls the function with two samples and with three, of different values, and traces both calls (framework/backend/trace.h). The
 // traces must contain the same calls. A size that differs between them must be a multiple of the number of samples, so that the

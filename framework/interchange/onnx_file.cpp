@@ -4,7 +4,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/attributes.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 #include "framework/ops/ops.h"
 #include "generated/halfstep_release.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/interchange/onnx_rows.h"
-#include "framework/ops/linalg/sequence_layer.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/recurrent/sequence_layer.h"
 
 namespace halfstep {
 namespace {

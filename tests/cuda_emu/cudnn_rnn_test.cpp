@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks of the fake cuDNN, against halfstep's sequences on the CPU.
-#include "framework/ops/linalg/recurrent.h"
+#include "framework/ops/recurrent/recurrent.h"
 #include "halfstep.h"
 #include "tests/cuda_emu/cudnn_rnn_builder.h"
 

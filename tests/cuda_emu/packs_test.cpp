@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operands the elementwise kernels take in packs. That the packs give the right values is tested in tests/cuda/kernels.
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 
 #include <doctest/doctest.h>
 

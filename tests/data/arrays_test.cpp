@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/arrays.h"
+#include "framework/data/sets/arrays.h"
 
 #include <doctest/doctest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/data/form.h"
-#include "framework/data/npy.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/zip.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/transforms/form.h"
+#include "framework/io/files/zip.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/data/array_files.h"
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/permutation.h"
-#include "framework/data/time_series.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/time_series.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/csv.h"
+#include "framework/data/tables/csv.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/mnist.h"
+#include "framework/data/sets/mnist.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/idx.h"
-#include "framework/io/checksum.h"
+#include "framework/data/formats/idx.h"
+#include "framework/io/files/checksum.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/permutation.h"
+#include "framework/data/loading/permutation.h"
 
 #include <doctest/doctest.h>
 

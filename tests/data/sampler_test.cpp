@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/sampler.h"
+#include "framework/data/loading/sampler.h"
 
 #include <doctest/doctest.h>
 
@@ -10,10 +10,10 @@
 
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
-#include "framework/data/loader.h"
-#include "framework/data/permutation.h"
-#include "framework/data/statistics.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodings, packed files, and files that are something else.
-#include "framework/data/text_file.h"
+#include "framework/data/formats/text_file.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/image_file.h"
-#include "framework/data/npy.h"
-#include "framework/data/text.h"
-#include "framework/data/time_series.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/torch_file.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/sets/text.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/io/weights/torch_file.h"
 #include "tests/data/array_files.h"
 #include "tests/io/files.h"
 

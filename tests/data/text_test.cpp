@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/text.h"
+#include "framework/data/sets/text.h"
 
 #include <doctest/doctest.h>
 
 #include <memory>
 
 #include "framework/base/check.h"
-#include "framework/data/bpe.h"
-#include "framework/data/keep.h"
-#include "framework/data/loader.h"
-#include "framework/data/text_tokens.h"
-#include "framework/data/unicode.h"
+#include "framework/data/formats/keep.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/text_tokens.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/tokens/unicode.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 

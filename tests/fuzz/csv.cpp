@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table in a delimited file. The first byte chooses how it is read.
-#include "framework/data/csv.h"
+#include "framework/data/tables/csv.h"
 
 #include <algorithm>
 
-#include "framework/data/form.h"
-#include "framework/data/time_series.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/data/transforms/form.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "framework/data/idx.h"
+#include "framework/data/formats/idx.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

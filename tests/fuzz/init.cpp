@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "apps/config/config.h"
-#include "apps/run/starter.h"
-#include "framework/io/json.h"
+#include "apps/start/starter.h"
+#include "framework/io/files/json.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;

@@ -9,8 +9,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
-#include "framework/io/json.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/json.h"
+#include "framework/io/weights/safetensors.h"
 #include "layers/layers.h"
 #include "tests/support/source_dir.h"
 

@@ -9,8 +9,8 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/grad_mode.h"
+#include "layers/containers/sequential.h"
 #include "layers/layers.h"
-#include "layers/sequential.h"
 #include "tests/support/errors.h"
 
 using namespace halfstep;

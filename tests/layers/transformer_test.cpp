@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention and transformers: errors for wrong arguments and inputs, initial weights, masks, dropout and memory. Their values are
 // held against PyTorch's in calls_test.cpp.
-#include "layers/transformer.h"
+#include "layers/sequences/transformer.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/tensor/memory.h"
-#include "layers/sequential.h"
+#include "layers/containers/sequential.h"
 #include "tests/layers/support.h"
 #include "tests/support/errors.h"
 

@@ -43,8 +43,8 @@ class Extend(unittest.TestCase):
     def test_all_layers_can_be_cloned(self):
         found = layers()
         self.assertGreater(len(found), 90)
-        known = set(re.findall(r"\w+", (ROOT / "layers/classes.cpp").read_text(encoding="utf-8").split("know<")[1]))
-        self.assertEqual(set(), found - known, "add it to layers/classes.cpp")
+        known = set(re.findall(r"\w+", (ROOT / "layers/module/classes.cpp").read_text(encoding="utf-8").split("know<")[1]))
+        self.assertEqual(set(), found - known, "add it to layers/module/classes.cpp")
 
     def test_files_of_each_example(self):
         rows = ROW.findall((ROOT / "docs/extend.md").read_text(encoding="utf-8"))

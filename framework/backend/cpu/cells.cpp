@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/norm_rows.h"
+#include "framework/backend/cpu/norm/norm_rows.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 
 namespace halfstep::cpu {
 namespace {

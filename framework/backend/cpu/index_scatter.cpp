@@ -5,9 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/index.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {

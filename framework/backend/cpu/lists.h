@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "framework/backend/cpu/loops.h"
+#include "framework/backend/cpu/elementwise/loops.h"
 
 namespace halfstep::cpu {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "apps/run/predictor.h"
-#include "framework/data/csv.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/predictor.h"
+#include "framework/data/tables/csv.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"

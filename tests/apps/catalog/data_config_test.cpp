@@ -9,9 +9,9 @@
 #include <set>
 
 #include "apps/catalog/transforms.h"
-#include "apps/run/session.h"
-#include "framework/data/keep.h"
-#include "framework/data/statistics.h"
+#include "apps/session/session.h"
+#include "framework/data/formats/keep.h"
+#include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/config/load.h"
 

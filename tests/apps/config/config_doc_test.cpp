@@ -9,12 +9,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "apps/catalog/dataset_examples.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/rows/dataset_examples.h"
 #include "apps/config/sections.h"
 #include "tests/support/source_dir.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "framework/backend/cpu/convert/convert.h"
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/backend/unfold_conv.h"
 
 namespace halfstep::cpu {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -8,8 +8,8 @@
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/lanes.h"
-#include "framework/backend/cpu/reduce_kernels.h"
-#include "framework/backend/cpu/rows.h"
+#include "framework/backend/cpu/reduce/reduce_kernels.h"
+#include "framework/backend/cpu/reduce/rows.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/gemm/eigen.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/backend/workspace.h"
 #include "framework/math/scalar.h"
 

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/module/layer.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace halfstep {
+
+Dims Sizes::each(int count, std::string_view layer, std::string_view argument, int64_t least) const {
+  check<ValueError>(is_number() || values_.size() == count, layer, argument, " must be one number or ", count, ", got ", values_);
+  for (int64_t v : values_) check<ValueError>(v >= least, layer, argument, " must be >= ", least, ", got ", v);
+  return values_.size() == count ? values_ : Dims::filled(count, values_[0]);
+}
+
+std::string Repr::python(double value) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  std::array<char, 400> text;
+  const double size = std::abs(value);
+  const bool scientific = size != 0 && (size < 1e-4 || size >= 1e16);
+  const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  std::string out(text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format).ptr);
+  return scientific || out.find('.') != std::string::npos ? out : out + ".0";
+}
+
+namespace {
+
+template <class List>
+std::string tuple(const List& values) {
+  std::string out = "(";
+  for (size_t i = 0; i < size_t(values.size()); ++i) out += (i ? ", " : "") + Repr::python(*(values.begin() + int64_t(i)));
+  return out + (values.size() == 1 ? ",)" : ")");
+}
+
+}  // namespace
+
+std::string Repr::python(const Dims& values) { return tuple(values); }
+std::string Repr::python(const Sizes& values) {
+  return values.empty() ? "None" : values.is_number() ? python(values.values()[0]) : tuple(values.values());
+}
+std::string Repr::python(const std::vector<double>& values) { return values.size() == 1 ? python(values[0]) : tuple(values); }
+
+Repr& Repr::add(const std::string& key, const std::string& value) {
+  text_ += (first_ ? "" : ", ") + key + value;
+  first_ = false;
+  return *this;
+}
+
+void check_once(bool also_in_options, std::string_view argument) {
+  check<ValueError>(!also_in_options, "options", argument, " is given twice, by position and by name");
+}
+
+void check_rank(std::string_view layer, const Tensor& x, int least, int most) {
+  if (least == most)
+    check<ShapeError>(x.dim() == least, layer, "needs an input of ", least, " dimensions, got ", x.shape());
+  else
+    check<ShapeError>(x.dim() >= least && x.dim() <= most, layer, "needs an input of ", least, " to ", most, " dimensions, got ",
+                      x.shape());
+}
+
+Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims) {
+  check<ShapeError>(sizes.size() == dims || sizes.size() == x.dim(), layer, argument, " must have ", dims, " or ", x.dim(),
+                    " sizes, got ", sizes);
+  return Dims(sizes.span().subspan(size_t(sizes.size() - dims)));
+}
+
+}  // namespace halfstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What layers are made of: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "framework/base/arguments.h"
+#include "framework/ops/ops.h"
+#include "layers/module/module.h"
+
+namespace halfstep {
+
+// A whole number as an argument of a constructor: fractions, which would be cut off, and bools do not compile.
+class Whole {
+ public:
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Whole(T value) : value_(int64_t(value)) {}
+  operator int64_t() const { return value_; }
+
+ private:
+  int64_t value_;
+};
+
+// One number for all dimensions, or one each: MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
+class Sizes {
+ public:
+  Sizes() = default;
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
+  // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
+  template <std::integral First, std::integral... Rest>
+  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
+  Sizes(const Dims& each) : values_(each) {}
+
+  bool empty() const { return values_.empty(); }
+  bool is_number() const { return is_number_; }
+  const Dims& values() const { return values_; }
+  bool operator==(const Sizes&) const = default;
+  // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
+  // below `least`.
+  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least) const;
+
+ private:
+  Dims values_;
+  bool is_number_ = false;
+};
+
+// Prints a layer as PyTorch does: Repr("Dropout").arg("p", 0.5).str() is "Dropout(p=0.5)".
+class Repr {
+ public:
+  explicit Repr(const std::string& type) : text_(type + "(") {}
+  template <class T>
+  Repr& arg(const T& value) {
+    return add("", python(value));
+  }
+  template <class T>
+  Repr& arg(const char* key, const T& value) {
+    return add(std::string(key) + "=", python(value));
+  }
+  template <class T>
+  Repr& arg_if(bool given, const char* key, const T& value) {
+    return given ? arg(key, value) : *this;
+  }
+  std::string str() const { return text_ + ")"; }
+
+  static std::string python(bool value) { return value ? "True" : "False"; }
+  static std::string python(int value) { return std::to_string(value); }
+  static std::string python(int64_t value) { return std::to_string(value); }
+  static std::string python(double value);         // the shortest that reads back: 1.0, 1e-05
+  static std::string python(const Dims& values);   // (2, 3), (2,)
+  static std::string python(const Sizes& values);  // 2, (2, 3), None
+  static std::string python(const std::vector<double>& values);
+  static std::string python(const std::string& value) { return value; }
+  template <class T>
+  static std::string python(const std::optional<T>& value) {
+    return value ? python(*value) : "None";
+  }
+
+ private:
+  Repr& add(const std::string& key, const std::string& value);
+  std::string text_;
+  bool first_ = true;
+};
+
+// A layer without parameters that does the same in training and evaluation.
+class FunctionLayer : public Module {
+ public:
+  using Function = std::function<Tensor(const Tensor&)>;
+  FunctionLayer(std::string description, Function function)
+      : description_(std::move(description)), function_(std::move(function)) {}
+  Tensor forward(const Tensor& x) override { return function_(x); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override { return description_; }
+
+ private:
+  std::string description_;
+  Function function_;
+};
+
+// For arguments that are given by position: throws ValueError if the options beside them have them, too.
+void check_once(bool also_in_options, std::string_view argument);
+
+// A rank that a layer takes. Throws ShapeError that names it.
+void check_rank(std::string_view layer, const Tensor& x, int least, int most);
+
+// The spatial sizes of an output that was asked for, which is said whole, as x's shape would be, or by those alone. Throws
+// ShapeError for another number of sizes.
+Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims);
+
+}  // namespace halfstep
