@@ -65,7 +65,7 @@ namespace {
   fail<ValueError>(op, "'", name, "' must be ", wanted, ", got ", got.dump());
 }
 
-// The attribute, or `otherwise`, or an error.
+// Returns the attribute, or `otherwise`; throws if neither exists.
 template <class T, class Read>
 T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
   if (const Json* v = args.raw(name)) return read(*v);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op is defined, and the one way from the API to the graph.
+// Defines ops; all calls from the API to the graph go through call().
 //
 //   struct Mse {
 //     struct Attr { Reduction reduction; };
@@ -9,13 +9,13 @@
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
 //                                                         // (take `Tensors g` by value to free gradients early)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
-//     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name says all
-//     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: as composite, for exports alone
+//     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name suffices
+//     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: a composite for exports only
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
 //
-// backward may be recorded (create_graph). It is then either written in differentiable ops, or the op has a `composite`, saves
-// all its inputs in order, and the recorded backward goes through the composite. So every op differentiates any number of times.
+// backward may be recorded (create_graph). Then it must consist of differentiable ops; or the op has a `composite`, saves all its
+// inputs in order, and the recorded backward uses the composite. So every op is differentiable any number of times.
 #pragma once
 
 #include <any>
@@ -31,7 +31,7 @@
 
 namespace halfstep {
 
-// Which tensors an op computes with: floating; integers too; bool too; integers and bool alone.
+// The tensors that an op accepts: floating; also integers; also bool; only integers and bool.
 enum class Takes : uint8_t { floating, numbers, any, bits };
 
 struct OpInfo {
@@ -40,8 +40,8 @@ struct OpInfo {
   std::string_view doc;
   bool differentiable = true;
   Takes takes = Takes::floating;
-  bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
-  bool takes_dtype = false;      // Attr::dtype is the result's, which the caller may choose; a region sets float32 where it is not
+  bool reads_half = false;       // with policy f32: no cast; the kernel reads 16-bit inputs and computes in float32
+  bool takes_dtype = false;      // Attr::dtype is the result's dtype; a region sets float32 unless the caller chose one
   std::string_view advice = "";  // for banned ops: the op to use instead
 };
 
@@ -49,7 +49,7 @@ struct OpInfo {
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr = {});
 
-// What an op keeps from forward to backward.
+// What an op saves in forward for backward.
 class OpContext {
  public:
   bool recording() const { return recording_; }
@@ -59,7 +59,7 @@ class OpContext {
   void save_output(const Tensor& t, int index = 0) {
     if (recording_) pending_.push_back({t, index});
   }
-  std::any state;  // anything that is not a tensor
+  std::any state;  // anything but tensors
 
  private:
   template <class Op> friend class OpNode;
@@ -69,28 +69,29 @@ class OpContext {
   std::vector<std::pair<Tensor, int>> pending_;
 };
 
-// The saved state of the forward, and the requests of this run of backward.
+// The saved state of the forward, and the requests of this backward run.
 class BackwardContext {
  public:
   BackwardContext(Node& node, const BackwardCall& call, std::vector<SavedTensor>& saved, const std::any& state)
       : state(state), node_(node), call_(call), saved_(saved) {}
-  // The tensors that forward saved, in its order. An op that saves several names the places: enum Saved : size_t { kX, kTarget };
+  // Returns a tensor that forward saved, in its order. An op that saves several names the indices: enum Saved : size_t { kX,
+  // kTarget };
   Tensor saved(size_t place) const { return saved_[place].unpack(node_); }
-  Tensor saved() const { return saved_.front().unpack(node_); }  // the only one
+  Tensor saved() const { return saved_.front().unpack(node_); }  // the only saved one
   bool has_saved(size_t place) const { return place < saved_.size(); }
   size_t saved_count() const { return saved_.size(); }
-  // Frees tensors that are not needed any more before the backward ends, unless the graph is kept.
+  // Frees a saved tensor before the end of backward, unless the graph is kept.
   void release(size_t i) const {
     if (call_.is_last) saved_[i].release();
   }
   bool needs(size_t input) const { return call_.needs(input); }
-  // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
+  // Returns the preferred dtype of an input's gradient, for ops that can produce it at no cost; the engine converts others.
   DType grad_dtype(size_t input) const {
     const DType own = node_.outputs[0].dtype;
     return is_half(own) && may_stay_low(node_.edges[input]) ? own : node_.edges[input].dtype;
   }
 
-  const std::any& state;  // as forward left it
+  const std::any& state;  // as forward set it
 
  private:
   Node& node_;
@@ -99,16 +100,16 @@ class BackwardContext {
 };
 
 void check_same_device(std::string_view op, const Tensors& in);
-// The one road into autocast: casts the inputs of an op as its policy says, or the one that the region has for it. True when the
-// result shall be float32. Throws AmpError for a banned op, and ValueError for a name in the region's policies that no op has. What
-// computes through other ops does the rest with autocast off.
+// Casts the inputs of an op by its policy, or by the region's policy for this op; no other code may do that. Returns whether the
+// result must be float32. Throws AmpError for a banned op, and ValueError for an unknown op name in the region's policies. Ops
+// composed of others compute the rest with autocast off.
 bool apply_policy(const OpInfo& info, std::span<Tensor> in);
-// Throws MetaError when one of `in` is on Device::meta: for ops whose result's shape, or whose course, depends on values of theirs.
+// Throws MetaError if one of `in` is on Device::meta: for ops whose result shape, or control flow, depends on values.
 void check_has_values(std::string_view op, const Tensors& in);
-// All floating inputs of one dtype; the text says that ops outside autocast do not mix.
+// Requires one dtype for all floating inputs; the error explains that ops outside autocast do not mix dtypes.
 void check_same_dtype(std::string_view op, const Tensors& in);
 
-// The info of ops whose facts depend on the attributes (the rows of elementwise.def).
+// Returns the info of an op; some ops' facts depend on the attributes (the rows of elementwise.def).
 template <class Op>
 const OpInfo& info_of(const typename Op::Attr& attr) {
   if constexpr (requires { Op::info_of(attr); }) return Op::info_of(attr);
@@ -143,7 +144,7 @@ class OpNode final : public Node {
     Tensors in, wanted, result(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
       Tensor t = saved_[i].unpack(*this);
-      // An alias of the input: grad() stops at it and does not walk the caller's graph behind it.
+      // An alias of the input, at which grad() stops instead of walking through the caller's graph behind it.
       if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
       in.push_back(t);
     }
@@ -173,7 +174,7 @@ Attributes describe(const typename Op::Attr& attr) {
   return {};
 }
 
-// Runs and records Op on inputs that are cast and checked.
+// Runs and records Op on inputs that were cast and checked.
 template <class Op>
 auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   OpContext ctx;
@@ -203,7 +204,7 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   return out;
 }
 
-// The same while a trace is open. What its reader does not take is computed by simpler ops, if there are any.
+// The same while a trace is open. Ops that its reader does not accept are computed by simpler ops, if any.
 template <class Op>
 auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   using Result = decltype(run<Op>(info, in, std::move(attr)));

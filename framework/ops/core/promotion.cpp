@@ -13,7 +13,7 @@ int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1;
 
 namespace {
 
-// `low` matters only when its category is higher.
+// Combines two dtypes; `low` matters only if its category is higher.
 std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
   if (!high) return low;
   if (!low || category(*low) <= category(*high)) return high;
@@ -54,7 +54,7 @@ Number number_beside(double value, const Tensor& like) {
 }
 
 void fill(const Tensor& to, Number value) {
-  constexpr int64_t kExact = int64_t(1) << 53;  // beyond it a double rounds
+  constexpr int64_t kExact = int64_t(1) << 53;  // larger integers are rounded in double
   const TensorView all = ordered(to, to.format());
   Backend& backend = backend_for(to.device());
   if (value.is_floating() || (value.whole() >= -kExact && value.whole() <= kExact)) return backend.fill(all, value.floating());

@@ -49,7 +49,7 @@ const Op* find_op(std::string_view name) {
 
 namespace {
 
-// ", such as 'conv1d', ...": a few names that hold this one.
+// Returns ", such as 'conv1d', ...": a few names that contain this one.
 std::string some_with(std::string_view part, const std::vector<std::string>& known) {
   std::string out;
   int n = 0;

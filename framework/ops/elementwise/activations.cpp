@@ -51,14 +51,14 @@ struct Glu {
   }
 };
 
-// Of floating tensors. Both gradients are one: the result alone says where.
+// For floating tensors. Both inputs have the same gradient, which depends only on the result.
 struct AddRelu {
   struct Attr {
     Shape a_shape, b_shape;
   };
   static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .takes = Takes::numbers};
 
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info.name);
     const MemoryFormat format = format_of(shape, in);
@@ -79,7 +79,7 @@ constexpr OpInfo kSoftminInfo{.name = "softmin", .policy = CastPolicy::f32_outpu
 constexpr OpInfo kGumbelSoftmax{.name = "gumbel_softmax", .doc = "a sample of classes that has a gradient; hard: 0 and 1"};
 constexpr OpInfo kRreluInfo{.name = "rrelu", .doc = "x, or s x for x <= 0; in training s is random, else (lower + upper)/2"};
 
-// The shape in which a weight broadcasts along x's dimension 1.
+// Returns the shape in which a weight broadcasts along x's dimension 1.
 Shape along_channels(const Tensor& x, const Tensor& weight) {
   check<ValueError>(x.defined() && weight.defined(), "prelu", "an input is undefined");
   check<ShapeError>(weight.dim() <= 1, "prelu", "weight must be one value or [C], got ", weight.shape());
@@ -92,7 +92,7 @@ Shape along_channels(const Tensor& x, const Tensor& weight) {
   return shape;
 }
 
-// Integers are taken as float32.
+// Converts integers to float32.
 Tensor real(const Tensor& x, std::string_view op) {
   check<ValueError>(x.defined(), op, "the input is undefined");
   return x.is_floating_point() ? x : x.to(DType::f32);
@@ -132,7 +132,7 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   check_floating(kGumbelSoftmax.name, {logits});
   const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
   return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
-    // u lies in [0, 1): 1 - u has a logarithm.
+    // u is in [0, 1), so 1 - u has a logarithm.
     const Tensor exponential = neg(log1p(neg(rand_like(in[0], {}, generator)))), noise = neg(log(clamp_min(exponential, 1e-38)));
     const Tensor soft = softmax((in[0] + noise) / tau, d);
     if (!hard) return soft;

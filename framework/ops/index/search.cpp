@@ -42,7 +42,7 @@ constexpr OpInfo kUnravelIndex{.name = "unravel_index",
 
 TensorOptions whole(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 
-// One of each run of equal neighbours of a line. inverse: in the line's own order.
+// Returns one of each run of equal neighbours of a line. inverse: in the line's own order.
 Unique runs(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
@@ -53,7 +53,7 @@ Unique runs(std::string_view op, const Tensor& line) {
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
-// Different slices along dim, or neighbours that differ, compared on the host in the tensor's own kind of number.
+// Finds the different slices along dim, or neighbours that differ, on the host in the tensor's own kind of number.
 template <class T>
 Unique unique_slices(const Tensor& rows, bool neighbours) {  // [n, m]
   const int64_t n = rows.size(0), m = rows.size(1);
@@ -164,7 +164,7 @@ Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptio
   Tensor low = zeros(x.shape(), whole(x));
   if (n == 0) return result(low);
   Tensor high = full(x.shape(), n, whole(x));
-  // Each step halves the interval; a place that is found stays.
+  // Halves the interval in each step; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
     const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));
     const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
@@ -218,7 +218,7 @@ void add_search(OpList& list) {
     return out;
   };
   list.add(kUnique, [parts](Args& a) {
-    a.flag("sorted", true);  // always so
+    a.flag("sorted", true);  // always true
     return parts(a, unique(a.tensor(0), a.integer_or_none("dim")));
   });
   list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0), a.integer_or_none("dim"))); });
@@ -227,13 +227,13 @@ void add_search(OpList& list) {
     const std::string side = a.text("side", a.flag("right", false) ? "right" : "left");
     check<ValueError>(side == "left" || side == "right", a.op(), "'side' must be left or right, got '", side, "'");
     check<ValueError>(side == "right" || !a.flag("right", false), a.op(), "'side' left and 'right' true contradict each other");
-    // A number in place of values is one value.
+    // A number instead of values means one value.
     const Tensor sorted = a.tensor(0),
                  values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
     return searchsorted(sorted, values, {side == "right", a.flag("out_int32", false), a.tensor_or_none(2)});
   });
   list.add(kIsin, [](Args& a) {
-    a.flag("assume_unique", false);  // changes nothing
+    a.flag("assume_unique", false);  // has no effect
     return isin(a.tensor(0), a.tensor(1), a.flag("invert", false));
   });
   list.add(kUnravelIndex, [](Args& a) { return unravel_index(a.tensor(0), a.ints("shape")); });

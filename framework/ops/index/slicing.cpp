@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-// The view that the indices make of x, and the tensors among them, each at the dimension of the view that it is for.
+// The view that the indices make of x, and the index tensors, each at its dimension of the view.
 class Indexed {
  public:
   Indexed(std::string_view op, const Tensor& x, std::initializer_list<TensorIndex> indices) : view(x) {
@@ -67,8 +67,8 @@ class Indexed {
     }
     put(t);
   }
-  // An integer without a dimension is as a number; not in a trace, for which it may vary, nor where a device would have to be
-  // waited for.
+  // Returns whether to use a 0-dim integer tensor as a number. Not in a trace, where it may vary, and not if that would wait for a
+  // device.
   static bool is_number(const Tensor& t) {
     return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !TraceScope::current();
   }
@@ -84,7 +84,7 @@ class Indexed {
 
 namespace {
 
-// As Python's x[...] = values has them.
+// Removes leading dimensions of size 1, as Python's x[...] = values does.
 Tensor without_leading_ones(Tensor values, int rank) {
   while (values.defined() && values.dim() > rank && values.size(0) == 1) values = values.squeeze(0);
   return values;

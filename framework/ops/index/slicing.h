@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// x[..., 1:5, None, mask] as in Python: with `using namespace halfstep::indexing`,
+// Indexes like Python's x[..., 1:5, None, mask]; with `using namespace halfstep::indexing`:
 //   x.index({Ellipsis, Slice(1, 5), None, mask})
-// A tensor or a list among the indices takes elements, which is a copy; all others make a view. A list keeps its dimension:
+// With a tensor or a list among the indices the result is a copy; otherwise it is a view. A list keeps its dimension:
 // x.index({Slice(), {-1}}) is x[:, [-1]], of shape [n, 1], and x.index({Slice(), -1}) is x[:, -1], of shape [n].
 #pragma once
 
@@ -21,10 +21,10 @@ namespace indexing {
 
 inline constexpr std::nullopt_t None = std::nullopt;  // a new dimension of size 1
 struct EllipsisType {};
-inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as are missing
+inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as missing
 
-// start:stop:step. None: from the first, to the last. Negative numbers count from the end, and what lies outside is cut off; step
-// is positive.
+// start:stop:step. None: from the first, to the last. Negative numbers count from the end, and out-of-range parts are cut off;
+// step must be positive.
 struct Slice {
   Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
       : start(start), stop(stop), step(step) {}
@@ -44,7 +44,7 @@ class TensorIndex {
   template <std::same_as<bool> T>
   TensorIndex(std::initializer_list<T> mask) : value_(List{{mask.begin(), mask.end()}, true}) {}
   template <std::integral T>
-  // One element; a bool: all, or nothing, in a new dimension.
+  // Selects one element; a bool selects all, or nothing, in a new dimension.
   TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}
 
  private:
@@ -61,14 +61,14 @@ class TensorIndex {
   std::variant<New, indexing::EllipsisType, indexing::Slice, Number, List, Tensor> value_;
 };
 
-// x[index]: a view, or the copy that a tensor or a list takes. What is assigned to it without a name goes into x in both cases, as
-// in Python: x[mask] = 0, x[rows] += y. A variable of it is a tensor as any other.
+// x[index]: a view, or the copy that a tensor or a list selects. Assigning to the temporary writes to x in both cases, as in
+// Python: x[mask] = 0, x[rows] += y. A variable of it is an ordinary tensor.
 class IndexedPart : public Tensor {
  public:
   IndexedPart(const Tensor& from, const TensorIndex& at);
   IndexedPart(const IndexedPart&) = default;
   IndexedPart& operator=(const IndexedPart&) & = default;
-  IndexedPart& operator=(const Tensor& other) &;  // another tensor
+  IndexedPart& operator=(const Tensor& other) &;  // makes it another tensor
   template <class V>
     requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>)
   void operator=(const V& values) && {
@@ -100,7 +100,7 @@ class IndexedPart : public Tensor {
     else
       static_cast<Tensor&&>(*this) = values;
   }
-  Tensor from_;  // undefined: this is a view of it
+  Tensor from_;  // undefined: this is a view of the original
   TensorIndex at_;
 };
 

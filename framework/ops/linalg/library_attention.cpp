@@ -14,7 +14,7 @@ AttentionLibrary* library_of(const Tensor& q) {
   return is_half(q.dtype()) ? dynamic_cast<AttentionLibrary*>(&backend_for(q.device())) : nullptr;
 }
 
-// Dense memory in such strides.
+// Makes a tensor with these dense strides.
 Tensor laid(const Shape& shape, const Strides& strides, DType dtype, Device device) {
   return Tensor::empty({numel(shape)}, {.dtype = dtype, .device = device}).alias(shape, strides);
 }

@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// Of one view of a weight.
+// The packed form of one view of a weight.
 struct Form {
   int64_t offset;
   Shape shape, strides;
@@ -23,7 +23,7 @@ struct Form {
 struct Forms {
   std::vector<Form> list;
 };
-constexpr size_t kMostForms = 8;  // a storage with more is no weight, but many in one
+constexpr size_t kMostForms = 8;  // a storage with more holds many weights
 
 }  // namespace
 

@@ -16,7 +16,7 @@ using namespace matrices;
 
 double epsilon_of(DType dtype) { return dtype == DType::f64 ? 0x1p-52 : 0x1p-23; }
 
-// Of each matrix x with the singular values s [..., k]: up to this they count as 0, [..., 1].
+// Returns the bound up to which singular values s [..., k] of each matrix x count as 0, [..., 1].
 Tensor bound_of(const Tensor& s, const Tensor& x, const Tolerance& rtol, const Tolerance& atol) {
   const auto each = [&](const Tolerance& t) { return t.tensor.detach().to(s.dtype()).unsqueeze(-1); };
   const double usual = double(std::max(x.size(-1), x.size(-2))) * epsilon_of(x.dtype());
@@ -30,7 +30,7 @@ Tensor bound_of(const Tensor& s, const Tensor& x, const Tolerance& rtol, const T
   if (!atol.given()) return bound;
   return atol.number ? clamp_min(bound, *atol.number) : maximum(bound, each(atol));
 }
-// x in the batch that it has together with the tolerances.
+// Broadcasts x to its common batch with the tolerances.
 Tensor beside_tolerances(std::string_view op, const Tensor& x, const Tolerance& rtol, const Tolerance& atol) {
   check_same_device(op, {x, rtol.tensor, atol.tensor});
   Shape batch = batch_of(x);
@@ -138,7 +138,7 @@ Tensor matrix_rank(const Tensor& given, const Tolerance& rtol, const Tolerance& 
 }  // namespace linalg
 
 void add_pseudo_inverse(OpList& list) {
-  // Numbers by name, or tensors at these positions.
+  // Reads a tolerance: a number by name, or a tensor at a position.
   const auto tolerance = [](Args& a, size_t position, const char* name) {
     return a.has_tensor(position) ? Tolerance(a.tensor(position)) : Tolerance(a.number_or_none(name));
   };

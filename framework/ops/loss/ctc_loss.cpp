@@ -10,13 +10,13 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo kCtc{.name = "ctc_loss", .policy = CastPolicy::f32, .doc = "-ln of the probability of all alignments of a target"};
-constexpr double kNever = -1e30;  // the logarithm of an impossible event: finite, so that differences of two stay numbers
+constexpr double kNever = -1e30;  // logarithm of an impossible event: finite, so that differences are not NaN
 
-// The targets with blanks around every label, as tables for all examples: [N, 2 S + 1].
+// Tables of the targets with blanks around every label, for all examples: [N, 2 S + 1].
 struct Alignment {
   int64_t states = 1;
   std::vector<int64_t> label, last;  // last: [N], index of the final state
-  std::vector<bool> skip;            // a label may follow the one before it directly: they differ
+  std::vector<bool> skip;            // whether a label may directly follow the one before it, because they differ
 
   Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
             int64_t blank) {
@@ -92,7 +92,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     const Tensor chosen = x.gather(2, labels.expand({steps, batch, states}));
     const Tensors emitted = where(lt(chosen, kNever), kNever, chosen).unbind(0);  // ln 0
     const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
-    // ln of the probability of being in a state after t frames; before the first, in the state before all labels.
+    // Logarithm of the probability of each state after t frames; before the first frame, the state before all labels.
     Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
     const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
     for (int64_t t = 0; t < steps; ++t) {
@@ -100,7 +100,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
       alpha = where(gt(frames, double(t)), next, alpha);
     }
-    // It may end in the last label or in the blank behind it.
+    // The target may end in the last label or in the blank behind it.
     const Tensor label = where(gt(last, 0.0), alpha.gather(1, clamp_min(last - 1, 0)), kNever);
     const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
     const Tensor impossible = lt(likelihood, kNever / 10);

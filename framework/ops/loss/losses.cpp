@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. Kernels read 16-bit inputs as they are and compute in float32, so a region casts nothing for them.
+// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them.
 #include <memory>
 #include <utility>
 
@@ -13,7 +13,7 @@ namespace {
 
 thread_local Tensor expected_seed;
 
-// Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
+// Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
 // ---- cross entropy
@@ -67,7 +67,7 @@ struct CrossEntropy {
     const Tensor logp = log_softmax(in[0], 1, widened(in[0].dtype()));
     const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
     if (a.label_smoothing == 0) return nll;
-    // The smoothed part: the mean over classes of -logp, class weights included, divided as the other part is.
+    // The smoothed part: the mean over classes of -logp, with class weights, divided like the other part.
     const Tensor valid = ne(in[1], double(a.ignore_index));
     Tensor smooth = neg(sum(in[2].defined() ? logp * in[2] : logp, {1})) / double(in[0].size(1));
     smooth = where(valid, smooth, 0.0);
@@ -88,7 +88,7 @@ void check_class_targets(std::string_view op, const Tensor& target, int64_t clas
                    classes, ")", Help{"labels must be class indices; use ignore_index for rows without a label"});
 }
 
-// Classes in dimension 1 (or 0 of a vector): checks, and [N, C] / [N] for the kernels.
+// Checks classes in dimension 1 (or 0 of a vector), and returns [N, C] / [N] for the kernels.
 struct Rows {
   Tensor scores, target;
   Shape target_shape;
@@ -119,7 +119,7 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
 
 // ---- mean squared error
 
-// A gradient made in the forward pass, and the loss that it belongs to.
+// A gradient computed in the forward pass, and its loss.
 struct Foreseen {
   Tensor grad, seed;
   uint64_t version = 0;
@@ -177,7 +177,7 @@ struct Mse {
   }
 };
 
-// Where the op is computed by others instead of its kernel: those need the casts that the kernel does by itself.
+// Returns the info of an op that is computed by others, which need the casts that its kernel would do by itself.
 constexpr OpInfo made_of_ops(OpInfo info) {
   info.reads_half = false;
   return info;
@@ -238,7 +238,7 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   const Tensor safe = where(valid, r.target, 0);
   Tensor w = valid.to(in[0].dtype());
   if (weight.defined()) w = w * gather(weight, 0, safe);
-  // where, not a product: a row that is ignored gives 0 even if its scores are not finite.
+  // Uses where and not a product, so that an ignored row gives 0 even if its scores are not finite.
   const Tensor picked = gather(r.scores, 1, safe.unsqueeze(1)).squeeze(1);
   const Tensor losses = where(valid, neg(picked * w), 0.0);
   if (o.reduction == Reduction::none) return losses.reshape(r.target_shape);
@@ -247,7 +247,7 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
 
 Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction) {
   check_one_shape("mse_loss", x0.shape(), target0.shape());
-  const bool alike = x0.shape() == target0.shape();  // else one is a number
+  const bool alike = x0.shape() == target0.shape();  // otherwise one is a number
   const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
   const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",

@@ -23,7 +23,7 @@ constexpr OpInfo kMultilabelSoftMargin{.name = "multilabel_soft_margin_loss",
                                        .policy = CastPolicy::f32,
                                        .doc = "mean over classes of -y ln sigmoid(x) - (1 - y) ln sigmoid(-x)"};
 
-// x as rows [N, C]: [C] is one row.
+// Returns x as rows [N, C]; [C] is one row.
 Tensor as_rows(std::string_view op, const Tensor& x) {
   check_floating(op, {x});
   check<ShapeError>((x.dim() == 1 || x.dim() == 2) && x.size(-1) > 0, op, "input must be [N, C] or [C] with C > 0, got ",
@@ -31,7 +31,7 @@ Tensor as_rows(std::string_view op, const Tensor& x) {
   return x.dim() == 1 ? x.unsqueeze(0) : x;
 }
 
-// lowest: 0, or -1 where that marks the end of a list.
+// Checks class indices. lowest: 0, or -1 if that marks the end of a list.
 void check_classes(std::string_view op, const Tensor& target, int64_t classes, int64_t lowest = 0) {
   check<DTypeError>(target.dtype() == DType::i64, op, "target must be int64, got ", target.dtype());
   const Tensor from_zero = lowest == 0 ? target : target - lowest;
@@ -110,7 +110,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReducti
   check<ShapeError>(target.shape() == x.shape(), op, "target must have input's shape ", x.shape(), ", got ", target.shape());
   check_classes(op, target, classes, -1);
   return composite(kMultilabelMargin, {rows, target.reshape(rows.shape())}, [&](const Tensors& in) {
-    // Counted targets: those before the first -1 of their row. [N, C, C] = [N, target, class].
+    // Targets before the first -1 of their row count. [N, C, C] = [N, target, class].
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
     const Tensor ends = where(lt(in[1], 0), order, classes);
     const Tensor counted = lt(order, amin(ends, {1}, true));

@@ -26,7 +26,7 @@ void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
   check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
 }
 
-// The op's policy, and the reduction of the losses that each(inputs, dtype) computes in float32 or float64.
+// Applies the op's policy, and reduces the losses that each(inputs, dtype) computes in float32 or float64.
 template <class Each>
 Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
   check_same_device(info.name, in);
@@ -42,7 +42,7 @@ Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction r
 }
 Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? loss * weight : loss; }
 
-// A look at the values costs no wait on the CPU only.
+// Checks values on the CPU only, where that needs no wait.
 void check_probabilities(std::string_view what, const Tensor& t) {
   if (!t.device().is_cpu() || t.numel() == 0) return;
   const NoGrad quiet;
@@ -58,7 +58,7 @@ OpInfo bce_info() {
   return info;
 }
 
-// var, or a view of it, in a shape that broadcasts to x's.
+// Returns var, or a view of it, in a shape that broadcasts to x's.
 Tensor variance_like(const Tensor& x, const Tensor& var) {
   if (var.shape() == x.shape()) return var;
   bool fits = var.dim() == x.dim(), shorter = var.dim() + 1 == x.dim();

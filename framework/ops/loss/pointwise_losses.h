@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses of each element against its target: both have one shape, or one is a 0-dim number (check_one_shape). reduction: the mean,
-// the sum or the losses themselves (none). Autocast: f32, without a cast pass: kernels read 16-bit inputs and compute in float32.
-// Both arguments have gradients.
+// the sum or the losses themselves (none). Autocast: f32 without a cast: kernels read 16-bit inputs and compute in float32. Both
+// arguments have gradients.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 namespace halfstep {
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);  // |x - target|
-// (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 from there; beta 0: l1_loss
+// (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 above; beta 0: l1_loss
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double beta = 1);
 // (x - target)^2 / 2 up to delta, delta (|x - target| - delta/2) beyond
 Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, double delta = 1);
 
 enum class KlReduction : uint8_t { none, mean, sum, batchmean };  // batchmean: the sum divided by the size of dimension 0
-// A KlReduction, or its name: kl_div(x, target, "batchmean"). Throws ValueError for another name.
+// Parses the name of a KlReduction: kl_div(x, target, "batchmean"). Throws ValueError for another name.
 KlReduction parse_kl_reduction(std::string_view text);
 class KlLossReduction {
  public:
@@ -34,14 +34,14 @@ class KlLossReduction {
  private:
   KlReduction value_;
 };
-// target (ln target - x), x in log space; log_target: the target, too.
+// target (ln target - x), x in log space; log_target: the target is in log space, too.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction = KlReduction::mean, bool log_target = false);
 
-// -(target ln x + (1 - target) ln(1 - x)) weight; logarithms count from -100 on. x: probabilities, x and target of one shape and,
-// checked on the CPU only, in [0, 1]; weight broadcasts to them. Not allowed in an autocast region.
+// -(target ln x + (1 - target) ln(1 - x)) weight; logarithms below -100 count as -100. x: probabilities; x and target must have
+// one shape and be in [0, 1], which is checked on the CPU only; weight broadcasts to them. Not allowed in an autocast region.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
                             LossReduction reduction = Reduction::mean);
-// The same of sigmoid(x), in a form that neither overflows nor cancels. pos_weight multiplies the part of positive targets.
+// The same for sigmoid(x), in a form that neither overflows nor cancels. pos_weight multiplies the part of positive targets.
 struct BceWithLogitsOptions {
   Tensor weight = {};      // broadcast, or undefined
   Tensor pos_weight = {};  // broadcast, or undefined
@@ -65,7 +65,7 @@ struct GaussianNllOptions {
   double eps = 1e-6;
   LossReduction reduction = Reduction::mean;
 };
-// (ln v + (x - target)^2 / v) / 2, v = max(var, eps), which passes var's gradient on all the same. var: x's shape, or the same
+// (ln v + (x - target)^2 / v) / 2, v = max(var, eps), where the clamp does not block var's gradient. var: x's shape, or the same
 // with a last size of 1 or without it. Negative ones are an error on the CPU.
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& options = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each cell is one op: two products in float32, then one pass over the gates. Its backward is one pass that gives the gates'
-// gradient, and one product for each input and weight.
+// Each cell is one op: two products in float32, then one pass over the gates. Its backward is one pass for the gates' gradient,
+// and one product for each input and weight.
 #include "framework/ops/recurrent/recurrent.h"
 
 #include "framework/ops/core/call.h"
@@ -17,7 +17,7 @@ Tensor make(const Tensor& like, int64_t columns, DType dtype) {
   return Tensor::empty({like.size(0), columns}, {.dtype = dtype, .device = like.device()});
 }
 
-// The places of x, h and the parameters among a cell's inputs: after the states.
+// The indices of x, h and the parameters among a cell's inputs, after the states.
 struct Places {
   size_t states;
   constexpr size_t w_ih() const { return 1 + states; }
@@ -52,7 +52,7 @@ Tensor h_product(Places at, const Tensors& in) {
   return product(in[1], in[at.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_hh()])});
 }
 
-// What the gates' gradients give for x, h (`dh` more, where defined), weights and biases.
+// Returns the gradients of x, h (plus `dh` if defined), weights and biases, from the gates' gradients.
 Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh) {
   Tensors result(at.count());
   const auto side = [&](const Tensor& gates, size_t input, size_t weight, size_t bias) {
@@ -167,7 +167,7 @@ struct Rnn {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.activation == Unary::relu]; }
 
   static void check(const Attr& a, const Tensors& in) { check_cell(info_of(a).name, 1, kAt, in); }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor sum = x_product(kAt, in), h = gemm_ready(in[1]), w = gemm_ready(in[kAt.w_hh()].t()), b = dense(in[kAt.b_hh()]);
     Backend& backend = backend_for(sum.device());
@@ -190,7 +190,7 @@ struct Rnn {
   }
 };
 
-// The inputs as the op takes them: batched, with states. `in`: x, the states, the parameters.
+// Returns the inputs in the op's form: batched, with states. `in`: x, the states, the parameters.
 Tensors batched(Tensors in, size_t states, std::string_view op) {
   const Tensor &x = in[0], &w_hh = in[states + 2];
   check<ShapeError>(x.dim() == 1 || x.dim() == 2, op, "input must be [N, I] or [I], got ", x.shape());

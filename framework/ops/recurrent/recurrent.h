@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks: one step, and sequences. Weights as PyTorch has them: w_ih [G H, I], w_hh [G H, H], biases [G H] or none; of
-// G gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
+// Recurrent networks: one step, and sequences. Weights as in PyTorch: w_ih [G H, I], w_hh [G H, H], biases [G H] or none, for G
+// gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Generator;
 class PackedWeights;
 
 // ---- One step. x: [N, I], h and c: [N, H]. Without N: x [I], h and c [H]. An undefined h or c is zero. By name: tensors in this
-// order, as in torch._VF.lstm_cell(x, (h, c), w_ih, ...) laid flat.
+// order, like torch._VF.lstm_cell(x, (h, c), w_ih, ...) flattened.
 
 // Gates i f g o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'). Returns (h', c').
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& w_ih, const Tensor& w_hh,
@@ -28,26 +28,26 @@ Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const
 Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih = Tensor(),
                      const Tensor& b_hh = Tensor());
 
-// ---- Sequences, as torch.lstm and its siblings: L layers, each of which reads the outputs of the one below, in D directions.
+// ---- Sequences, like torch.lstm and its siblings: L layers, each of which reads the outputs of the one below, in D directions.
 //
-// x: [T, N, I] ([N, T, I] with batch_first), or [T, I] without a batch. The first states h [L D, N, H] and c [L D, N, H], without
-// N where x has none, may be undefined: zero. `parameters`, flat: of each layer forwards, and then backwards if bidirectional,
-// w_ih, w_hh, b_ih and b_hh (where there are biases) and w_hr (LSTM with projections). An LSTM with w_hr [P, H] gives
-// h = W_hr (o tanh c), so that P replaces H in the shape of h, of w_hh [4 H, P] and of the outputs; c keeps H.
-// Returns the outputs of the last layer, [T, N, D H] laid out as x, and the last states.
+// x: [T, N, I] ([N, T, I] with batch_first), or [T, I] without a batch. The initial states h [L D, N, H] and c [L D, N, H],
+// without N if x has none, may be undefined: zero. `parameters`, flat: for each layer forwards, and then backwards if
+// bidirectional, w_ih, w_hh, b_ih and b_hh (with biases) and w_hr (LSTM with projections). An LSTM with w_hr [P, H] computes h =
+// W_hr (o tanh c), so P replaces H in the shape of h, of w_hh [4 H, P] and of the outputs; c keeps H. Returns the outputs of the
+// last layer, [T, N, D H] in x's layout, and the last states.
 //
-// Packed: with `batch_sizes` x is [sum of them, I], the first batch_sizes[0] rows step 0, and so on; they never grow, and step t
-// has the first batch_sizes[t] rows of the batch. States have N >= batch_sizes[0] rows; those of rows without a step stay as they
-// are. PackedSequence (layers/sequences/packed_sequence.h) makes such an x of sequences of any lengths.
+// Packed: with `batch_sizes`, x is [sum of them, I]; the first batch_sizes[0] rows are step 0, and so on. Batch sizes never grow,
+// and step t has the first batch_sizes[t] rows of the batch. States have N >= batch_sizes[0] rows; rows without a step keep their
+// states. PackedSequence (layers/sequences/packed_sequence.h) makes such an x of sequences of any lengths.
 struct SequenceOptions {
   int64_t num_layers = 1;
   bool bidirectional = false;
   bool batch_first = false;
-  double dropout = 0;  // of the outputs of every layer but the last, while training
+  double dropout = 0;  // of the outputs of every layer except the last, in training
   bool training = false;
   std::vector<int64_t> batch_sizes = {};
-  Generator* generator = nullptr;  // of dropout; null: the default one
-  // Where a library of the device (docs/gpu.md) may keep a copy of all parameters, until one of them changes; of these parameters
+  Generator* generator = nullptr;  // for dropout; null: the default one
+  // Cache in which a device's library (docs/gpu.md) may keep a copy of all parameters until one changes; for these parameters
   // only.
   PackedWeights* packed = nullptr;
 };

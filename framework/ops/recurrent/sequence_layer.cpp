@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One product for the inputs of all steps, then for each step one product of the states and one pass over the gates. The backward
-// goes through the steps in the other order, one pass and one product each, and then makes one product for each weight and for the
+// One product for the inputs of all steps; then for each step one product of the states and one pass over the gates. The backward
+// visits the steps in reverse order, with one pass and one product each, and then computes one product for each weight and for the
 // inputs, over all steps.
 #include "framework/ops/recurrent/sequence_layer.h"
 
@@ -27,10 +27,10 @@ TensorView rows(const Tensor& t, int64_t from, int64_t n) {
 }
 TensorView rows_or_none(const Tensor& t, int64_t from, int64_t n) { return t.defined() ? rows(t, from, n) : TensorView{}; }
 
-// The steps of a layer in the order in which it takes them. Step t has sizes[t] rows, from offsets[t] on.
+// The steps of a layer in processing order. Step t has sizes[t] rows, from offsets[t] on.
 struct Walk {
   bool reverse;
-  int64_t batch;  // rows of the states
+  int64_t batch;  // number of rows of the states
   const std::vector<int64_t>& sizes;
   std::vector<int64_t> offsets = {};
   int64_t total = 0;
@@ -43,7 +43,7 @@ struct Walk {
     }
   }
   int64_t steps() const { return int64_t(sizes.size()); }
-  size_t at(int64_t k) const { return size_t(reverse ? steps() - 1 - k : k); }  // the k-th step's place in time
+  size_t at(int64_t k) const { return size_t(reverse ? steps() - 1 - k : k); }  // time of the k-th step
   int64_t size(int64_t k) const { return sizes[at(k)]; }
   int64_t offset(int64_t k) const { return offsets[at(k)]; }
   bool uniform() const { return steps() == 0 || sizes.back() == batch; }
@@ -55,8 +55,8 @@ struct Range {
   int64_t size() const { return to - from; }
 };
 
-// A matrix of many products, laid out for them once where the device has a layout for that. Its rows are states of sequences, which
-// have nothing in common: parts of the batch go through their steps side by side.
+// A matrix of many products, packed once if the device has a layout for that. Its rows are states of independent sequences, so
+// parts of the batch run through their steps in parallel.
 struct PackedFactor {
   Tensor matrix, packed;
   int64_t parts = 1;
@@ -71,7 +71,7 @@ struct PackedFactor {
       packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
       backend.pack(b.view(), packed.view());
       matrix = b;
-    } else {  // Every step would transpose it again. A product of a single row needs no transposition.
+    } else {  // otherwise every step would transpose it again; a product of a single row needs no transposition
       matrix = often && walk.batch > 1 && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
     }
   }
@@ -80,7 +80,7 @@ struct PackedFactor {
     if (packed.defined()) args.packed = packed.view();
     backend.gemm(args);
   }
-  // f(k, r) for the steps k of the walk, first to last or last to first, and the rows r that they have of each part.
+  // Calls f(k, r) for the steps k of the walk, first to last or last to first, with the rows r of each part in that step.
   template <class F>
   void each_step(Backend& backend, const Walk& walk, bool backwards, const F& f) const {
     backend.side_by_side(parts, [&](int64_t part) {
@@ -94,8 +94,8 @@ struct PackedFactor {
   }
 };
 
-// The states that steps leave, and the first ones, in one matrix [total + batch, width]: in the order of time, so that where all
-// steps have all rows, what the steps read is the same matrix, one step earlier.
+// The initial states and those after each step, in one matrix [total + batch, width]: in the order of time, so that if all steps
+// have all rows, the states that steps read are the same matrix, one step earlier.
 class States {
  public:
   States(const Walk& walk, const Tensor& all) : walk_(walk), all_(all), device_(backend_for(all.device())) {}
@@ -111,7 +111,7 @@ class States {
   const Tensor& all() const { return all_; }
   Tensor outputs() const { return part(walk_.reverse ? 0 : walk_.batch, walk_.total); }
   TensorView after(int64_t k, Range r) const { return rows(all_, row(k) + r.from, r.size()); }
-  // What the rows r of step k read. `joined` is memory for rows of which some have begun before and some begin here.
+  // Returns the states that rows r of step k read. `joined`: memory for rows of which some began earlier and some begin here.
   TensorView before(int64_t k, Range r, Tensor& joined) const {
     const int64_t had = k == 0 ? 0 : walk_.size(k - 1);
     if (r.from >= had) return rows(all_, first_row() + r.from, r.size());
@@ -120,17 +120,17 @@ class States {
     copy_before(k, r, joined, 0);
     return joined.view();
   }
-  // All that steps read, in the order of their rows.
+  // Returns the states that all steps read, in the order of their rows.
   Tensor all_before() const {
     if (walk_.uniform()) return part(walk_.reverse ? walk_.batch : 0, walk_.total);
     const Tensor out = Tensor::empty({walk_.total, all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
     for (int64_t k = 0; k < walk_.steps(); ++k) copy_before(k, {0, walk_.size(k)}, out, walk_.offset(k));
     return out;
   }
-  // The state of each row of the batch after its last step.
+  // Returns the state of each row of the batch after its last step.
   Tensor last() const {
     const Tensor out = Tensor::empty({walk_.batch, all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
-    int64_t done = walk_.batch;  // rows from here on are in place
+    int64_t done = walk_.batch;  // rows from here on are done
     const auto take = [&](int64_t from, int64_t begin) {
       if (begin < done) device_.copy(rows(all_, from + begin, done - begin), rows(out, begin, done - begin));
       done = std::min(done, begin);
@@ -162,7 +162,7 @@ class States {
 
 // A layer in one direction.
 struct Layer {
-  enum Saved : size_t { kStates = kLayerInputs, kCells, kActivated, kUnprojected };  // saved besides the inputs
+  enum Saved : size_t { kStates = kLayerInputs, kCells, kActivated, kUnprojected };  // saved in addition to the inputs
   using Attr = LayerSteps;
   static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.cell); }
 
@@ -183,17 +183,17 @@ struct Layer {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
     };
 
-    // A GRU's gates of x and h meet only within the pass over them, so each has its bias.
+    // A GRU's gates of x and h meet only in the pass over them, so each has its own bias.
     const Tensor h_bias = gru && in[kBhh].defined() ? dense(in[kBhh].to(wide)) : Tensor();
     const Tensor bias = gru || !in[kBih].defined() ? dense(in[kBih]) : in[kBih].to(wide) + in[kBhh].to(wide);
     const Tensor gates = product(in[kX], in[kWih].t(), wide, {.bias = bias});
-    // A step's own product stays in the cache; the gates of x come from memory once.
+    // The product of one step stays in the cache; the gates of x are read from memory once.
     const Tensor h_gates = gated ? make(a.batch, gates_of(a.cell) * units, wide) : Tensor();
     const PackedFactor w(in[kWhh].t(), walk);
     const Tensor w_hr = in[kWhr].defined() ? gemm_ready(in[kWhr].t()) : Tensor();
 
     const States h(walk, width, dtype, device, in[kH]);
-    // Without a backward only the newest c is of use. It is wide: not rounded between the steps.
+    // Without a backward only the newest c is needed. It is wide: not rounded between steps.
     std::optional<States> c;
     Tensor newest_c;
     if (lstm && records) c.emplace(walk, units, wide, device, in[kC]);
@@ -288,7 +288,7 @@ struct Layer {
     return result;
   }
 
-  // The gradients of the weights and biases of x and h, from those of their gates. h_before: what each step read of h.
+  // Computes the gradients of the weights and biases of x and h from those of their gates. h_before: the h that each step read.
   static Tensors of_weights(const BackwardContext& ctx, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& h_before) {
     Tensors result(kLayerInputs);
     const auto weight = [&](const Tensor& g, size_t place, size_t bias, const Tensor& input) {

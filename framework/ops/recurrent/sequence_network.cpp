@@ -47,22 +47,22 @@ LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& s) {
 
 RecurrentLibrary* library_on(Device device) { return dynamic_cast<RecurrentLibrary*>(&backend_for(device)); }
 
-// Dense, and beginning where packs of 16 bytes do: memory that is part of other memory may not.
+// Makes t dense and aligned to 16 bytes; memory that is part of other memory may not be.
 Tensor readable(const Tensor& t) {
   const Tensor out = dense(t);
   return out.defined() && reinterpret_cast<uintptr_t>(out.const_data_ptr()) % 16 != 0 ? out.clone() : out;
 }
 
-// The library declined when it was to compute, though it had said that it would.
+// Thrown if the library declines to compute after it had accepted.
 struct Declined {};
 
-// Its backward overwrites the state that the forward saved for it: a second backward computes that again.
+// Its backward overwrites the state that the forward saved for it; a second backward recomputes that state.
 struct Reserve {
   std::mutex mutex;
   bool spent = false;
 };
 
-// Inputs: x, h, c, the parameters, and last the one tensor that has all of them as the library wants them; all but the parameters
+// Inputs: x, h, c, the parameters, and last the tensor with all parameters in the library's layout; all but the parameters are
 // readable.
 struct Network {
   struct Attr {
@@ -161,7 +161,7 @@ struct Network {
   }
 };
 
-// How many steps sequence i has.
+// Returns the number of steps of each sequence.
 std::vector<int64_t> lengths_of(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> out;
   for (size_t step = sizes.size(); step-- > 0;)
@@ -169,7 +169,7 @@ std::vector<int64_t> lengths_of(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// Empty: the library declines, or there is none.
+// Computes the network by the library. Empty: it declines, or there is none.
 std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps s) {
   RecurrentLibrary* const library = library_on(in[0].device());
   if (!library || s.sizes.empty() || s.sizes[0] == 0) return {};
@@ -186,7 +186,7 @@ std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const 
                      .projected = first[kWhr].defined(),
                      .layout = s.layout,
                      .steps = int64_t(s.sizes.size()),
-                     .batch = s.sizes[0]};  // rows of the states beyond have no step: they stay as they are
+                     .batch = s.sizes[0]};  // rows beyond have no step and keep their states
   if (packed) {
     args.lengths = lengths_of(s.sizes);
     args.steps = args.lengths[0];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks: layers one above the other, in one direction or both, on batches, single sequences and packed ones.
+// Recurrent networks: stacked layers, in one direction or both, on batches, single sequences and packed ones.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -20,7 +20,7 @@ size_t parameters_each(Cell cell, size_t given, const SequenceOptions& o) {
   const std::string_view op = name_of(cell);
   check<ValueError>(o.num_layers >= 1, op, "num_layers must be >= 1, got ", o.num_layers);
   check<ValueError>(o.dropout >= 0 && o.dropout <= 1, op, "dropout must be within [0, 1], got ", o.dropout);
-  // More layers than parameters fit no count, and a count of them may be beyond any integer.
+  // More layers than parameters never fit, and multiplying such a count could overflow.
   const bool many = o.num_layers > int64_t(given);
   const size_t parts = many ? 1 : size_t(o.num_layers * directions(o)), each = given / parts;
   const bool fits = !many && given % parts == 0 && (each == 2 || each == 4 || (cell == Cell::lstm && (each == 3 || each == 5)));
@@ -30,7 +30,7 @@ size_t parameters_each(Cell cell, size_t given, const SequenceOptions& o) {
   return each;
 }
 
-// p: one layer and direction, which reads `features` and has `width` wide outputs.
+// Checks p, the parameters of one layer and direction, which reads `features` and outputs `width` numbers.
 void check_parameters(Cell cell, const Tensors& p, int64_t features, int64_t units, int64_t width) {
   const std::string_view op = name_of(cell);
   const int64_t all = gates_of(cell) * units;
@@ -56,7 +56,7 @@ void check_packed(std::string_view op, const Tensor& x, const std::vector<int64_
   check<ShapeError>(total == x.size(0), op, "batch_sizes must add up to the rows of the input ", x.shape(), ", got ", total);
 }
 
-// Layer after layer, with dropout between them. in: x, h, c, the parameters after autocast; parameters: those before.
+// Runs layer after layer with dropout between them. in: x, h, c, the parameters after autocast; parameters: those before.
 LstmSequenceResult with_dropout(Cell cell, const Tensors& in, const Tensors& parameters, const NetworkSteps& one,
                                 const SequenceOptions& o) {
   const int64_t ways = directions(o);
@@ -75,7 +75,7 @@ LstmSequenceResult with_dropout(Cell cell, const Tensors& in, const Tensors& par
   return {y, cat(last_h), cell == Cell::lstm ? cat(last_c) : Tensor()};
 }
 
-// The inputs and parameters of a network, checked, in the dtype that autocast gives them.
+// Returns the checked inputs and parameters of a network, in the dtype that autocast chooses.
 Tensors inputs_of(const OpInfo& info, const Tensor& x, const Tensor& h, const Tensor& c, const Tensors& parameters) {
   Tensors in{x, h, c};
   in.insert(in.end(), parameters.begin(), parameters.end());
@@ -86,7 +86,7 @@ Tensors inputs_of(const OpInfo& info, const Tensor& x, const Tensor& h, const Te
   return in;
 }
 
-// The rows of the states of a packed batch: of the first step, or more.
+// Returns the number of rows of a packed batch's states: those of the first step, or more.
 int64_t packed_batch(std::string_view op, const Tensors& in, const std::vector<int64_t>& sizes) {
   int64_t batch = sizes[0];
   for (const Tensor& state : {in[1], in[2]}) {
@@ -114,7 +114,7 @@ LstmSequenceResult run(Cell cell, const Tensor& x0, const Tensor& h0, const Tens
     check<ShapeError>(x.dim() == 2 || x.dim() == 3, op, "input must be [T, N, I] or [T, I], got ", x.shape());
   const bool batched = packed || x.dim() == 3, turned = batched && !packed && o.batch_first;
   if (!batched) x = x.unsqueeze(1);
-  // What dropout draws for an element depends on its place among the others: there the steps always come first.
+  // Dropout's draw for an element depends on its index, which always counts steps first.
   const bool drops = o.num_layers > 1 && o.dropout > 0 && o.training, batch_first = turned && !drops;
   if (turned && drops) x = x.transpose(0, 1);
   const int64_t features = x.size(-1), steps = x.size(batch_first ? 1 : 0);
@@ -175,7 +175,8 @@ SequenceResult rnn_relu(const Tensor& x, const Tensor& h, const Tensors& paramet
   return without_c(run(Cell::rnn_relu, x, h, Tensor(), parameters, options));
 }
 
-// By name, as torch.lstm(input, [h, c], parameters) and torch.gru(input, h, parameters) take them; states may be left out.
+// Register the ops with the arguments of torch.lstm(input, [h, c], parameters) and torch.gru(input, h, parameters); states may be
+// omitted.
 void add_sequences(OpList& list) {
   const auto add = [&](Cell cell) {
     list.add(info_of(cell), [cell](Args& a) {

@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-// Where in its storage, in elements, the whole begins of which t is part i.
+// Returns the element of its storage at which the whole begins, if t is its part i.
 int64_t beginning(const Tensor& t, const RecurrentSpaces& spaces, size_t i) { return t.impl()->offset - spaces.offsets[i]; }
 
 bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> parameters) {
@@ -26,8 +26,8 @@ bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> paramet
   return true;
 }
 
-// The kept copies that `parameters` are, or none where not all of them may move: they may where they are not laid out for another
-// network, in which other parameters would stay behind.
+// Returns the kept copies that `parameters` are; none unless all may move. They may unless they are laid out for another network,
+// from which they would be torn.
 std::vector<Shadow*> movable_shadows(const RecurrentSpaces& spaces, std::span<const Tensor> parameters,
                                      std::span<const Tensor> given) {
   std::vector<Shadow*> out;
@@ -79,7 +79,7 @@ Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> param
                     PackedWeights* packed, bool may_move) {
   const Tensor& first = parameters[0];
   if (are_in_place(spaces, parameters)) return first.alias({spaces.weights}, {1}, -spaces.offsets[0]);
-  // In a recording nothing moves and nothing is kept: its replays make the copy anew, from where the parameters are now.
+  // In a recording nothing moves and nothing is kept: its replays copy the current parameters.
   const std::vector<Shadow*> shadows =
       may_move && !spaces.recording ? movable_shadows(spaces, parameters, given) : std::vector<Shadow*>();
   const bool keeps = packed && shadows.empty() && !spaces.recording &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a recurrent network in one tensor, where the device's library wants each of them.
+// The parameters of a recurrent network in one tensor, in the layout of the device's library.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace halfstep {
 
-// Parameter i of `space`, a tensor [spaces.weights].
+// Returns parameter i of `space`, a tensor [spaces.weights].
 Tensor part_of(const Tensor& space, const RecurrentSpaces& spaces, size_t i, const Shape& shape);
 
-// What was copied last, for calls in which no parameter has changed since. Of one network; any threads.
+// The last copy, for calls in which no parameter has changed since. For one network; thread-safe.
 class PackedWeights {
  public:
-  // Undefined: something has changed.
+  // Returns undefined if something has changed.
   Tensor find(const RecurrentSpaces& spaces, std::span<const Tensor> from, DType dtype);
   void keep(const RecurrentSpaces& spaces, std::span<const Tensor> from, const Tensor& space);
 
@@ -34,10 +34,10 @@ class PackedWeights {
   Tensor space_;
 };
 
-// [spaces.weights]: the memory that the parameters lie in where each is in its place there, else a copy of them. `given`: the
-// parameters before a region cast them to 16 bits. If `may_move`, their kept copies (Shadow) move into the new tensor, so that the
-// next call finds them in place, and the optimizer, which writes each with its parameter, keeps the whole up to date. Other copies
-// are kept in `packed`, unless it is null; in a recording they are made in every replay.
+// Returns [spaces.weights]: the parameters' own memory if each is in its place there, else a copy. `given`: the parameters before
+// a region cast them to 16 bits. If `may_move`, their kept copies (Shadow) move into the new tensor, so that the next call finds
+// them in place, and the optimizer, which writes each with its parameter, keeps the whole up to date. Other copies are kept in
+// `packed` unless it is null; in a recording every replay makes them.
 Tensor weight_space(const RecurrentSpaces& spaces, std::span<const Tensor> parameters, std::span<const Tensor> given,
                     PackedWeights* packed, bool may_move);
 

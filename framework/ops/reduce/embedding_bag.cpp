@@ -18,7 +18,7 @@ constexpr OpInfo kInfo{.name = "embedding_bag",
                        .doc = "sums, means or largest elements of the rows of weight that bags of indices name"};
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
-// Where the host may look without waiting. `ends`: the last one is that of the indices.
+// Call only for offsets on the host. `ends`: the last offset must equal the number of indices.
 void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
   const std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
   if (at.empty()) return;
@@ -29,14 +29,14 @@ void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
                     at.back());
 }
 
-// [n]: the bag of each index.
+// Returns the bag of each index, [n].
 Tensor bag_of(const Tensor& offsets, int64_t count) {
   const TensorOptions whole{.dtype = DType::i64, .device = offsets.device()};
   const Tensor begun = index_add(zeros({count + 1}, whole), 0, offsets, ones({offsets.numel()}, whole));
   return cumsum(begun, 0).narrow(0, 0, count) - 1;
 }
 
-// The bags of [n, D] rows, which begin at `offsets`, as [B, longest, D], with -inf where a bag is shorter.
+// Returns the bags of [n, D] rows, which begin at `offsets`, as [B, longest, D], with -inf behind shorter bags.
 Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
   const int64_t count = rows.size(0), bags = offsets.numel();
   std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
@@ -51,7 +51,7 @@ Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
 Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors, const EmbeddingBagOptions& o,
             std::optional<int64_t> padding) {
   const int64_t count = index.numel(), width = weight.size(1);
-  const bool even = index.dim() == 2;  // bags of one size
+  const bool even = index.dim() == 2;  // bags of equal size
   const int64_t number = even ? index.size(0) : offsets.numel(), each = even ? index.size(1) : 0;
   const Tensor line = index.reshape({-1});
   Tensor rows = embedding(weight, line, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);

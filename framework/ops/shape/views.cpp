@@ -14,12 +14,12 @@
 namespace halfstep {
 namespace {
 
-// Strides that read `x` as `shape` without a copy, if there are any.
+// Returns strides that read `x` as `shape` without a copy, if there are any.
 std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
   if (x.is_contiguous()) return contiguous_strides(shape);
   Strides out = Dims::filled(shape.size(), 0);
   int d = x.dim() - 1, o = shape.size() - 1;
-  // Runs of old dimensions that lie densely in each other are cut into new ones.
+  // Splits runs of old dimensions that are dense in each other into new ones.
   while (d >= 0) {
     int64_t run = x.shape()[d], inner = x.strides()[d];
     int64_t dense = run * inner;
@@ -130,7 +130,7 @@ struct Slice {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
-// The transpose of Slice: zeros of the full shape with x in the slice.
+// Returns zeros of the full shape with x in the slice; the transpose of Slice.
 struct SliceBackward {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
@@ -277,7 +277,7 @@ Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) cons
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = wrap_dim(dim, x.dim(), "narrow");
   check<ShapeError>(x.dim() > 0, "narrow", "a 0-dim tensor cannot be narrowed");
-  if (start < 0) start += x.shape()[d];  // counts from the end
+  if (start < 0) start += x.shape()[d];  // counted from the end
   check<IndexError>(start >= 0 && length >= 0 && length <= x.shape()[d] && start <= x.shape()[d] - length, "narrow", "[", start,
                     ", ", int64_t(uint64_t(start) + uint64_t(length)), ") must lie inside dimension ", dim, " of ", x.shape());
   return call<Slice>({x}, {d, start, length, 1, x.shape()});
@@ -297,7 +297,7 @@ Tensor slice_backward(const Tensor& x, const Shape& full, int dim, int64_t start
 }
 
 void add_views(OpList& list) {
-  list.add(View::info, [](Args& a) {  // copies where the strides allow no view
+  list.add(View::info, [](Args& a) {  // copies if the strides allow no view
     const Tensor x = a.tensor(0);
     return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
   });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A constant is filled in around a copy: its gradient is the padding by the negative sizes. Other padding reads each element from
-// elsewhere: a sparse matrix for each dimension. Circular padding wraps what negative sizes left; the other modes read what they
-// cut off.
+// Constant padding fills around a copy; its gradient is padding by the negative sizes. Other modes read each element from another
+// place: a sparse matrix per dimension. Circular padding wraps what negative sizes leave; the other modes read what they cut off.
 #include "framework/ops/window/padding.h"
 
 #include <algorithm>
@@ -63,7 +62,7 @@ struct Pad {
   }
 };
 
-// Any dtype, without a gradient: the indices of the matrix's rows.
+// Reads rows of any dtype by the indices of the matrix's rows, without a gradient.
 Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   Tensor y = x;
   for (const auto& [dim, spec] : rows) {
@@ -88,7 +87,7 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
   for (int i = 0; i < dims; ++i) {
     const int d = x.dim() - 1 - i;
     const int64_t before = padding[2 * i], after = padding[2 * i + 1], n = x.size(d);
-    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // of which a circle is made
+    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // size of the part that is wrapped
     const int64_t most = kind == RowKind::reflect ? n - 1 : kept;
     check<ShapeError>(n > 0 && n + before + after >= (kind == RowKind::circular ? 0 : 1), op, "dimension ", d, " of ", x.shape(),
                       " would have too few elements with padding ", padding);
