@@ -15,7 +15,7 @@ namespace {
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
-#ifndef HALFSTEP_CUDA_CODE  // cuda/CMakeLists.txt says it: "sm_90, PTX of compute_75"
+#ifndef HALFSTEP_CUDA_CODE  // set by cuda/CMakeLists.txt: "sm_90, PTX of compute_75"
 #define HALFSTEP_CUDA_CODE "unknown architectures"
 #endif
 
@@ -39,13 +39,13 @@ std::string name_and_capability() {
   return device_name() + " (compute capability " + std::to_string(c / 10) + "." + std::to_string(c % 10) + ")";
 }
 
-// The module holds no machine code for this GPU, nor PTX that the driver can compile for it.
+// Returns whether the module lacks machine code for this GPU and PTX that the driver can compile for it.
 bool lacks_image(cudaError_t error) {
   return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidPtx || error == cudaErrorUnsupportedPtxVersion ||
          error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
 }
 
-// No exceptions: the caller decides how to handle a missing GPU.
+// Returns the reason instead of throwing, because the caller decides how to handle a missing GPU.
 std::string find_reason() {
   choose_gpu();
   int count = 0;
@@ -72,8 +72,8 @@ std::string find_reason() {
 void check_cuda(cudaError_t error, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
-  cudaGetLastError();  // it is reported here, not again by the next call
-  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // all that capture refuses
+  cudaGetLastError();  // so that the next call does not report it again
+  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // everything that capture refuses
     fail<RecordingError>("record", call, " cannot be recorded for replay: ", cudaGetErrorName(error), ": ",
                          cudaGetErrorString(error));
   if (lacks_image(error)) {

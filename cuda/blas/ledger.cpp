@@ -8,7 +8,7 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr size_t kKinds = 4096;  // more than that start anew, as plans do
+constexpr size_t kKinds = 4096;  // most kinds; more restart the list, as plans do
 
 bool by_columns(const TensorView& v) {
   const int r = v.shape.size();
@@ -20,7 +20,7 @@ int64_t alignment(const TensorView& v) {
   return address == 0 ? 256 : std::min<int64_t>(256, int64_t(address & (~address + 1)));
 }
 
-// In the library's words.
+// Returns the library's name for an epilogue.
 std::string epilogue_name(const GemmArgs& g) {
   std::string name;
   const auto add = [&](bool yes, const char* part) {
@@ -84,7 +84,7 @@ ProductKey::ProductKey(const GemmArgs& g)
   for (bool bit : {by_columns(g.a), by_columns(g.b), shared_a, shared_b, bool(g.aux), g.derivative, g.accumulate, allow_tf32()})
     add(bit, 1);
   add(int64_t(g.activation), 4);
-  if (g.b_column_sum) type(g.b_column_sum);  // last, so that files of choices keep their meaning
+  if (g.b_column_sum) type(g.b_column_sum);  // last, so that stored choices keep their meaning
   for (const TensorView* v : {&g.a, &g.b, &g.c, &g.bias, &g.aux, &g.column_sum, &g.a_row_sum, &g.b_column_sum})
     alignment = std::min(alignment, cuda::alignment(*v));
 }

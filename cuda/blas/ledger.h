@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of every kind of product: for reports, and for the tuner's verdicts. Used by one call at a time, as a queue is.
+// Statistics of every kind of product, for reports and for the tuner. Used by one call at a time, like a queue.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@
 
 namespace halfstep::cuda {
 
-// A kind of product as far as its rung depends on it.
+// A kind of product, as far as its rung depends on it.
 struct ProductKey {
   int64_t m, n, k, batch;
-  int64_t kind;       // dtypes, layouts and all that was asked for, packed
+  int64_t kind;       // dtypes, layouts and all requested extras, packed
   int64_t alignment;  // of the least aligned operand, in bytes
 
   explicit ProductKey(const GemmArgs& g);
@@ -23,15 +23,15 @@ struct ProductKey {
 };
 
 struct ProductRecord {
-  ProductReport report;     // shapes, dtypes and `epilogue` are filled in
-  int rung = -1;            // of the ladder, that the last call took
-  std::optional<int> best;  // the rung that was found fastest
-  bool considered = false;  // for tuning
+  ProductReport report;     // with shapes, dtypes and `epilogue` filled in
+  int rung = -1;            // rung of the last call
+  std::optional<int> best;  // fastest rung, if measured
+  bool considered = false;  // whether it was considered for tuning
 };
 
-// The record of g's kind. Valid until the next call.
+// Returns the record of g's kind. Valid until the next call.
 ProductRecord& product_record(const GemmArgs& g, const ProductKey& key);
-// The kinds that were called since the last time, in the order of their first call ever.
+// Returns the kinds that were called since the last call, in the order of their first call ever.
 std::vector<ProductReport> take_product_reports();
 
 }  // namespace halfstep::cuda

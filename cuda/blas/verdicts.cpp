@@ -22,14 +22,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstLine = "halfstep products 1";
-constexpr size_t kMostVerdicts = 4096;      // a file that would have more starts anew
-constexpr uintmax_t kMostBytes = 4u << 20;  // a longer file is not ours
+constexpr size_t kMostVerdicts = 4096;      // a longer file would be restarted
+constexpr uintmax_t kMostBytes = 4u << 20;  // a larger file is not ours
 
 using Verdicts = std::map<std::string, Verdict>;  // by device TAB product
 
 struct Contents {
   Verdicts verdicts;
-  bool ours = true;  // or there is no file: it may be written
+  bool ours = true;  // whether the file is ours or missing, so that it may be written
 };
 
 std::optional<Verdict> parse(const std::string& text) {
@@ -50,7 +50,7 @@ Contents read(const std::string& path) {
   std::ifstream file;
   std::string line;
   if (fs::is_regular_file(status) && fs::file_size(path, error) <= kMostBytes && !error) file.open(path);
-  if (file.is_open() && file.peek() == std::ifstream::traits_type::eof()) {  // an empty file is as good as none
+  if (file.is_open() && file.peek() == std::ifstream::traits_type::eof()) {  // an empty file counts as missing
     out.ours = true;
     return out;
   }
@@ -79,7 +79,7 @@ void write(const std::string& path, const Verdicts& verdicts) {
     text << key << '\t' << v.rung << ' ' << v.candidate << ' ' << v.algorithm << ' ' << v.ms << '\n';
   std::error_code error;
   if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) fs::create_directories(folder, error);
-  // Beside its name first: a reader at any time finds the old list or the new.
+  // Writes a temporary file first, so that a reader finds the old list or the new.
   const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
   errno = 0;
   bool good = false;
@@ -104,7 +104,7 @@ std::string verdict_file() {
 }
 
 std::optional<Verdict> recall_verdict(const std::string& device, const std::string& product) {
-  static Verdicts known;  // of the file that was last looked at
+  static Verdicts known;  // of the file that was read last
   static std::string known_from;
   const std::string path = verdict_file();
   if (path.empty()) return {};

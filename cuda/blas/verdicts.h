@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner's verdicts, kept from run to run: a text file with a line for each kind of product on each combination of GPU, driver
+// The tuner's results, stored between runs: a text file with a line for each kind of product on each combination of GPU, driver
 // and library, and for each kind of convolution (cuda/dnn/library.h), whose rungs are `cudnn` and `unfold`.
 //
 //   halfstep products 1
 //   <device> TAB <kind of product> TAB <rung> <candidate> <algorithm> <milliseconds>
 //
-// HALFSTEP_TUNE_FILE in the environment names it; set but empty: none is kept. Else $XDG_CACHE_HOME/halfstep/products.txt, or
-// ~/.cache/halfstep/products.txt. What cannot be read is passed over, and a file that is no such list is left as it is, each with
-// a warning.
+// HALFSTEP_TUNE_FILE in the environment names it; set but empty: none. Otherwise $XDG_CACHE_HOME/halfstep/products.txt, or
+// ~/.cache/halfstep/products.txt. Unreadable lines are skipped, and a file that is not such a list is not changed, each with a
+// warning.
 #pragma once
 
 #include <optional>
@@ -17,15 +17,15 @@ namespace halfstep::cuda {
 
 struct Verdict {
   std::string rung;
-  int candidate = 0, algorithm = -1;  // of those that the library offered for the rung, and its number
+  int candidate = 0, algorithm = -1;  // index among the candidates for the rung, and the library's number of the algorithm
   double ms = 0;
 };
 
-// `device`: everything besides the product that a verdict depends on, in one line.
+// Returns the stored result. `device`: everything besides the product on which it depends, in one line.
 std::optional<Verdict> recall_verdict(const std::string& device, const std::string& product);
 void remember_verdict(const std::string& device, const std::string& product, const Verdict& verdict);
 
-// Where they are kept now; empty: nowhere.
+// Returns the file in use; empty: none.
 std::string verdict_file();
 
 }  // namespace halfstep::cuda

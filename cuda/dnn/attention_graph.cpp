@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+// Builds the library's graphs of attention. Needs no GPU: the test cudnn_plans asks the library about exactly these graphs.
 #include <bit>
 #include <limits>
 
@@ -19,7 +19,7 @@ Numbers swapped(Numbers d) {
   return d;
 }
 
-// One call's graph under construction.
+// The graph of one call under construction.
 struct Builder {
   const AttentionProblem& p;
   Graph& g;
@@ -33,7 +33,7 @@ struct Builder {
   Tensor row_between() { return g.between(row, rows_of(row)); }
   Tensor scores_between(cudnnDataType_t type = CUDNN_DATA_FLOAT) { return g.between(scores, rows_of(scores), type); }
 
-  // The least number where the key comes after the query: a tile without any key to see would make NaN of infinities.
+  // Replaces scores of keys after their query by the lowest number: with infinities, a tile without a visible key would give NaN.
   Tensor hide_later(const Tensor& s) {
     const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
     const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
@@ -41,7 +41,7 @@ struct Builder {
     const Tensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &seen});
   }
-  // The least number where there is no query or no key, and what of the products holds data.
+  // Replaces scores beyond the queries or keys by the lowest number, and limits the products to data.
   Tensor hide_padding(const Tensor& s, const Tensor& queries, const Tensor& keys) {
     const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
     const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
@@ -51,7 +51,7 @@ struct Builder {
     const Tensor is_score = g.pointwise(CUDNN_POINTWISE_LOGICAL_AND, is_query, {.b = &is_key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &is_score});
   }
-  // 1 where a probability is kept; the numbers depend on seed and offset, and on nothing that differs between the two graphs.
+  // Returns 1 where a probability is kept; depends on seed and offset only, not on anything that differs between both graphs.
   Tensor kept() {
     const Numbers one(4, 1);
     const Tensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),
@@ -113,7 +113,7 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
                keys = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor();
   const Tensor* const L = masks ? &queries : nullptr;
   const Tensor* const S = masks ? &keys : nullptr;
-  // Heads of keys that several heads of queries share: a gradient for each of these, to be added up.
+  // If several query heads share a key head, each gets its own gradient, which are then summed.
   const bool shares = p.q[1] != p.k[1];
   const Numbers each_key{p.q[0], p.q[1], p.k[2], p.k[3]};
   const Tensor each_dk = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dk,
@@ -122,13 +122,13 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   const std::optional<Tensor> keep = drops ? std::optional(b.kept()) : std::nullopt;
   const Numbers columns{p.q[0], p.q[1], p.k[2], p.q[2]},
       by_columns{b.scores[1] * b.scores[2] * b.scores[3], b.scores[2] * b.scores[3], 1, b.scores[3]};
-  // What each row's probabilities have in common in their gradient: the sum of grad * out.
+  // Computes the common term of each row's gradient of the probabilities: the sum of grad * out.
   const Tensor product = g.between(p.q, rows_of(p.q)), raw_sums = b.row_between();
   g.pointwise_to(CUDNN_POINTWISE_MUL, grad, product, {.b = &out});
   g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, product, raw_sums);
   const Tensor share = g.constant(4, float(1 - p.dropout));
   g.pointwise_to(CUDNN_POINTWISE_MUL, raw_sums, sums, {.b = &share});
-  // The probabilities again, and dv.
+  // Recomputes the probabilities, and computes dv.
   const Tensor raw = b.scores_between();
   g.matmul_to(q, kt, raw, {.m = L, .n = S});
   Tensor s = b.times(raw, p.scale);
@@ -142,7 +142,7 @@ std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
   g.reshape(dropped, dropped_columns);
   g.matmul_to(dropped_columns, grad, each_dv, {.m = S, .k = L});
   if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dv, dv);
-  // The scores' gradient, dk and dq.
+  // Computes the scores' gradient, dk and dq.
   const Tensor dp = b.scores_between();
   g.matmul_to(grad, vt, dp, {.m = L, .n = S});
   Tensor ds = g.mul(g.pointwise(CUDNN_POINTWISE_SUB, drops ? g.mul(dp, *keep) : dp, {.b = &sums}), probabilities);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least recently used of so many values goes when another comes. Used by one call at a time, as a queue is.
+// A cache that evicts the least recently used value. Used by one call at a time, like a queue.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace halfstep::cuda::dnn {
 
-// What a plan depends on, as a row of numbers.
+// Everything a plan depends on, as a list of numbers.
 using Key = std::vector<int64_t>;
 
 struct KeyHash {
@@ -26,14 +26,14 @@ class Cache {
  public:
   explicit Cache(size_t most = 1024) : most_(most) {}
 
-  // Null: it is not there. Valid until it goes.
+  // Returns the value, or null. Valid until it is evicted.
   Value* find(const Key& key) {
     const auto found = index_.find(key);
     if (found == index_.end()) return nullptr;
     items_.splice(items_.begin(), items_, found->second);
     return &found->second->second;
   }
-  // Replaces an existing entry.
+  // Stores a value, replacing an existing one.
   Value& put(const Key& key, Value value) {
     if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
     items_.emplace_front(key, std::move(value));
@@ -49,7 +49,7 @@ class Cache {
  private:
   using Items = std::list<std::pair<Key, Value>>;
   size_t most_;
-  Items items_;  // the most recently used first
+  Items items_;  // most recently used first
   std::unordered_map<Key, typename Items::iterator, KeyHash> index_;
 };
 

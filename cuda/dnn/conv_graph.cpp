@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+// Builds the library's graphs of convolutions. Needs no GPU: the test cudnn_plans asks the library about exactly these graphs.
 #include <memory>
 
 #include "cuda/dnn/conv.h"
@@ -21,7 +21,7 @@ Numbers dense_strides(const Numbers& dims, bool channels_last) {
 
 bool ConvProblem::prefers_tensor_cores() const {
   const bool half = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
-  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels of a group
+  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels per group
 }
 
 std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {

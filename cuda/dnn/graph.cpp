@@ -72,7 +72,7 @@ void Graph::conv(Direction direction, const Tensor& x, const Tensor& w, const Te
 void Graph::pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y, Operands operands) {
   Descriptor& p = keep(Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
   p.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-  // By default the library's ReLU makes 0 of NaN, which would hide that a step went wrong.
+  // By default the library's ReLU turns NaN into 0, which would hide a failed step.
   if (mode == CUDNN_POINTWISE_RELU_FWD) p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
   if (operands.axis >= 0) p.set(CUDNN_ATTR_POINTWISE_AXIS, operands.axis);
   p.finalize();

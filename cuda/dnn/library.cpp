@@ -15,9 +15,9 @@
 namespace halfstep::cuda::dnn {
 namespace {
 
-constexpr size_t kTimed = 4;  // plans of one kind
+constexpr size_t kTimed = 4;  // plans timed for one kind
 
-// What a choice depends on beside the kind of work, as verdicts are kept by it.
+// Returns what a choice depends on besides the kind of work; tuning results are stored under it.
 const std::string& machine() {
   static const std::string text = describe_device() + ", " + cudnn_version();
   return text;
@@ -36,7 +36,7 @@ std::string text_of(const Work& work) {
 }  // namespace
 
 bool is_refusal(cudnnStatus_t status) {
-  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // of arguments, of support, of its own
+  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // arguments, support, or internal errors
 }
 
 Library* Library::create() {
@@ -76,7 +76,7 @@ Library::Entry& Library::prepare(const Queue& q, const Work& work) {
       problem = entry.plans->problem().empty() ? "no engine that is allowed" : entry.plans->problem();
       entry.plans.reset();
     }
-  } catch (const DeviceError& e) {  // it has no words for it
+  } catch (const DeviceError& e) {  // the library cannot express it
     problem = e.what();
     problem.resize(std::min(problem.size(), problem.find('\n')));
   }
@@ -129,7 +129,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   if (!entry.slower) entry.plans->choose(size_t(best.candidate));
 }
 
-// From now on only plans that take less than `workspace`, for which there is no memory. False: there are none.
+// Restricts an entry to plans that need less than `workspace`, for which there is no memory. Returns false if there are none.
 bool Library::narrow(const Work& work, Entry& entry, int64_t workspace) {
   logging::warn_once(
       "[cudnn] device memory is short: some plans with less workspace, or none of the library's, take the place of the first "

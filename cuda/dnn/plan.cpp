@@ -34,7 +34,8 @@ bool Engine::has(cudnnBackendNumericalNote_t note) const {
 }
 
 bool Engine::is_allowed(const Rules& rules) const {
-  // Seen on an H100 with cuDNN 9.19: in a 1 x 1 convolution with TF32 this engine's ReLU gives 0 for NaN, whatever the graph says.
+  // Seen on an H100 with cuDNN 9.19: in a 1 x 1 convolution with TF32 this engine's ReLU returns 0 for NaN, whatever the graph
+  // requests.
   constexpr int64_t kLosesNan = 39;
   if (rules.relu && number == kLosesNan) return false;
   return !has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&

@@ -19,7 +19,7 @@ namespace {
 
 enum Mode : size_t { kInference, kTraining, kBackward, kModes };
 
-// A network on sequences of these lengths.
+// A network for sequences of these lengths.
 struct Prepared {
   std::unique_ptr<RnnPlan> plan;  // null: declined
   WeightLayout weights;
@@ -76,7 +76,7 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   return out;
 }
 
-// A call of the library: the lock, and the library's data for the network. Null if it declines.
+// A call of the library: holds the lock, and the library's data for the network. Null if it declines.
 class Call {
  public:
   Call(const Queue& q, const RecurrentArgs& args) : q_(q) {
@@ -100,12 +100,12 @@ class Call {
       }
     }
   }
-  // Null: declined.
+  // Returns the data; null: declined.
   const Prepared* operator->() const { return entry_; }
   explicit operator bool() const { return entry_ && entry_->plan; }
 
-  // f(handle, workspace, its bytes) gives the library's status. False: it declines after all, now and from now on, as it does of a
-  // forward for whose workspace there is no memory.
+  // Runs f(handle, workspace, its bytes), which returns the library's status. Returns false if the library declines after all,
+  // from now on, as it does for a forward without memory for its workspace.
   template <class F>
   bool run(Mode mode, const RecurrentTensors& t, const RecurrentGradients& g, const char* name, const F& f) {
     if (!entry_->has_run[mode]) not_in_a_recording(q_);
@@ -171,7 +171,7 @@ bool recurrent(const Queue& q, const RecurrentArgs& args, const RecurrentTensors
       });
 }
 
-// First the data, whose call leaves in the reserve what the weights' call reads.
+// Computes the data's gradients first: that call stores in the reserve what the weights' call reads.
 bool recurrent_backward(const Queue& q, const RecurrentArgs& args, const RecurrentTensors& t, const RecurrentGradients& g) {
   Call call(q, args);
   if (!call) return false;

@@ -8,7 +8,7 @@ namespace {
 constexpr int kPack = 4;
 
 template <class C>
-__device__ inline C slope(C s) {  // of the sigmoid whose value is s
+__device__ inline C slope(C s) {  // derivative of the sigmoid whose value is s
   return s * (C(1) - s);
 }
 template <class C, int N>
@@ -18,7 +18,7 @@ __device__ inline void load_or_zero(const Operand& o, int64_t i, C (&x)[N]) {
   for (int j = 0; j < N; ++j) x[j] = C(0);
 }
 
-// f(row, unit) for the units of each thread.
+// Calls f(row, unit) for the units of each thread.
 template <int N, class F>
 __device__ inline void each_unit(int64_t rows, int64_t units, const F& f) {
   const int64_t packs = units / N, step = int64_t(gridDim.x) * blockDim.x;

@@ -8,7 +8,7 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kChannels = 16;  // of a thread
+constexpr int kChannels = 16;  // per thread
 
 struct Sizes {
   int64_t batch, channels, points = 1, plane = 1;
@@ -24,7 +24,7 @@ struct Sizes {
   }
 };
 
-// Where a point reads, along each dimension.
+// The taps of a point along each dimension.
 template <class C, int Dims, int Taps>
 struct Point {
   AxisTaps<C, Taps> axis[Dims];
@@ -33,7 +33,7 @@ struct Point {
 #pragma unroll
     for (int d = 0; d < Dims; ++d) axis_taps(a, grid.load_floating<C>(point * Dims + d), s.in[d], axis[d]);
   }
-  // f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: little code, for an f that is long.
+  // Calls f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: less code, for a long f.
   template <int Unroll = Taps, class F>
   __device__ void each(const Sizes& s, const F& f) const {
 #pragma unroll Unroll
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
   }
 }
 
-// f(compute type, dimensions, taps)
+// Calls f(compute type, dimensions, taps).
 template <class F>
 void choose(const SampleArgs& a, const TensorView& x, const F& f) {
   const auto in = [&](auto c) {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many tensors in one launch: a block takes a chunk of one of them, so that large and small tensors share the device evenly.
-// The list travels in the launch's arguments.
+// Processes many tensors in one launch: a block takes a chunk of one of them, so that large and small tensors share the device
+// evenly. The list is passed in the launch's arguments.
 #pragma once
 
 #include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {
 
-// Entry: a kernel's data for a tensor. Chunk: elements of a block, whole packs; a multiple of it where a list is long.
+// Entry: a kernel's data for a tensor. Chunk: elements per block, whole packs; a multiple of that for long lists.
 template <class Entry, int64_t Chunk>
 struct List {
   static constexpr int kCapacity = 96;
   int tensors = 0;
   int chunk = int(Chunk);
-  uint32_t first[kCapacity + 1] = {};  // the first block of each tensor, and the number of all blocks
+  uint32_t first[kCapacity + 1] = {};  // first block of each tensor, and the total number of blocks
   int64_t n[kCapacity];
   Entry entry[kCapacity];
 
@@ -23,7 +23,7 @@ struct List {
     first[tensors + 1] = first[tensors] + uint32_t((elements + chunk - 1) / chunk);
     ++tensors;
   }
-  // So many elements a block that there are still `blocks` blocks for `elements`, at most `most` times the least.
+  // Increases the elements per block so that about `blocks` blocks remain for `elements`, up to `most` times.
   void lengthen(int64_t elements, int64_t blocks, int most) {
     while (chunk < Chunk * most && elements / (2 * chunk) >= blocks) chunk *= 2;
   }
@@ -34,7 +34,7 @@ struct List {
     int tensor;
     int64_t begin, end;
   };
-  __device__ Part part() const { return part(blockIdx.x); }  // this block's
+  __device__ Part part() const { return part(blockIdx.x); }  // of this block
   __device__ Part part(uint32_t block) const {
     int low = 0, high = tensors;  // first[low] <= block < first[high]
     while (high - low > 1) {
@@ -51,7 +51,7 @@ __device__ inline bool finite(C x) {
   return x - x == C(0);
 }
 
-// f(list) for lists of those items for which add(list, item) says that it has added them.
+// Calls f(list) for lists of those items that add(list, item) accepts.
 template <class List, class Items, class Add, class F>
 void for_lists(const Items& items, const Add& add, const F& f) {
   List list;
@@ -63,7 +63,7 @@ void for_lists(const Items& items, const Add& add, const F& f) {
   if (list.tensors) f(list);
 }
 
-// Whether packs of `elements` of its dtype can be read from the view's memory; true where there is none.
+// Returns whether packs of `elements` of its dtype can be read from the view's memory; true for an empty view.
 inline bool packs_of(const TensorView& v, size_t elements) {
   return reinterpret_cast<uintptr_t>(v.data) % (elements * size_of(v.dtype)) == 0;
 }

@@ -6,12 +6,12 @@
 namespace halfstep::cuda {
 namespace {
 
-// Blocks that say so store the same 1: all of them atomically, so that the stores do not race.
+// Sets the flag. Several blocks may store the same 1: atomically, so that the stores do not race.
 __device__ inline void raise_flag(float* flag, bool raised) {
   if (__syncthreads_or(raised) && threadIdx.x == 0) atomicExch(flag, 1.0f);
 }
 
-// With a null scale nothing is written but the flag.
+// Returns the factor; with a null scale only the flag is written.
 __device__ inline float factor_of(const float* scale) { return scale ? float(1 / double(*scale)) : 1.0f; }
 
 struct Grad {

@@ -6,7 +6,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// A row-major index split off its last digits; divides in 32 bits where the numbers allow it.
+// Splits last digits off a row-major index; divides in 32 bits if the numbers allow it.
 struct Digits {
   int64_t rest;
   __device__ int64_t take(int64_t size) {
@@ -28,12 +28,12 @@ struct Sizes {
   }
 };
 
-// The pixel in dimension d that tap k reads at position o; -1: padding.
+// Returns the pixel in dimension d that tap k reads at position o; -1: padding.
 __device__ inline int64_t pixel(const Sizes& s, int d, int64_t o, int64_t k) {
   const int64_t i = o * s.stride[d] - s.padding[d] + k * s.dilation[d];
   return i >= 0 && i < s.in[d] ? i : -1;
 }
-// The position in dimension d where tap k reads pixel i; -1: none does.
+// Returns the position in dimension d at which tap k reads pixel i; -1: none.
 __device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) {
   const int64_t at = i + s.padding[d] - k * s.dilation[d];
   if (at < 0) return -1;
@@ -42,7 +42,7 @@ __device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) 
   return digits.rest < s.out[d] ? digits.rest : -1;
 }
 
-// N neighbouring positions at a time; N divides the row.
+// Copies N neighbouring positions at a time; N divides the row.
 template <class Bits, int N>
 __global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* columns, Sizes s, int64_t packs) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -82,7 +82,7 @@ void unfold_as(const Queue& q, const TensorView& x, const Sizes& s, const Tensor
     launch(unfold_kernel<Bits, 1>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const Bits>(), columns.as<Bits>(), s, n);
 }
 
-// Each pixel sums the gradients of the columns' elements read from it, in the order of the kernel's elements.
+// Sums for each pixel the gradients of the column elements read from it, in the order of the kernel's elements.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To* out, Sizes s, int64_t count) {
   using C = typename ComputeOf<From>::type;

@@ -20,7 +20,7 @@ void add_relu(const Queue& q, const TensorView& a, const TensorView& b, const Te
 void binary(const Queue& q, Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;
-  // A number comes as a double, and counts in the dtype of the result: a float is not computed in double for it.
+  // A number is given as a double but counts in the result's dtype, so that it does not turn float arithmetic into double.
   if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
   run_elementwise<2>(q, binary_packs(op), kAny[int(op)], c, {&out, &a, &b});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary rows and their derivatives in packs.
+// The binary rows and their derivatives, in packs.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

@@ -26,12 +26,12 @@ constexpr AnyKernels<2> kBits[] = {AnyKernels<2>::whole<functor::bit_and>(), Any
                                    AnyKernels<2>::whole<functor::bit_xor>(), AnyKernels<2>::whole<functor::left_shift>(),
                                    AnyKernels<2>::whole<functor::right_shift>()};
 
-// A number beside floats counts in the type that they are computed in.
+// Returns the compute type of v; a number beside floats counts in their type.
 Compute compute_beside(const TensorView& v, const TensorView& other) {
   return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);
 }
 
-// v, or as a number that is kept in `number` what v is in a dtype narrower than double: rounded once.
+// Returns v, or for a number its value in a dtype narrower than double, rounded once and stored in `number`.
 const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& kept) {
   if (!v.number || v.dtype != DType::f64) return &v;
   const double x = *v.as<const double>();

@@ -9,7 +9,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// Same dtype: bits move unchanged, NaN payloads included. T: of the element's size, or of several neighbours'.
+// Copies within a dtype; bits do not change, including NaN payloads. T has the size of an element, or of several neighbours.
 template <class T>
 __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Space<2> space) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -20,8 +20,7 @@ __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Sp
   }
 }
 
-// Rows that are dense, at pitches that no wider element divides: a block copies a part of a row, without a division for each
-// element.
+// Copies dense rows whose pitches no wider element divides: a block copies a part of a row, which avoids a division per element.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_pitch, int64_t to_pitch) {
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// to[b][r][c] = from[b][c][r]: rows of both are dense. Through tiles, so that reads and writes run along the rows.
+// to[b][r][c] = from[b][c][r], with dense rows in both. Copies through tiles, so that reads and writes run along rows.
 struct Transpose {
   int64_t batch, rows, columns;                    // of `to`
   int64_t from_batch, from_row, to_batch, to_row;  // strides
@@ -54,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(const T* from, T* t
   const int64_t down = (t.rows + kTile - 1) / kTile, across = (t.columns + kTile - 1) / kTile;
   for (int64_t task = blockIdx.x; task < t.batch * down * across; task += gridDim.x) {
     const int64_t b = task / (down * across), r0 = task / across % down * kTile, c0 = task % across * kTile;
-    __syncthreads();  // the last tile has been read
+    __syncthreads();  // waits until the last tile was read
 #pragma unroll
     for (int j = 0; j < kTile / kStep; ++j) {
       const int k = y + j * kStep;
@@ -93,14 +92,14 @@ __global__ void __launch_bounds__(kThreads) arange_kernel(Operand out, int64_t s
     out.store(i * stride, multiply_add(start, double(i), by));
 }
 
-// Bytes of a tensor that is dense in memory.
+// The bytes of a tensor that is dense in memory.
 struct Bytes {
   const char* from;
   char* to;
 };
 using BytesList = List<Bytes, 16384>;
 
-// One block's part, in units of T, and the bytes after the last whole unit.
+// Copies one block's part in units of T, and the bytes after the last whole unit.
 template <class T>
 __device__ inline void copy_part(const Bytes& bytes, int64_t begin, int64_t end) {
   const T* const from = reinterpret_cast<const T*>(bytes.from);
@@ -121,7 +120,7 @@ __global__ void __launch_bounds__(kThreads) copy_list(BytesList list, const floa
     copy_part<char>(bytes, part.begin, part.end);
 }
 
-// Elements of so many bytes each, anywhere.
+// Copies elements of `size` bytes with any strides.
 __global__ void __launch_bounds__(kThreads) copy_strided(Bytes bytes, int64_t size, Space<2> space, const float* flag) {
   if (flag && *flag == 0) return;
   for (int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * kThreads) {
@@ -148,7 +147,7 @@ void move(const Queue& q, const TensorView& src, const TensorView& dst, const Sp
   launch(move_kernel<T>, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, src.as<const T>(), dst.as<T>(), space);
 }
 
-// The same space in elements of up to 16 bytes, where rows are dense and everything is a multiple of them. Gives their size.
+// Widens the elements of the space up to 16 bytes, if rows are dense and everything is a multiple of them. Returns their size.
 size_t widen(Space<2>& space, size_t size, const void* from, const void* to) {
   const int last = space.rank - 1;
   if (last < 0 || space.strides[0][last] != 1 || space.strides[1][last] != 1) return size;
@@ -170,7 +169,8 @@ size_t widen(Space<2>& space, size_t size, const void* from, const void* to) {
   return size * size_t(k);
 }
 
-// Whether it was one: dimensions [batch,] rows, columns, the rows dense in src and the columns in dst.
+// Copies by transposing tiles; returns false unless the dimensions are [batch,] rows, columns, dense along rows in src and along
+// columns in dst.
 bool transpose(const Queue& q, const TensorView& src, const TensorView& dst, const Space<2>& space) {
   const size_t size = size_of(src.dtype);
   const int r = space.rank - 2, c = space.rank - 1;
@@ -198,7 +198,7 @@ void cast(const Queue& q, const TensorView& src, const TensorView& dst, int64_t 
 }  // namespace
 
 void copy(const Queue& q, const TensorView& given_src, const TensorView& given_dst) {
-  // Along the memory of dst, whatever the order of its dimensions.
+  // Follows the memory of dst, whatever the order of its dimensions.
   TensorView src = given_src, dst = given_dst;
   for (int i = 1; i < dst.shape.size(); ++i) {
     for (int d = i; d > 0 && dst.strides[d - 1] < dst.strides[d]; --d) {
@@ -262,7 +262,7 @@ void copy_all(const Queue& q, std::span<const TensorView> from, std::span<const 
 void fill(const Queue& q, const TensorView& dst, double value) {
   const Space<1> space(dst.shape, {&dst.strides});
   if (space.numel == 0) return;
-  if (space.dense() && value == 0 && !signbit(value)) {  // all bits 0 in every dtype
+  if (space.dense() && value == 0 && !signbit(value)) {  // all bits are 0 in every dtype
     if (launch_watcher) launch_watcher->uses_fixed(dst.data);
     return check_launch(cudaMemsetAsync(dst.data, 0, size_t(space.numel) * size_of(dst.dtype), q.stream));
   }

@@ -5,7 +5,8 @@
 
 namespace halfstep::cuda {
 
-// a / b for a >= 0, b > 0: in 32 bits where they fit, else through double and put right. Much less code than a 64-bit division.
+// Returns a / b for a >= 0, b > 0: in 32 bits if they fit, else through double with a correction. Much less code than a 64-bit
+// division.
 __device__ inline int64_t quotient(int64_t a, int64_t b) {
   if (((a | b) >> 32) == 0) return uint32_t(a) / uint32_t(b);
   int64_t q = int64_t(double(a) / double(b));

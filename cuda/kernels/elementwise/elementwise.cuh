@@ -19,7 +19,7 @@ inline constexpr int kThreads = 256;
 template <int N, class C>
 struct Operands {
   Operand v[N];
-  C number[N] = {};  // in place of those without memory
+  C number[N] = {};  // values of operands without memory
 };
 
 template <class Fn, int Inputs, class C>
@@ -55,7 +55,7 @@ using PacksKernel = void (*)(PackOperands<Inputs + 1>, Space<Inputs + 1>);
 template <int Inputs, class C>
 using AnyKernel = void (*)(Operands<Inputs + 1, C>, Space<Inputs + 1>);
 
-// The general kernels of one op; those that do not exist for it are null.
+// The general kernels of one op; missing ones are null.
 template <int Inputs>
 struct AnyKernels {
   AnyKernel<Inputs, float> single;
@@ -79,7 +79,7 @@ struct AnyKernels {
     return any<Fn>();
   }
 };
-// The packs kernels of the rows of elementwise.def. They are compiled in files of their own.
+// Return the packs kernels of the rows of elementwise.def, which are compiled in separate files.
 PacksKernel<1> unary_packs(Unary op);
 PacksKernel<2> unary_backward_packs(Unary op);
 PacksKernel<2> binary_packs(Binary op);
@@ -98,7 +98,7 @@ void run_any(const Queue& q, AnyKernel<Inputs, C> kernel, const Space<Inputs + 1
   launch(kernel, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, o, space);
 }
 
-// views: the output, then the inputs. booleans: `packs` takes them.
+// Runs an op. views: the output, then the inputs. booleans: whether `packs` accepts bool.
 template <int Inputs>
 void run_elementwise(const Queue& q, PacksKernel<Inputs> packs, const AnyKernels<Inputs>& general, Compute compute,
                      const TensorView* const (&views)[Inputs + 1], bool booleans = false) {

@@ -10,7 +10,7 @@ constexpr int kUnit = 8;
 
 // Rows of `columns` elements, as units.
 struct Units {
-  int64_t columns, each, count;  // units of a row, and of all rows
+  int64_t columns, each, count;  // number of units per row, and in all rows
 
   Units(int64_t rows, int64_t width) : columns(width), each((width + kUnit - 1) / kUnit), count(rows * each) {}
   __device__ void locate(int64_t i, int64_t& row, int64_t& first) const {
@@ -22,7 +22,7 @@ struct Units {
 template <class T>
 __device__ inline void load_unit(const T* from, int64_t left, bool packed, T (&v)[kUnit]) {
   constexpr int kSize = Pack<T>::kSize;
-  if (packed) {  // then rows are whole packs, but perhaps not whole units
+  if (packed) {  // rows are whole packs, but perhaps not whole units
 #pragma unroll
     for (int p = 0; p < kUnit / kSize; ++p) {
       if (p * kSize >= left) break;
@@ -61,7 +61,7 @@ struct Aux {
   int64_t stride = 0;
 };
 
-// Whether the gradient goes through a ReLU whose output is y: not at 0, as PyTorch has it, but at NaN.
+// Returns whether the gradient passes a ReLU whose output is y: not at 0, as in PyTorch, but at NaN.
 template <class T>
 __device__ inline bool passes(T y) {
   return !(to_f(y) <= 0);
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads) derivative_kernel(const T* grad, T* 
   }
 }
 
-// f(T{}) for the device's type of a floating dtype.
+// Calls f(T{}) with the device's type of a floating dtype.
 template <class F>
 void with_floating(DType t, const F& f) {
   switch (t) {
@@ -141,7 +141,7 @@ void with_floating(DType t, const F& f) {
   }
 }
 
-// Rows of 16-byte packs at aligned addresses.
+// Returns whether rows consist of 16-byte packs at aligned addresses.
 bool packs(const TensorView& v, int64_t row) { return aligned16(v.data) && row * int64_t(size_of(v.dtype)) % 16 == 0; }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any dtype, anywhere: operands of a kernel when they are not all dense and of one type.
+// Elements of any dtype and strides: operands of kernels that are not all dense and of one type.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +10,7 @@
 
 namespace halfstep::cuda {
 
-// x as To, rounded once. A float outside int64 becomes its minimum, as on the CPU; integers wrap; NaN is true.
+// Returns x as To, rounded once. A float outside int64 becomes its minimum, as on the CPU; integers wrap; NaN becomes true.
 template <class To, class C>
 __device__ inline To converted(C x) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -57,7 +57,7 @@ struct Operand {
       store_integer(data, dtype, i, converted<int64_t>(x));
   }
 
-  // For operands of floating dtypes only: without the call that the others need.
+  // Loads an operand of a floating dtype, without the call that other dtypes need.
   template <class C>
   __device__ C load_floating(int64_t i) const {
     switch (dtype) {
@@ -67,7 +67,7 @@ struct Operand {
       default: return C(at<double>(i));
     }
   }
-  // What a kernel that computes in float stores: f16, bf16, f32 or bool.
+  // Stores the result of a kernel that computes in float: f16, bf16, f32 or bool.
   __device__ void store_float(int64_t i, float x) const {
     switch (dtype) {
       case DType::f16: return put<__half>(i, x);
@@ -88,7 +88,7 @@ struct Operand {
 
  private:
   __device__ bool floating() const { return dtype <= DType::f64; }
-  // Out of line: their code would otherwise be most of every kernel's. Static, so that no operand needs an address.
+  // Out of line, because this code would otherwise dominate every kernel. Static, so that no operand needs an address.
   __device__ __noinline__ static int64_t load_integer(const void* data, DType dtype, int64_t i) {
     switch (dtype) {
       case DType::u8: return static_cast<const uint8_t*>(data)[i];
@@ -114,7 +114,7 @@ struct Operand {
   }
 };
 
-// A C++ number, read on the host, as C.
+// Returns a C++ number, read on the host, as C.
 template <class C>
 C number_of(const TensorView& v) {
   switch (v.dtype) {
@@ -125,8 +125,8 @@ C number_of(const TensorView& v) {
   }
 }
 
-// One iteration space for N operands of equal shape: dimensions that all walk through in one go are merged, those of size 1
-// dropped. Dimension rank - 1 is innermost.
+// One iteration space for N operands of equal shape. Dimensions that all operands walk through without a gap are merged, and those
+// of size 1 are dropped. Dimension rank - 1 is innermost.
 template <int N>
 struct Space {
   int rank = 0;
@@ -134,7 +134,7 @@ struct Space {
   int64_t shape[kMaxDims] = {};
   int64_t strides[N][kMaxDims] = {};
 
-  // strides_of(k): operand k's.
+  // strides_of(k): the strides of operand k.
   template <class F>
   Space(const Shape& dims, const F& strides_of) {
     for (int d = 0; d < dims.size(); ++d) {
@@ -157,7 +157,7 @@ struct Space {
     }
     return true;
   }
-  // Element offsets of all operands at row-major index i; divides in 32 bits where the index allows it.
+  // Computes the element offsets of all operands at row-major index i; divides in 32 bits if the index allows it.
   __device__ void offsets(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d > 0; --d) {
@@ -191,7 +191,7 @@ struct Space {
   }
 };
 
-// The type a kernel computes in, as on the CPU: float for f16, bf16 and f32, double for f64, int64 for integers and bool.
+// The type in which a kernel computes, as on the CPU: float for f16, bf16 and f32, double for f64, int64 for integers and bool.
 enum class Compute : uint8_t { integer, single, wide };
 inline Compute compute_of(DType t) { return t == DType::f64 ? Compute::wide : is_floating(t) ? Compute::single : Compute::integer; }
 inline Compute wider(Compute a, Compute b) { return a > b ? a : b; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neighbouring elements in the fewest accesses: 16 bytes at a time, or all of them at once where they are fewer. The memory is
-// aligned to that. Streaming: nobody wants these bytes soon again, so they need not displace others in the cache.
+// Accesses neighbouring elements 16 bytes at a time, or all at once if they are fewer. The memory must be aligned to that.
+// Streaming: these bytes will not be needed soon, so they need not displace others in the cache.
 #pragma once
 
 #include <initializer_list>
@@ -29,7 +29,7 @@ struct WordOf<2> {
 
 enum class Cached : bool { no, yes };
 
-// x[j] = p[j], as the type to compute in.
+// Loads x[j] = p[j], converted to the compute type.
 template <Cached cached = Cached::yes, class T, class C, int N>
 __device__ inline void load_pack(const T* p, C (&x)[N]) {
   using Word = typename WordOf<N* int(sizeof(T))>::type;
@@ -46,7 +46,7 @@ __device__ inline void load_pack(const T* p, C (&x)[N]) {
   for (int j = 0; j < N; ++j) x[j] = C(to_f(v[j]));
 }
 
-// p[j] = x[j], rounded to T.
+// Stores p[j] = x[j], rounded to T.
 template <Cached cached = Cached::yes, class T, class C, int N>
 __device__ inline void store_pack(T* p, const C (&x)[N]) {
   using Word = typename WordOf<N* int(sizeof(T))>::type;
@@ -66,17 +66,17 @@ __device__ inline void store_pack(T* p, const C (&x)[N]) {
   }
 }
 
-// ---- Packs of eight elements of f16, bf16 or f32, in any mixture: the dtype is looked up when the kernel runs. Of bool too, in
-// kernels for Booleans; the others are smaller without.
+// ---- Packs of eight elements of f16, bf16 or f32, in any mixture: the dtype is looked up at run time. Also of bool in kernels
+// with Booleans; the others are smaller without it.
 inline constexpr int kRun = 8;
 
-// As they are stored. To keep several of them costs the registers of their bytes, and several reads can be under way at a time
-// when all are made before the first is converted.
+// A pack in stored form. Keeping several costs only the registers of their bytes, and their reads overlap if all are made before
+// the first is converted.
 struct RawPack {
   uint4 words[2];
 };
 
-// Elements i to i + kRun; i is a multiple of it.
+// Loads elements i to i + kRun; i must be a multiple of kRun.
 template <bool Booleans = false>
 __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
   if (Booleans && o.dtype == DType::boolean) {
@@ -90,7 +90,7 @@ __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
   pack.words[0] = *from;
   if (two) pack.words[1] = from[1];
 }
-// One element, as a pack of it.
+// Loads one element as a pack of copies of it.
 template <bool Booleans = false>
 __device__ inline void load_one(const Operand& o, int64_t i, RawPack& pack) {
   if (o.dtype == DType::f32)
@@ -113,7 +113,7 @@ __device__ inline void unpack_as(const RawPack& pack, float (&x)[N]) {
       x[j] = to_f(v[j]);
   }
 }
-// The first N elements of a pack.
+// Converts the first N elements of a pack.
 template <bool Booleans = false, int N>
 __device__ inline void unpack(const RawPack& pack, DType t, float (&x)[N]) {
   if (t == DType::f16)
@@ -141,25 +141,25 @@ __device__ inline void store_run(const Operand& o, int64_t i, const float (&x)[k
   store_pack(static_cast<float*>(o.data) + i, x);
 }
 
-// How packs can lie: of these dtypes, and beginning where a pack may.
+// Returns whether packs can be read: by dtype and by alignment.
 inline bool packs_of_any(const TensorView& v) {
   if (v.dtype == DType::boolean) return reinterpret_cast<uintptr_t>(v.data) % kRun == 0;
   return is_floating(v.dtype) && v.dtype != DType::f64 && aligned16(v.data);
 }
-// Whether a step of so many elements keeps them there.
+// Returns whether a step of `step` elements keeps the alignment.
 inline bool keeps_packs(const TensorView& v, int64_t step) {
   return step % (v.dtype == DType::boolean ? kRun : 16 / int64_t(size_of(v.dtype))) == 0;
 }
 
-// The operands of a kernel that goes through its space in packs: the output first. Along the innermost dimension an input is
-// dense, or one element for all, or a number and nowhere in memory.
+// The operands of a kernel that walks through its space in packs; the output first. Along the innermost dimension, an input is
+// dense, one element for all, or a number without memory.
 template <int N>
 struct PackOperands {
   Operand v[N];
   float number[N] = {};
   unsigned numbers = 0, repeated = 0;  // bit k: of v[k]
 
-  // M elements of input k from offset `at`, in two steps.
+  // Load M elements of input k from offset `at`, in two steps.
   template <bool Booleans, int M>
   __device__ void load(int k, int64_t at, RawPack& pack) const {
     if (numbers >> k & 1) return;
@@ -178,7 +178,7 @@ struct PackOperands {
   }
 };
 
-// Whether a kernel in float can take the views in packs; then `o` is ready. views: the output first.
+// Returns whether a kernel in float can read the views in packs; then fills `o`. views: the output first.
 template <int N>
 bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackOperands<N>& o, bool booleans = false) {
   const int last = space.rank - 1;
@@ -203,13 +203,13 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
   return true;
 }
 
-// out = f(in[0], ..., in[Inputs - 1]), pack by pack. Operands after these are not looked at. Flat: the space has one dimension.
+// out = f(in[0], ..., in[Inputs - 1]), pack by pack. Ignores later operands. Flat: the space has one dimension.
 template <int Inputs, bool Booleans = false, bool Flat = false, int N, class F>
 __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space, const F& f) {
   const auto some = [&](int64_t i, auto size) {
     constexpr int M = decltype(size)::value;
     int64_t at[N];
-    if constexpr (Flat || M == 1) {  // one by one: what is left over of one dimension
+    if constexpr (Flat || M == 1) {  // one by one, for the rest of one dimension
 #pragma unroll
       for (int k = 0; k < N; ++k) at[k] = i * space.strides[k][0];
     } else {
@@ -239,11 +239,11 @@ __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space
   if (packs * kRun + first < space.numel) some(packs * kRun + first, std::integral_constant<int, 1>());
 }
 
-// Elements of T in 16 bytes.
+// Number of elements of T in 16 bytes.
 template <class T>
 inline constexpr int kPackOf = 16 / int(sizeof(T));
 
-// f(type) with float, __half or __nv_bfloat16 as a value; false for other dtypes.
+// Calls f(type) with a float, __half or __nv_bfloat16; returns false for other dtypes.
 template <class F>
 bool for_packed_type(DType t, const F& f) {
   switch (t) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of pointwise.def: choice of the kernel, and the general kernels.
+// The rows of pointwise.def: choice of kernels, and the general kernels.
 #include "cuda/kernels/elementwise/pointwise.cuh"
 
 namespace halfstep::cuda {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kPointwiseThreads)
   }
 }
 
-// g, a, b, c; those that are not read stay empty.
+// g, a, b, c; unread ones stay empty.
 struct Sources {
   TensorView v[4];
   unsigned names = 0;

@@ -38,7 +38,7 @@ struct PointwiseGradient {
   }
 };
 
-// The output, then those of g, a, b, c that the kernel reads, then anything.
+// The output, then those of g, a, b, c that the kernel reads, then unused ones.
 template <class Fn>
 __global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(PackOperands<5> o, Space<5> space, float p, float q) {
   for_packs<Fn::kReads, false, true>(o, space, [&](const float* x) { return Fn::compute(x, p, q); });
@@ -46,6 +46,6 @@ __global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(Pack
 
 using PointwisePacks = void (*)(PackOperands<5>, Space<5>, float, float);
 PointwisePacks pointwise_packs(Pointwise row);
-PointwisePacks pointwise_backward_packs(Pointwise row, int input);  // null where the gradient is 0
+PointwisePacks pointwise_backward_packs(Pointwise row, int input);  // null if the gradient is 0
 
 }  // namespace halfstep::cuda

@@ -6,9 +6,9 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // the stream of the upper halves of 64-bit draws
+constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // second stream, for the upper halves of 64-bit draws
 
-// Where a draw's blocks come from.
+// The source of a draw's blocks.
 struct Stream {
   uint64_t seed, offset;
   const uint64_t* base;
@@ -16,7 +16,7 @@ struct Stream {
   __device__ uint64_t start() const { return offset + (base ? *base : 0); }
 };
 
-// ---- distributions: element `lane` of a block, before rounding; a rounded one that is `beyond` becomes `lo`
+// ---- distributions: element `lane` of a block before rounding; a rounded value that is `beyond` becomes `lo`
 template <class Number>
 struct Narrow {
   using C = Number;
@@ -24,7 +24,7 @@ struct Narrow {
   __device__ static Bits bits(uint64_t seed, uint64_t block) { return math::philox(seed, block); }
   __device__ bool beyond(double) const { return false; }
 };
-// lo + (hi - lo) u, in [lo, hi) in every dtype.
+// Computes lo + (hi - lo) u, within [lo, hi) in every dtype.
 struct Uniform : Narrow<double> {
   double lo, hi;
   Uniform(double from, double to) : lo(from), hi(to) {}
@@ -36,7 +36,7 @@ struct Normal : Narrow<double> {
   Normal(double mean, double deviation) : lo(mean), stddev(deviation) {}
   __device__ double value(const Bits& r, int lane) const { return lo + stddev * double(math::normal(r, lane)); }
 };
-// lo + the range times a random fraction, of 32 bits where that is enough.
+// Computes lo + the range times a random fraction, of 32 bits if that suffices.
 struct Integers : Narrow<int64_t> {
   int64_t lo;
   uint64_t range;
@@ -65,13 +65,13 @@ __device__ inline double widened(T x) {
     return double(to_f(x));
 }
 
-// A thread takes whole blocks and whole packs: kBlocks blocks, which are kPacks packs.
+// A thread processes whole blocks and whole packs: kBlocks blocks, which are kPacks packs.
 template <class T>
 struct Chunk {
   static constexpr int kPack = Pack<T>::kSize, kSize = kPack > 4 ? kPack : 4, kBlocks = kSize / 4, kPacks = kSize / kPack;
 };
 
-// packed: `out` is aligned to 16 bytes.
+// Draws dense numbers. packed: whether `out` is aligned to 16 bytes.
 template <class Draw, class T>
 __global__ void __launch_bounds__(kThreads) draw_kernel(T* out, int64_t n, bool packed, Stream stream, Draw draw) {
   constexpr int kPack = Chunk<T>::kPack, kSize = Chunk<T>::kSize, kBlocks = Chunk<T>::kBlocks;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) draw_kernel(T* out, int64_t n, bool 
   }
 }
 
-// Any dtype.
+// Draws numbers of any dtype.
 template <class Draw>
 __global__ void __launch_bounds__(kThreads) draw_any(Operand out, int64_t n, Stream stream, Draw draw) {
   const uint64_t start = stream.start();
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) dropout_any(Operand x, Operand out, 
       int64_t at[2];
       space.offsets(i, at);
       out.store(at[0], math::uniform(r.v[0]) >= p ? x.load<C>(at[1]) * scale : C(0));
-      r = {{r.v[1], r.v[2], r.v[3], 0}};  // the next one to the front: an index would move them to memory
+      r = {{r.v[1], r.v[2], r.v[3], 0}};  // moves the next one to the front; an index would put them into memory
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unary rows' derivatives in packs.
+// The unary rows' derivatives, in packs.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unary rows in packs.
+// The unary rows, in packs.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

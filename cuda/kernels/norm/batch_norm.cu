@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kPack = kRun;
 
-// Without training: the running statistics -> mean and rstd.
+// Computes mean and rstd from the running statistics, without training.
 __global__ void __launch_bounds__(kThreads)
     running_kernel(int64_t channels, double eps, Operand running_mean, Operand running_var, Operand mean, Operand rstd) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -22,16 +22,16 @@ __global__ void __launch_bounds__(kThreads)
 struct BatchNorm {
   Operand x, grad, weight, bias, mean, rstd, out;
   int64_t batch, channels, inner;
-  int64_t first, count;  // which channels
+  int64_t first, count;  // range of channels
   bool training, relu;
 };
 
-// Whose parameters N neighbouring elements have: the first `split` those of channel `first`, the rest those of `second`.
+// Owners of N neighbouring elements: the first `split` belong to channel `first`, the rest to `second`.
 struct Owners {
   int64_t first, second;
   int split;
 
-  // Of the parameters from `base` on; `otherwise` where there are none.
+  // Loads their parameters from `base` on; `otherwise` if there are none.
   template <class C, int N>
   __device__ void load(const Operand& p, int64_t base, C otherwise, C (&v)[N]) const {
     const C one = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
@@ -41,8 +41,8 @@ struct Owners {
   }
 };
 
-// f(element, its channels, counted from a.first on, size) for each pack of `size` of the channels' elements, and for each element
-// of the rest of a pack.
+// Calls f(element, its channels counted from a.first, size) for each pack of `size` of the channels' elements, and for single
+// elements at the end.
 template <int N, class F>
 __device__ inline void each_element(const BatchNorm& a, const F& f) {
   const int64_t row = a.count * a.inner, all = a.batch * row;
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
   });
 }
 
-// dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first. plain, scaled: sums over n, from a.first on.
-// With Relu g is 0 where the forward's result was, which is found again; `zero`: stored_as_zero.
+// dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first term. plain, scaled: the sums over n, from
+// a.first on. With Relu, g is 0 where the forward's result was, which is recomputed; `zero`: stored_as_zero.
 template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled, C zero) {
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
@@ -109,16 +109,16 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand
   });
 }
 
-// inner = 1, in packs: a thread has the same channels in every row that it takes, so that their parameters stay in registers.
+// inner = 1, in packs: a thread has the same channels in all its rows, so that their parameters stay in registers.
 struct RowsOfThread {
-  int64_t column, row, step;  // the first of the channels, counted from a.first on; the first row, and from there to the next
+  int64_t column, row, step;  // first channel, counted from a.first; first row, and distance to the next
 
   __device__ explicit RowsOfThread(const BatchNorm& a) {
     const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x, per_row = a.count / kPack;
     row = short_quotient(thread, per_row);
     step = short_quotient(int64_t(gridDim.x) * kThreads, per_row);
     column = (thread - row * per_row) * kPack;
-    if (row >= step) row = a.batch;  // more threads than whole rows of them
+    if (row >= step) row = a.batch;  // more threads than whole rows
   }
 };
 
@@ -135,7 +135,7 @@ struct ChannelScale {
   }
 };
 
-// Packs that a thread has under way at a time, of each operand; with one more a multiprocessor runs fewer blocks.
+// Packs of each operand that a thread loads ahead; with one more, a multiprocessor would run fewer blocks.
 constexpr int kForwardBatch = 3, kBackwardBatch = 2;
 
 __global__ void __launch_bounds__(kThreads) forward_packs(BatchNorm a) {
@@ -205,22 +205,22 @@ __global__ void __launch_bounds__(kThreads) backward_packs(BatchNorm a, Operand 
   }
 }
 
-// Threads for `batch` packs each at least, and for a row of all channels. Once as many as the device runs are enough: what each
-// reads before its first pack should serve many.
+// Returns the number of blocks: threads for at least `batch` packs each, and for a row of all channels; at most one full load of
+// the device, so that what each thread reads before its first pack serves many.
 unsigned pack_blocks(const BatchNorm& a, int batch) {
   const int64_t per_row = a.count / kPack, most = resident_threads() / kThreads;
   const auto blocks = [](int64_t items, int64_t each) { return (items + each - 1) / each; };
   return unsigned(std::max(blocks(per_row, kThreads), std::min(blocks(a.batch * per_row, kThreads * batch), most)));
 }
 
-// f(C{}, kPack or 1)
+// Calls f(C{}, kPack or 1).
 template <class F>
 void for_elements(DType x, bool some, const F& f) {
   if (x == DType::f64) return f(double{}, std::integral_constant<int, 1>());
   some ? f(float{}, std::integral_constant<int, kPack>()) : f(float{}, std::integral_constant<int, 1>());
 }
-// A length that is a whole number of packs where the elements can be taken in packs. Channels of at least a pack may be of any
-// length, when all of them are done at once: a pack then has elements of two of them at most.
+// Returns a length that is a whole number of packs if elements can be read in packs. Channels of at least one pack may have any
+// length if all are processed at once: a pack then has elements of at most two of them.
 int64_t run_of(const BatchNormArgs& a) {
   if (a.inner == 1) return a.channels;
   return a.inner >= kPack && a.channels <= kChannelsAtOnce ? kPack : a.inner;
@@ -259,7 +259,7 @@ void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const Tensor
     if (args.training || dweight || dbias) channel_sums(q, sums, a.first, a.count, dbias, dweight);
     const int64_t numel = args.batch * a.count * args.inner;
     if (!dx || numel == 0) continue;
-    // What channel_sums left: float or double.
+    // The results of channel_sums: float or double.
     Operand plain, scaled;
     plain.dtype = scaled.dtype = x.dtype == DType::f64 ? DType::f64 : DType::f32;
     plain.data = totals_of(q);

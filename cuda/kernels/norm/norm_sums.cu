@@ -8,12 +8,12 @@ namespace halfstep::cuda {
 namespace {
 
 constexpr int kPack = 4;
-constexpr int64_t kSegmentRows = 32;      // fewest rows that are worth a block
-constexpr int64_t kSegmentRun = 1 << 13;  // fewest elements of a channel that are worth a block
+constexpr int64_t kSegmentRows = 32;      // least rows per block
+constexpr int64_t kSegmentRun = 1 << 13;  // least elements of a channel per block
 constexpr int64_t kMostSegments = 64;
 constexpr int kOctet = 8;                      // lanes that read a row's packs side by side
-constexpr int64_t kPackedSegmentRows = 128;    // of columns in packs: fewest rows that are worth a block
-constexpr int64_t kMostPackedBlocks = 6 * 132;  // a few for each multiprocessor of a large device: more have more sums to join
+constexpr int64_t kPackedSegmentRows = 128;    // for columns in packs: least rows per block
+constexpr int64_t kMostPackedBlocks = 6 * 132;  // a few per multiprocessor of a large device; more would have more sums to join
 
 struct Sums {
   Operand grad, x, mean, rstd;
@@ -23,7 +23,7 @@ struct Sums {
   double zero;  // stored_as_zero
 };
 
-// The statistics of columns c to c + N, those of column 0 of which are number `base`.
+// Loads the statistics of columns c to c + N; `base` is the number of column 0's.
 template <class C, int N>
 __device__ inline void load_statistics(const Operand& p, int64_t base, int64_t c, int64_t div, C otherwise, C (&v)[N]) {
   if (p.data == nullptr || div % N == 0 || div == 1) return load_parameter(p, base, c, div, otherwise, v);
@@ -31,7 +31,7 @@ __device__ inline void load_statistics(const Operand& p, int64_t base, int64_t c
   for (int j = 0; j < N; ++j) v[j] = p.load_floating<C>(base + short_quotient(c + j, div));
 }
 
-// g = 0 where the ReLU's result was.
+// Sets g to 0 where the ReLU's result was.
 template <class C, int N>
 __device__ inline void through_relu(const C (&x)[N], const C (&mean)[N], const C (&rstd)[N], const C (&w)[N], const C (&b)[N],
                                     C zero, C (&g)[N]) {
@@ -51,11 +51,11 @@ __device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N],
   }
 }
 
-// The number of blocks that a multiprocessor shall run at least: without it the compiler takes so few registers for the next two
-// kernels, to run more, that it keeps some values in local memory.
+// Least number of blocks per multiprocessor: without it the compiler limits the next two kernels to few registers, to run more
+// blocks, and spills some values to local memory.
 constexpr int kColumnBlocks = 3, kRunBlocks = 4;
 
-// inner = 1: a lane has N columns, a warp every kBlockWarps-th row of the segment. partial: [2, segments, count].
+// inner = 1: a lane has N columns, and a warp every kBlockWarps-th row of the segment. partial: [2, segments, count].
 template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s, C* partial) {
   constexpr int kTile = 32 * N;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s,
         add(g, x, mean, rstd, plain, scaled);
       }
     }
-    __syncthreads();  // the sums of the last task have been read
+    __syncthreads();  // waits until the last task's sums were read
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       shared[warp][0][lane * N + j] = plain[j];
@@ -100,8 +100,9 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s,
   }
 }
 
-// The same for columns in packs of f16, bf16 or f32, whose statistics are those of their channel: the backward of batch
-// normalisation in channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All
+// The same for columns in packs of f16, bf16 or f32, with the statistics of their channel: the backward of batch normalisation in
+// channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All packs of a round are
+// read before the first is used, so that the reads overlap. A sum of g (x - mean) is multiplied by rstd at the end.
 // packs of a round are read before the first is used, so that the reads overlap. A sum of g (x - mean) takes its rstd at the end.
 template <bool Relu>
 __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* partial) {
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
     const int64_t segment = task / tiles, tile = task % tiles * kWidth, c = s.first + tile + own;
     const int64_t end = (segment + 1) * part < s.rows ? (segment + 1) * part : s.rows;
     float plain[kRun] = {}, scaled[kRun] = {};
-    if (tile + own < s.count) {  // a whole number of packs
+    if (tile + own < s.count) {  // whole packs
       float mean[kRun], scale[kRun], b[kRun];
       load_parameter(s.mean, 0, c, 1, 0.0f, mean);
       if constexpr (Relu) {
@@ -149,8 +150,8 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
         }
       }
     }
-    // Of the four octets of a warp, then of the warps.
-    __syncthreads();  // the sums of the last task have been read
+    // Joins the four octets of a warp, then the warps.
+    __syncthreads();  // waits until the last task's sums were read
 #pragma unroll
     for (int j = 0; j < kRun; ++j) {
       for (int bits = kOctet; bits < 32; bits *= 2) {
@@ -223,8 +224,8 @@ __global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* pa
   }
 }
 
-// Eight sums a block, so that eight lanes read a whole sector, and an octet for every 32nd segment of them. totals: the sums over
-// `number`, the elements of a channel.
+// Joins eight sums per block, so that eight lanes read a whole sector, with an octet for every 32nd segment. totals: the sums
+// divided by `number`, the elements of a channel.
 template <class C>
 __global__ void __launch_bounds__(kThreads) join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count,
                                                         Operand plain, Operand scaled, C* totals, double number) {
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const C* partial, int64_
         sum += double(partial[(which * segments + p) * count + k]);
     }
     for (int bits = kOctet; bits < 32; bits *= 2) sum += __shfl_xor_sync(kFullMask, sum, bits);
-    __syncthreads();  // the sums of the last task have been read
+    __syncthreads();  // waits until the last task's sums were read
     if (lane < kOctet) sums[warp][lane] = sum;
     __syncthreads();
     if (int(threadIdx.x) >= kOctet || i >= 2 * count) continue;

@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(Norm a) {
   }
 }
 
-// Writes what the threads of a block have added up for their columns of a row of `length`, summed over the block's warps if each of
-// these has had rows of its own.
+// Writes the sums of a block's threads for their columns of a row of `length`, summed over the block's warps if each of these had
+// its own rows.
 template <int Warps>
 __device__ inline void store_columns(const float (*plain)[kRun], const float (*scaled)[kRun], int64_t length,
                                      float* const (&to)[2]) {
@@ -126,7 +126,7 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
 #pragma unroll
     for (int p = 0; p < kHeldPacks; ++p) {
       if (p * 32 * kRun >= length) continue;
-      __syncthreads();  // the last columns' sums have been read
+      __syncthreads();  // waits until the last columns' sums were read
 #pragma unroll
       for (int j = 0; j < kRun; ++j) {
         shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
@@ -144,9 +144,9 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
   }
 }
 
-// The same for inner = 1 and rows in packs that fit into registers, and the sums over rows with it: a block has a segment of the
-// rows of a group, each of its warps, or all of it, one row at a time. What a thread has added up for its columns goes to partial,
-// [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
+// The same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a group's
+// rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial, [2,
+// segments, groups * channels]: sum g, sum g xhat; partial may be null.
 template <int Warps>
 __global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t rows, int64_t segments, float* partial) {
   using Group = RowGroup<Warps>;
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t
   }
 }
 
-// f(C{}, kPack or 1, 1 or kBlockWarps): how to go through the rows.
+// Calls f(C{}, kPack or 1, 1 or kBlockWarps): how to walk through the rows.
 template <class F>
 void for_rows_of(const Norm& a, bool some, const F& f) {
   const auto with = [&](auto type, auto pack) {
@@ -211,8 +211,9 @@ Norm norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight
 }
 int64_t run_of(const NormArgs& a) { return a.inner == 1 ? a.channels : a.inner; }
 
-// Dense rows of `channels`, in packs, and few enough columns for the sums of a segment. The number of segments depends on the shape
-// alone: at least two rows for each of a block's groups of threads, so that writing the sums is little beside reading the rows.
+// Most segments of dense rows of `channels`, in packs, with few enough columns for a segment's sums. The number depends on the
+// shape alone: at least two rows for each of a block's groups of threads, so that writing the sums costs little compared with
+// reading the rows.
 constexpr int64_t kMostSegments = 256;
 int64_t segments_of(const NormArgs& a) {
   const int64_t each = a.channels <= kWarpRow ? 2 * kBlockWarps : 2, room = int64_t(kScratchBytes / (2 * sizeof(float)));

@@ -7,23 +7,23 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int64_t kStrip = 32;        // least columns of a strip: of 16 bits, two sectors of memory
-constexpr int64_t kFewStrips = 128;   // below so many, strips of one pack
-constexpr int64_t kMostGroups = 32;   // of a strip: as many of one channel
-constexpr int64_t kOddChannels = 64;  // groups that are no whole packs: joined until they are, below so many channels
+constexpr int64_t kStrip = 32;        // least columns of a strip; in 16 bits, two sectors of memory
+constexpr int64_t kFewStrips = 128;   // with fewer strips than this, strips have one pack
+constexpr int64_t kMostGroups = 32;   // most groups in a strip, as with one channel each
+constexpr int64_t kOddChannels = 64;  // groups that are not whole packs are joined below this number of channels
 
 template <class Rows>
 struct Images {
   Rows x, grad, out;
   Operand weight, bias, mean, rstd;
   int64_t rows, inner, groups, channels;
-  int64_t together;  // groups of a strip
+  int64_t together;  // groups per strip
   double eps;
 
   __host__ __device__ int64_t strips() const { return (groups + together - 1) / together; }
 };
 
-// A strip, and this thread's part of it: packs of columns, of one group in strips of one group only, and every pixels-th pixel.
+// A strip, and this thread's part of it: packs of columns (of one group in strips of one group) and every pixels-th pixel.
 template <class Rows>
 class Strip {
  public:
@@ -44,11 +44,11 @@ class Strip {
   }
   __device__ int64_t slice() const { return slice_; }
   __device__ int groups() const { return groups_; }
-  // Which of them the thread's j-th column belongs to.
+  // Returns the group of the thread's j-th column.
   __device__ int group(int j) const { return (lane_ * kPack + j) / int(a_.channels); }
 
-  // begin(c) for each pack of columns, the first of which is number c of all, and f(at, x) for each of its pixels: x[k] are the
-  // elements of in[k] from `at` on. Several pixels are read at a time.
+  // Calls begin(c) for each pack of columns, where c is the number of the first, and f(at, x) for each of its pixels: x[k] are the
+  // elements of in[k] from `at` on. Reads several pixels at a time.
   template <int Batch, int Count, class Begin, class F>
   __device__ void each(const Rows (&in)[Count], const Begin& begin, const F& f) const {
     const int64_t pitch = a_.groups * a_.channels;
@@ -74,14 +74,15 @@ class Strip {
     }
   }
 
-  // sums[g] = the sum of value(j) over all threads' columns of group g, in an order that the shape alone fixes. All threads call
-  // it. Of two calls the second may read what the first left in `sums`: nobody writes there before all have come to the barrier.
+  // Sets sums[g] to the sum of value(j) over all threads' columns of group g, in an order that depends only on the shape. All
+  // threads must call it. A second call may read what the first left in `sums`: nobody writes there before all have reached the
+  // barrier.
   template <class F>
   __device__ void join(double* cells, double* sums, const F& value) const {
     const int span = lanes_ * kPack, per = groups_ == 1 ? span : int(a_.channels), lane = int(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
-      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // of threads left over too: nobody reads them
+      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // also by surplus threads, whose cells nobody reads
     __syncthreads();
     for (int g = int(threadIdx.x) / 32; g < groups_; g += kBlockWarps) {
       double sum = 0;
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kThreads) backward_strips(Images<Rows> a) {
   }
 }
 
-// As few groups as fill a strip, in whole packs. By the shape alone.
+// Returns the least number of groups that fill a strip with whole packs. Depends only on the shape.
 int64_t groups_together(const NormArgs& a, int pack) {
   const int64_t least = a.rows * a.groups * a.channels < kFewStrips * kStrip ? pack : kStrip;
   int64_t n = 1;
@@ -187,7 +188,7 @@ int64_t groups_together(const NormArgs& a, int pack) {
   return n;
 }
 
-// f(Rows*) for the kind of rows that fits these operands.
+// Calls f(Rows*) for the kind of rows that fits these operands.
 template <class F>
 void for_strips(const NormArgs& a, std::initializer_list<const TensorView*> operands, DType x, const F& f) {
   if (x == DType::f64) return f(static_cast<AnyRows<double>*>(nullptr));

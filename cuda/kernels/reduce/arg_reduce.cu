@@ -11,7 +11,7 @@ struct Best {
   int64_t index;
 };
 
-// A NaN before every number, then the smaller index.
+// Orders NaN before every number, then the smaller index.
 template <class C>
 __device__ inline Best<C> better(bool largest, Best<C> a, Best<C> b) {
   const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
@@ -31,7 +31,7 @@ struct Rows {
   const T* x;
   int64_t* indices;
   Operand values;  // data may be null
-  Space<3> kept;   // the rows' offsets in x, indices and values
+  Space<3> kept;   // offsets of the rows in x, indices and values
   int64_t length, step;
   bool largest;
 
@@ -41,7 +41,7 @@ struct Rows {
     else
       return to_f(x[i]);
   }
-  // Elements rank, rank + stride... of the row at `from`; its first one again where there are none.
+  // Scans elements rank, rank + stride... of the row at `from`; its first element again if there are none.
   __device__ Best<C> scan(int64_t from, int64_t rank, int64_t stride) const {
     Best<C> best{load(from), 0};
     for (int64_t k = rank; k < length; k += stride) best = better(largest, best, Best<C>{load(from + k * step), k});
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) arg_rows(Rows<T> rows) {
       best = better(rows.largest, best, other);
     }
     if constexpr (Warps > 1) {
-      __syncthreads();  // the last row's values have been read
+      __syncthreads();  // waits until the last row's values were read
       if (threadIdx.x % 32 == 0) {
         values[threadIdx.x / 32] = best.value;
         indices[threadIdx.x / 32] = best.index;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) arg_rows(Rows<T> rows) {
   }
 }
 
-// Rows lie side by side: a thread a row.
+// Rows side by side: one thread per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) arg_columns(Rows<T> rows) {
   const int64_t threads = int64_t(gridDim.x) * blockDim.x;
@@ -106,7 +106,7 @@ void arg_reduce_of(const Queue& q, bool largest, const TensorView& x, int dim, c
   const Space<3>& kept = rows.kept;
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const bool beside = kept.rank > 0 && magnitude(kept.strides[0][kept.rank - 1]) < magnitude(rows.step);
-  // Few long columns are too few threads: there a block takes each.
+  // Few long columns would use too few threads: a block takes each.
   if (rows.length == 1 || (beside && (kept.numel >= 4096 || rows.length <= 128))) {
     launch(arg_columns<T>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, rows);
   } else {

@@ -7,7 +7,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// C: the type that rows are computed in, and the weights' type.
+// C: the compute type of rows, and the weights' type.
 template <class C>
 struct Classes {
   const int64_t* target;
@@ -30,8 +30,8 @@ struct Classes {
   __device__ C weight_of(int64_t c) const { return weight ? weight[c * weight_step] : C(1); }
 };
 
-// row_loss: given when the reduction is none. The rows that a block holds leave no room for a second block on a multiprocessor, and
-// registers that would be spilled for it.
+// row_loss: given if the reduction is none. A block's rows leave no room for a second block on a multiprocessor, nor registers for
+// one without spilling.
 template <class Rows, int Warps, class C = typename Rows::Compute>
 __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0)
     cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials) {

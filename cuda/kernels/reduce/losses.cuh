@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of losses: a partial for each block, whose number the shape alone fixes, then the partials in a fixed order, in one launch.
+// Sums of losses: one partial sum per block, whose number depends only on the shape; then the partials in a fixed order, in one
+// launch.
 #pragma once
 
 #include "cuda/kernels/reduce/rows.cuh"
@@ -12,9 +13,8 @@ inline unsigned partial_blocks(int64_t items, int64_t each) {
   return unsigned(wanted < 1 ? 1 : wanted < kMostPartials ? wanted : kMostPartials);
 }
 
-// Where a loss's blocks meet: each leaves its sums, of losses and, with two, of weights. The last to come joins those of all, in
-// the blocks' order: loss = sum of losses / count, or / sum of weights for a count of 0; total = sum of weights. Both may be
-// absent.
+// Joins a loss's blocks: each writes its sums, of losses and, with two, of weights. The last block joins all of them, in the
+// blocks' order: loss = sum of losses / count, or / sum of weights for a count of 0; total = sum of weights. Both may be absent.
 struct Partials {
   double* values;  // [gridDim.x][Each]
   uint32_t* counter;
@@ -24,7 +24,7 @@ struct Partials {
   Partials(const Queue& q, const Operand& loss, const Operand& total, double count)
       : values(q.scratch), counter(q.counters), loss(loss), total(total), count(count) {}
 
-  // All threads of the block call it, once; `shared` holds kBlockWarps values.
+  // All threads of the block must call it, once; `shared` holds kBlockWarps values.
   template <int Each>
   __device__ void join(double (&sums)[Each], double* shared) const {
     SHARED(bool, last, [1]);

@@ -5,8 +5,8 @@
 namespace halfstep::cuda {
 namespace {
 
-// Dense predictions of A and targets of B: the elements of a 16-byte pack of predictions at a time. Where `out` is given, also
-// the gradient of the predictions, 2 / count times the loss's gradient times the difference.
+// Dense predictions of A and targets of B, in 16-byte packs of predictions. If `out` is given, also computes the gradient of the
+// predictions, 2 / count times the loss's gradient times the difference.
 template <class A, class B>
 __global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, int64_t n, Partials partials, Operand grad, A* out) {
   constexpr int kPack = kPackOf<A>;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) mse_kernel(Operand a, Operand b, Spa
   partials.join(sum, &shared[0]);
 }
 
-// factor: sign 2 / n, times the gradient on the device.
+// factor: sign 2 / n, multiplied by the gradient on the device.
 template <class A, class B>
 __global__ void __launch_bounds__(kThreads)
     mse_backward_packed(const A* a, const B* b, Operand grad, A* out, int64_t count, double sign, double n) {
@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// f(a's type, b's type) where there are kernels for dense ones: predictions in f32 or 16 bits, targets of the same dtype or f32.
+// Calls f(a's type, b's type) if there are kernels for dense ones: predictions in f32 or 16 bits, targets of the same dtype or
+// f32.
 template <class F>
 bool for_pair(const TensorView& a, const TensorView& b, const F& f) {
   if (!aligned16(a.data) || !aligned16(b.data)) return false;
@@ -95,7 +96,7 @@ void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction red
   const Space<2> space(a.shape, {&a.strides, &b.strides});
   const unsigned blocks = partial_blocks(space.numel, 4 * kThreads);
   const double n = reduction == Reduction::mean ? double(space.numel) : 1.0;
-  // A count of 0 divides by the weights, of which there are none: the mean of nothing is NaN.
+  // A count of 0 divides by the weights, whose sum is 0: the mean of nothing is NaN.
   const Partials partials(q, loss, Operand(), n);
   const TensorView& out = gradient.out;
   const bool one_pass = out && out.dtype == a.dtype && aligned16(out.data);

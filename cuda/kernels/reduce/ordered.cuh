@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums at places that data chooses, in shared memory, without atomic additions: in the order of the threads, so the same bits on
+// Sums at places that depend on data, in shared memory without atomic additions: in the order of the threads, so the same bits on
 // every run.
 #pragma once
 
@@ -7,12 +7,12 @@
 
 namespace halfstep::cuda {
 
-// What a block sums at a time. `owner` says whose turn it is at a place.
+// Places that a block sums at a time. `owner`: the thread whose turn it is at a place.
 inline constexpr int kTile = 2048;
 inline constexpr int kNobody = 0x7fffffff;
 
-// A thread has the same places here as when it takes the sums out, so that neither needs a barrier: the first thing that
-// add_in_order does is to wait, and so is the last.
+// Clears the sums. A thread has the same places as when it reads the sums, so neither needs a barrier: add_in_order begins and
+// ends with one.
 template <class C>
 __device__ inline void clear_tile(C* sum, int* owner) {
   for (int i = int(threadIdx.x); i < kTile; i += kThreads) {
@@ -21,7 +21,7 @@ __device__ inline void clear_tile(C* sum, int* owner) {
   }
 }
 
-// sum[place] += value, of equal places the first thread first; place < 0 takes no part. All threads of the block call it.
+// sum[place] += value, in thread order for equal places; place < 0 adds nothing. All threads of the block must call it.
 template <class C>
 __device__ inline void add_in_order(C* sum, int* owner, int place, C value) {
   bool waits = place >= 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door to all reductions, and those of floats.
+// The entry to all reductions, and those of floats.
 #include "cuda/kernels/reduce/reduce.cuh"
 
 namespace halfstep::cuda {

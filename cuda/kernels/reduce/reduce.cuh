@@ -34,7 +34,7 @@ __device__ inline int64_t highest<int64_t>() {
   return INT64_MAX;
 }
 
-// identity: the result of an empty reduction. first maps an element before it is joined.
+// identity: the result of an empty reduction. first maps an element before joining.
 #define HS_REDUCTION(name, Join, start, mapped) \
   struct name : Join {                          \
     template <class W>                          \
@@ -56,13 +56,13 @@ HS_REDUCTION(Any, MaxJoin, W(0), C(x != C(0)))
 HS_REDUCTION(All, MinJoin, W(1), C(x != C(0)))
 #undef HS_REDUCTION
 
-// Where results go: `mean` divides by the count; with several segments, to partials instead, segment by segment.
+// The destination of results: `mean` divides by the count; with several segments, they go to partials, segment by segment.
 template <class W>
 struct Result {
   Operand out;
-  W* partials;      // null: straight to out
-  int64_t outputs;  // how many
-  int64_t count;    // elements of each
+  W* partials;      // null: directly to out
+  int64_t outputs;  // number of outputs
+  int64_t count;    // elements per output
   bool mean;
 
   __device__ void finish(int64_t offset, W value) const {
@@ -79,7 +79,7 @@ struct Result {
   }
 };
 
-// The elements of one output, of any dtype and wherever they are. Element i of the output whose first is at `first`.
+// The elements of one output, of any dtype and strides. Element i of the output whose first is at `first`.
 template <class C>
 struct Scattered {
   using Compute = C;
@@ -98,7 +98,8 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
   using C = typename Elements::Compute;
   using W = typename WideOf<C>::type;
   using Group = RowGroup<Warps>;
-  // Short rows of 16-bit elements in packs: with more reads under way ptxas spills registers, as it wants many warps at a time.
+  // Short rows of 16-bit elements in packs: with more reads in progress, ptxas spills registers, because it plans for many warps
+  // at a time.
   constexpr int kPack = Elements::kPack, kUnroll = kPack == 1 || (kPack == 8 && Warps == 1) ? 1 : 4;
   SHARED(W, shared, [kBlockWarps]);
   const int64_t tasks = kept.numel * segments;
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
     const int64_t output = task / segments, s = task % segments, begin = s * segment;
     int64_t at[2];
     kept.offsets(output, at);
-    C mine[kPack];  // one for each place in a pack: several chains of additions at a time
+    C mine[kPack];  // one for each place in a pack: several independent chains of additions
 #pragma unroll
     for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<C>();
     const int64_t end = begin + segment < result.count ? begin + segment : result.count;
@@ -123,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
   }
 }
 
-// Kept elements lie side by side in x: a thread a column, eight threads' rows joined at the end.
+// Kept elements are side by side in x: one thread per column; eight threads' rows are joined at the end.
 template <class Op, class C>
 __global__ void __launch_bounds__(kThreads)
     reduce_columns(Scattered<C> x, Space<2> kept, int64_t segments, int64_t segment, Result<typename WideOf<C>::type> result) {
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kThreads)
         mine = Op::join(mine, Op::first(v[0]));
       }
     }
-    __syncthreads();  // the last task's values have been read
+    __syncthreads();  // waits until the last task's values were read
     shared[lane_row][column] = W(mine);
     __syncthreads();
     if (lane_row != 0 || o >= kept.numel) continue;
@@ -154,8 +155,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same for a dense matrix of T, [count, outputs] with rows `pitch` apart that begin on 16 bytes: bias gradients. Eight lanes
-// take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
+// The same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients. Eight
+// lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
 inline constexpr int kOctet = 8;
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kThreads)
     float mine[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<float>();
-    if (o < result.outputs) {  // the outputs are a whole number of packs
+    if (o < result.outputs) {  // outputs are whole packs
 #pragma unroll 4
       for (int64_t i = begin + octet; i < end; i += kRows) {
         float v[kPack];
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kPack; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
       }
     }
-    __syncthreads();  // the last task's values have been read
+    __syncthreads();  // waits until the last task's values were read
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       double all = double(mine[j]);
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The second stage: a thread an output, or a block where the segments are many.
+// Joins the segments: one thread per output, or one block if there are many segments.
 template <class Op, class W, bool Blocks>
 __global__ void __launch_bounds__(kThreads) join_segments(Space<2> kept, int64_t segments, Result<W> result) {
   SHARED(W, shared, [kBlockWarps]);
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(kThreads) join_segments(Space<2> kept, int64_t
   }
 }
 
-// Ops with kernels for dense rows, and for dense columns, of floats.
+// Whether an op has kernels for dense rows, and for dense columns, of floats.
 template <class Op, class C>
 inline constexpr bool kPackedColumns = std::is_same_v<C, float>&& std::is_same_v<Op, Sum>;
 template <class Op, class C>
@@ -225,10 +226,10 @@ inline constexpr bool kPackedRows = std::is_same_v<C, float> &&
                                     (std::is_same_v<Op, Sum> || std::is_same_v<Op, Max> || std::is_same_v<Op, Min> ||
                                      std::is_same_v<Op, SumAbs> || std::is_same_v<Op, SumSquares>);
 
-// What is reduced and where it lies. A dimension goes where it is 1 in out.
+// The input of a reduction and its layout. A dimension is reduced if its size is 1 in out.
 struct Reduction {
   Space<2> kept;     // the outputs: offsets in out and x
-  Space<1> reduced;  // the elements of one
+  Space<1> reduced;  // the elements of one output
 
   static Reduction of(const TensorView& x, const TensorView& out) {
     Shape kept_shape, reduced_shape;
@@ -317,7 +318,7 @@ void reduce_as(const Queue& q, Reduce op, const TensorView& x, const TensorView&
   switch (op) {
     case Reduce::sum: return reduce_with<Sum, C>(q, false, x, out);
     case Reduce::mean: return reduce_with<Sum, C>(q, true, x, out);
-    case Reduce::prod:  // leaves float's range on the way to a result inside it
+    case Reduce::prod:  // a product may leave float's range on the way to a result inside it
       if constexpr (std::is_same_v<C, float>)
         return reduce_with<Product, double>(q, false, x, out);
       else

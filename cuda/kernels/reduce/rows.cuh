@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row for a group of threads: one warp for short rows (eight rows a block), the whole block for long ones. Sums are taken in
-// an order that the shape alone fixes.
+// Rows for groups of threads: one warp for short rows (eight rows per block), the whole block for long ones. The order of sums
+// depends only on the shape.
 #pragma once
 
 #include "cuda/kernels/elementwise/elementwise.cuh"
@@ -10,8 +10,8 @@ namespace halfstep::cuda {
 
 inline constexpr int64_t kWarpRow = 1024;  // longest row for one warp
 inline constexpr int kBlockWarps = kThreads / 32;
-inline constexpr int64_t kPeeledRow = 128;                         // shortest row of any length that is read in packs
-inline constexpr int kHeldPacks = int(kWarpRow / (32 * kRun));     // of a row, that a thread keeps in registers
+inline constexpr int64_t kPeeledRow = 128;                         // least length of unaligned rows that are read in packs
+inline constexpr int kHeldPacks = int(kWarpRow / (32 * kRun));     // packs of a row that a thread keeps in registers
 inline constexpr int64_t kHeldRow = kHeldPacks * kThreads * kRun;  // longest row that a block keeps in registers
 
 using math::MaxJoin;
@@ -26,11 +26,11 @@ __device__ inline W warp_join(W v) {
   return v;
 }
 
-// All threads of the block call it; all get the result. `shared` holds kBlockWarps values.
+// Joins v over the block. All threads must call it, and all get the result. `shared` holds kBlockWarps values.
 template <class Join, class W>
 __device__ inline W block_join(W v, W* shared) {
   v = warp_join<Join>(v);
-  __syncthreads();  // the values of an earlier call have been read
+  __syncthreads();  // waits until the values of an earlier call were read
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
   __syncthreads();
   v = shared[0];
@@ -39,13 +39,13 @@ __device__ inline W block_join(W v, W* shared) {
   return v;
 }
 
-// A block of kThreads threads seen as groups of Warps warps (1 or kBlockWarps), each with rows of its own.
+// A block of kThreads threads seen as groups of Warps warps (1 or kBlockWarps), each with its own rows.
 template <int Warps>
 struct RowGroup {
   static constexpr int kSize = 32 * Warps, kPerBlock = kBlockWarps / Warps;
 
   __device__ static int rank() { return int(threadIdx.x) % kSize; }
-  __device__ static int in_block() { return int(threadIdx.x) / kSize; }  // which of the block's groups
+  __device__ static int in_block() { return int(threadIdx.x) / kSize; }  // index of the group in the block
   __device__ static int64_t first_row() { return int64_t(blockIdx.x) * kPerBlock + in_block(); }
   __device__ static int64_t row_step() { return int64_t(gridDim.x) * kPerBlock; }
 
@@ -57,9 +57,9 @@ struct RowGroup {
       return block_join<Join>(v, shared);
   }
 
-  // f(i, size) for the parts of [begin, end) that are this thread's: `Pack` elements from i, and those behind the last whole pack
-  // one by one. begin is `head` and a multiple of Pack. Unroll: how many reads may be under way at a time, where f does not write.
-  // No branch is between them, since the compiler moves no read up across one.
+  // Calls f(i, size) for this thread's parts of [begin, end): `Pack` elements from i, and those after the last whole pack one by
+  // one. begin must be `head` plus a multiple of Pack. Unroll: how many reads may be in progress at a time, if f does not write.
+  // There is no branch between them, because the compiler moves no read up across one.
   template <int Pack, int Unroll = 1, class F>
   __device__ static void each(int64_t begin, int64_t end, const F& f, int64_t head = 0) {
     constexpr int kStep = kSize * Pack;
@@ -76,7 +76,7 @@ struct RowGroup {
       if (i < end) f(i, std::integral_constant<int, 1>());
     }
   }
-  // The same for the n elements of the row at offset `row`, in packs where Rows has them.
+  // The same for the n elements of the row at offset `row`, in packs if Rows has them.
   template <class Rows, class F>
   __device__ static void each_of(int64_t row, int64_t n, const F& f) {
     if constexpr (Rows::kPeels) {
@@ -93,7 +93,7 @@ inline unsigned row_blocks(int64_t rows, int64_t length) {
   return length <= kWarpRow ? blocks_for(rows, kBlockWarps) : blocks_for(rows, 1);
 }
 
-// Rows of T, dense and beginning on 16 bytes. Element i of the row at offset `row`.
+// Dense rows of T, aligned to 16 bytes. Element i of the row at offset `row`.
 template <class T>
 struct PackedRows {
   using Compute = float;
@@ -111,7 +111,7 @@ struct PackedRows {
   }
 };
 
-// The same of f16, bf16 or f32, looked up when the kernel runs: several operands of one kernel may differ.
+// The same for f16, bf16 or f32, looked up at run time: the operands of one kernel may differ.
 struct RunRows {
   using Compute = float;
   using Stored = RawPack;
@@ -134,8 +134,8 @@ struct RunRows {
   __device__ void store(int64_t row, int64_t i, const float (&x)[1]) const { data.store_float(row + i, x[0]); }
 };
 
-// The same for rows of any length, such as 50257: a row begins anywhere, and its elements before the first whole pack of the memory
-// are read one by one. All operands of a kernel have the same number of them.
+// The same for rows of any length, such as 50257: a row begins anywhere, and its elements before the first whole pack of memory
+// are read one by one. Their number is the same for all operands of a kernel.
 struct PeeledRows : RunRows {
   static constexpr bool kPeels = true;
   using RunRows::RunRows;
@@ -164,9 +164,9 @@ struct AnyRows {
   __device__ void store(int64_t row, int64_t i, const C (&x)[1]) const { data.store_floating(row + i * step, x[0]); }
 };
 
-// A thread's part of `Count` rows of one length that are gone through more than once. The first packs, all of a warp's rows and the
-// first 8192 elements of a block's, are read at once and stay in registers, as they are stored. The rest is read every time; as the
-// registers leave room for few blocks at a time, it is still in the cache. So is all of rows that are not in packs.
+// A thread's part of `Count` rows of one length that are read more than once. The first packs (all of a warp's rows, and the first
+// 8192 elements of a block's) are read at once and stay in registers in stored form. The rest is read every time; because the
+// registers leave room for few blocks at a time, it is still in the cache. So are all rows that are not in packs.
 template <class Rows, class Group, int Count>
 class HeldRows {
  public:
@@ -187,7 +187,7 @@ class HeldRows {
       for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], head() + place(k), held_[k][r]);
     }
   }
-  // f(k, i, x) for what is held: x[r], the elements of row r from i, which are this thread's k-th pack.
+  // Calls f(k, i, x) for the held packs: x[r] are the elements of row r from i, this thread's k-th pack.
   template <class F>
   __device__ void each_held(const F& f) const {
 #pragma unroll
@@ -199,7 +199,7 @@ class HeldRows {
       f(k, head() + place(k), x);
     }
   }
-  // f(i, x) for all: as many elements as a pack has, or one.
+  // Calls f(i, x) for all elements: as many as a pack has, or one.
   template <class F>
   __device__ void each(const F& f) const {
     const auto read = [&](int64_t i, auto size) {
@@ -215,7 +215,7 @@ class HeldRows {
     Group::template each<kPack>(head() + Group::kSize * kPack * kHeld, n_, read, head());
   }
 
-  // Where this thread's k-th pack begins, behind the elements before the first one.
+  // Returns where this thread's k-th pack begins, after the elements before the first one.
   __device__ static int64_t place(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
 
  private:
@@ -232,7 +232,8 @@ __device__ constexpr int length_of(const C (&)[N]) {
   return N;
 }
 
-// Index of the rows of a tensor along `dim`: its shape with that dimension 1. Rank 0 counts as one row of one element.
+// Returns the shape that indexes the rows of a tensor along `dim`: its shape with that dimension 1. Rank 0 counts as one row of
+// one element.
 inline Shape without(Shape shape, int dim) {
   if (!shape.empty()) shape[dim] = 1;
   return shape;
@@ -240,7 +241,7 @@ inline Shape without(Shape shape, int dim) {
 inline int64_t row_length(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.shape[dim]; }
 inline int64_t row_stride(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.strides[dim]; }
 
-// Whether PackedRows can walk the rows along `dim`.
+// Returns whether PackedRows can walk the rows along `dim`.
 inline bool packs(const TensorView& v, int dim) {
   const int64_t pack = 16 / int64_t(size_of(v.dtype));
   if (!is_floating(v.dtype) || v.dtype == DType::f64 || v.shape.empty() || v.strides[dim] != 1 || !aligned16(v.data)) return false;
@@ -250,7 +251,7 @@ inline bool packs(const TensorView& v, int dim) {
   return true;
 }
 
-// Whether PeeledRows can: rows that are long enough, and begin at the same place within a pack in all of the operands.
+// Returns whether PeeledRows can: rows that are long enough and begin at the same place within a pack in all operands.
 inline bool peels(std::initializer_list<const TensorView*> operands, int dim) {
   const TensorView& first = **operands.begin();
   for (const TensorView* v : operands) {
@@ -264,7 +265,7 @@ inline bool peels(std::initializer_list<const TensorView*> operands, int dim) {
   return true;
 }
 
-// f(Rows*) with the kind of rows that fits all of the operands, as a null pointer; f's kernels take rows made of each.
+// Calls f(Rows*) with a null pointer to the kind of rows that fits all operands; f's kernels take rows made from each.
 template <class F>
 void for_rows(std::initializer_list<const TensorView*> operands, int dim, const F& f) {
   bool packed = true, wide = false;
@@ -277,7 +278,7 @@ void for_rows(std::initializer_list<const TensorView*> operands, int dim, const 
   wide ? f(static_cast<AnyRows<double>*>(nullptr)) : f(static_cast<AnyRows<float>*>(nullptr));
 }
 
-// The largest value so far, and the sum of e^(x - top): one pass over a row.
+// The largest value so far, and the sum of e^(x - top), in one pass over a row.
 template <class C>
 struct Exponentials {
   C top = C(-INFINITY), sum = 0;
@@ -288,13 +289,13 @@ struct Exponentials {
 #pragma unroll
     for (int j = 1; j < N; ++j) most = MaxJoin::join(most, x[j]);
     most = MaxJoin::join(top, most);
-    if (most == C(-INFINITY)) return;  // nothing but -inf yet: e^(-inf - -inf) is no number
+    if (most == C(-INFINITY)) return;  // only -inf so far: e^(-inf - -inf) would be NaN
     if (most != top) sum *= m::exp(C(top - most));
     top = most;
 #pragma unroll
     for (int j = 0; j < N; ++j) sum += m::exp(C(x[j] - most));
   }
-  // Joined over the group; every thread gets the result.
+  // Joins over the group; every thread gets the result.
   template <class Group>
   __device__ double join(C* tops, double* sums) {
     const C all = Group::template join<MaxJoin>(top, tops);

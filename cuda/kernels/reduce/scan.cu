@@ -7,13 +7,13 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kItems = 4;  // neighbours for a thread
+constexpr int kItems = 4;  // neighbours per thread
 
 template <class Op, class W, int Warps>
 struct GroupScan {
   using Group = RowGroup<Warps>;
 
-  // What comes before this thread's value; `total` gets the join over the group.
+  // Returns the join of all values before this thread's; `total` gets the join over the group.
   __device__ static W before(W value, W& total, W* shared) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     W upto = value;
@@ -26,7 +26,7 @@ struct GroupScan {
     if (lane == 0) start = Op::template identity<W>();
     total = W(__shfl_sync(kFullMask, upto, 31));
     if constexpr (Warps > 1) {
-      __syncthreads();  // the totals of an earlier call have been read
+      __syncthreads();  // waits until the totals of an earlier call were read
       if (lane == 31) shared[warp] = upto;
       __syncthreads();
       W warps_before = Op::template identity<W>();
@@ -41,7 +41,7 @@ struct GroupScan {
   }
 };
 
-// Sums and products of floats are floats.
+// Loads an element; sums and products of floats are floats.
 template <class C>
 __device__ inline C load_as(const Operand& x, int64_t i) {
   if constexpr (std::is_integral_v<C>)
@@ -58,11 +58,11 @@ __device__ inline void store_as(const Operand& out, int64_t i, W value) {
 }
 
 struct Rows {
-  Operand x, out;  // out.data null: only the totals of segments are wanted
+  Operand x, out;  // out.data null: compute only the totals of segments
   Space<2> rows;   // offsets of rows in x and out
   int64_t length, x_step, out_step;
   int64_t segments, segment;
-  void* totals;  // W [rows, segments]: written without out; else, where given, already scanned
+  void* totals;  // W [rows, segments]: written without out; otherwise, if given, already scanned
 };
 
 // Task = row * segments + segment.
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) scan_rows(Rows r) {
   }
 }
 
-// Rows lie side by side: a thread a row.
+// Rows side by side: one thread per row.
 template <class Op, class C>
 __global__ void __launch_bounds__(kThreads) scan_columns(Rows r) {
   using W = typename WideOf<C>::type;
@@ -128,7 +128,7 @@ void scan_as(const Queue& q, Rows r) {
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const Space<2>& rows = r.rows;
   const bool beside = rows.rank > 0 && magnitude(rows.strides[0][rows.rank - 1]) < magnitude(r.x_step);
-  // Few long columns are too few threads: there a block takes each.
+  // Few long columns would use too few threads: a block takes each.
   if (r.length == 1 || (beside && (rows.numel >= 4096 || r.length <= 128)))
     return launch(scan_columns<Op, C>, blocks_for(rows.numel, kThreads), kThreads, 0, q.stream, r);
   const Cut cut(r.length, rows.numel, 2 * kSegment);
@@ -139,7 +139,7 @@ void scan_as(const Queue& q, Rows r) {
     Rows totals = r;
     totals.out = Operand();
     run_rows<Op, C>(q, totals);
-    // The totals as rows of their own, in place.
+    // Scans the totals as separate rows, in place.
     const Shape shape{rows.numel, 1};
     const Strides strides{cut.segments, 1};
     TensorView view;
@@ -150,7 +150,7 @@ void scan_as(const Queue& q, Rows r) {
   run_rows<Op, C>(q, r);
 }
 
-// The same elements from last to first along dim.
+// Returns a view of the same elements from last to first along dim.
 TensorView backwards(TensorView v, int dim) {
   v.data = static_cast<char*>(v.data) + (v.shape[dim] - 1) * v.strides[dim] * int64_t(size_of(v.dtype));
   v.strides[dim] = -v.strides[dim];

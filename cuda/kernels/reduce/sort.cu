@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting rows. Elements become unsigned keys of the same order, each with its index: all are distinct, so any method is stable
-// and gives the same result. A tile is sorted in shared memory (a bitonic network), short rows share one; the tiles of longer
-// rows are merged pass by pass, where each element finds its place by a search in the other run.
+// Sorts rows. Elements become unsigned keys of the same order, each with its index, so that all are distinct, and every method is
+// stable and gives the same result. A tile is sorted in shared memory (a bitonic network), and short rows share one; the tiles of
+// longer rows are merged pass by pass, where each element finds its place by a search in the other run.
 #include "cuda/kernels/reduce/rows.cuh"
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cuda {
 namespace {
 
-// The bits of a float, all NaNs alike and above everything, -0 as 0, in the order of the numbers.
+// Returns the bits of a float in the order of the numbers: NaNs are equal and largest, and -0 equals 0.
 template <class U>
 __device__ inline uint64_t ordered_bits(U bits, U infinity) {
   const U sign = U(U(1) << (sizeof(U) * 8 - 1)), magnitude = U(bits & U(~sign));
@@ -20,7 +20,7 @@ template <class U>
 __device__ inline U bits_at(const Operand& x, int64_t i) {
   return static_cast<const U*>(x.data)[i];
 }
-// Below 2^32 for elements of up to 32 bits.
+// Returns the key of element i; below 2^32 for elements of up to 32 bits.
 __device__ inline uint64_t key_at(const Operand& x, int64_t i, bool descending) {
   uint64_t key = 0, all = 0xff;
   switch (x.dtype) {
@@ -38,7 +38,7 @@ __device__ inline uint64_t key_at(const Operand& x, int64_t i, bool descending) 
   return descending ? key ^ all : key;
 }
 
-// A key above its index; keys of up to 32 bits share a word with an index of 32. `last` comes after every pair of a row.
+// A key above its index; keys of up to 32 bits share a word with a 32-bit index. `last` comes after every pair of a row.
 struct Narrow {
   uint64_t word;
   __device__ static Narrow of(uint64_t key, int64_t index) { return {key << 32 | uint64_t(index)}; }
@@ -65,7 +65,7 @@ struct Rows {
   bool descending;
   int element;  // bytes
 
-  // Element `place` of the sorted row is the one at `index`.
+  // Writes element `place` of the sorted row: the one at `index`.
   __device__ void write(int64_t row, int64_t place, int64_t index) const {
     int64_t at[3];
     rows.offsets(row, at);
@@ -80,14 +80,14 @@ struct Rows {
   }
 };
 
-// part: the power of two that a row, or a piece of one, takes in a tile. runs null: rows fit, results go out; else a tile is a
-// run of a row in runs [rows, length].
+// Sorts tiles. part: the power of two that a row, or a piece of one, takes in a tile. runs null: rows fit, and results are
+// written; else a tile is a run of a row in runs [rows, length].
 template <class P>
 __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs) {
   SHARED(P, tile, [kTile<P>]);
   const int64_t pieces = (r.length + part - 1) / part, all = r.rows.numel * pieces, per_tile = kTile<P> / part;
   for (int64_t first = int64_t(blockIdx.x) * per_tile; first < all; first += int64_t(gridDim.x) * per_tile) {
-    // No barrier: the thread that fills a place is the one that has read the last tile's.
+    // No barrier: the thread that fills a place has itself read the last tile's element there.
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
       tile[i] = P::last();
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs
   }
 }
 
-// Runs of `run` elements of each row, two and two.
+// Merges pairs of runs of `run` elements of each row.
 template <class P>
 __global__ void __launch_bounds__(kThreads) merge_runs(const P* from, P* to, int64_t rows, int64_t length, int64_t run) {
   const int64_t threads = int64_t(gridDim.x) * blockDim.x;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) merge_runs(const P* from, P* to, int
     const int64_t other = second ? first : first + run, most = length - other < run ? length - other : run;
     const P* const search = from + row * length + other;
     const P mine = from[i];
-    int64_t below = 0;  // how many of the other run come before
+    int64_t below = 0;  // how many elements of the other run come before
     for (int64_t left = most > 0 ? most : 0; left > 0;) {
       const int64_t half = left / 2;
       const bool up = search[below + half] < mine;

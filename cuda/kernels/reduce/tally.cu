@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts of a tensor's values: each block counts in shared memory, then adds what it has to the row.
+// Counts a tensor's values: each block counts in shared memory, then adds its counts to the row.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 #include "framework/math/tally.h"
 

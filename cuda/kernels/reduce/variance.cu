@@ -9,14 +9,14 @@
 namespace halfstep::cuda {
 namespace {
 
-// Blocks for packed columns at most: a few for each multiprocessor of a large device. More of them have more moments to join.
+// Most blocks for packed columns: a few for each multiprocessor of a large device. More would have more moments to join.
 constexpr int64_t kPackedBlocks = 6 * 132;
 
 struct Moments {
   double mean, squares;  // squares: sum (x - mean)^2
 };
 
-// Where results go: with several segments, to partials, the means segment by segment and then the squares.
+// The destination of results: with several segments they go to partials, the means segment by segment and then the squares.
 struct Target {
   Operand var, mean;  // mean.data may be null
   double* partials;
@@ -45,14 +45,14 @@ __device__ inline int64_t short_offset(const Space<1>& along, int64_t i) {
   return at[0];
 }
 
-// The elements of one output in packs: runs that are whole packs and begin where one may.
+// The elements of one output in packs: runs of aligned whole packs.
 struct Runs {
   using Compute = float;
   Operand data;
   Space<1> along;
 
   Runs(const TensorView& x, const Space<1>& along) : data(x), along(along) {}
-  // f(x) for this thread's packs x of [begin, end) of the output whose first is at `from`: four packs are read at a time.
+  // Calls f(x) for this thread's packs x of [begin, end) of the output that begins at `from`; reads four packs at a time.
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     constexpr int kBatch = 4;
@@ -71,15 +71,15 @@ struct Runs {
     }
   }
 };
-// The same of a dense tensor, runs that begin and end anywhere: in the packs that cover them.
+// The same for a dense tensor with runs that begin and end anywhere, in the packs that cover them.
 struct CoveredRuns {
   using Compute = float;
   Operand data;
-  int64_t inner, pitch, numel;  // of a run; from one run to the next; of all memory
+  int64_t inner, pitch, numel;  // length of a run; distance between runs; elements of the memory
 
   CoveredRuns(const TensorView& x, const Space<1>& along)
       : data(x), inner(along.shape[along.rank - 1]), pitch(along.rank > 1 ? along.strides[0][0] : 0), numel(x.numel()) {}
-  // f(x, from, to): of the pack x the elements [from, to).
+  // Calls f(x, from, to) for the elements [from, to) of each pack x.
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     constexpr int kBatch = 4;
@@ -113,7 +113,7 @@ struct CoveredRuns {
     }
   }
 };
-// The same one by one, of any floating dtype and wherever they are.
+// The same one by one, for any floating dtype and strides.
 template <class C>
 struct Singles {
   using Compute = C;
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
   }
 }
 
-// Kept elements lie side by side in x: 32 columns a block, its warps' rows joined at the end. From one task to the next no barrier
-// is needed: between a thread's reading of either array and the next task's writing lies the other array's.
+// Kept elements are side by side in x: 32 columns per block, whose warps' rows are joined at the end. Tasks need no barrier
+// between them: between a thread's reading of one array and the next task's writing, the other array is processed.
 template <class C>
 __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Space<3> kept, Target target) {
   SHARED(double, sums, [kBlockWarps][33]);
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
   }
 }
 
-// The moments of what a thread has seen of neighbouring columns, a pack of each row: as NearSums.
+// The moments of a thread's part of neighbouring columns, a pack of each row; like NearSums.
 struct NearPacks {
   float near[kRun] = {}, sum[kRun] = {}, squares[kRun] = {};
   int count = 0;
@@ -202,8 +202,8 @@ struct NearPacks {
   __device__ NearSums<float> of(int j) const { return {near[j], sum[j], squares[j], count}; }
 };
 
-// The same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that begin where packs may. Eight lanes
-// take the packs of 64 columns, and the block's 32 such octets every 32nd row. In shared memory column first + j of lane
+// The same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that are aligned for packs. Eight
+// lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. In shared memory, column first + j of lane
 // first / kRun is at place j * kOctet + first / kRun, so that neighbouring lanes use neighbouring banks.
 __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x, int64_t pitch, Space<3> kept, Target target) {
   constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 4;
@@ -211,12 +211,12 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
   SHARED(double, squares, [kBlockWarps][kWidth]);
   SHARED(double, means, [kWidth]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, octet = int(threadIdx.x) / kOctet;
-  const int place = int(threadIdx.x), column = place % kOctet * kRun + place / kOctet;  // which a thread joins, of the first kWidth
+  const int place = int(threadIdx.x), column = place % kOctet * kRun + place / kOctet;  // joined by threads below kWidth
   const int64_t column_blocks = (target.outputs + kWidth - 1) / kWidth;
   for (int64_t task = blockIdx.x; task < column_blocks * target.segments; task += gridDim.x) {
     const int64_t s = task % target.segments, from = task / target.segments * kWidth, begin = target.begin(s), end = target.end(s);
     const int64_t first = from + lane % kOctet * kRun;
-    const bool inside = first < target.outputs;  // the outputs are a whole number of packs
+    const bool inside = first < target.outputs;  // outputs are whole packs
     NearPacks seen;
     for (int64_t i = begin + octet; inside && i < end; i += kRows * kBatch) {
       RawPack packs[kBatch];
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
         seen.add(v);
       }
     }
-    // Of the four octets of a warp; then, by a thread a column, of the warps.
+    // Joins the four octets of a warp; then one thread per column joins the warps.
     const auto join = [&](double value, double(&to)[kWidth], int j) {
       for (int bits = kOctet; bits < 32; bits *= 2) value += __shfl_xor_sync(kFullMask, value, bits);
       if (lane < kOctet) to[j * kOctet + lane] = value;
@@ -256,10 +256,10 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
   }
 }
 
-// What batch normalisation makes of the moments of a channel, whose number is its offset in rstd, and new running statistics.
+// Turns a channel's moments into batch normalisation's statistics, and updates the running ones. The offset in rstd is the channel.
 struct ChannelStatistics {
   Operand mean, rstd, running_mean, running_var;  // the running ones may be empty
-  int64_t* batches;                               // one more of them is counted; may be null
+  int64_t* batches;                               // incremented by one; may be null
   double count, eps, momentum;
 
   __device__ void finish(const int64_t (&at)[3], const Moments& m) const {
@@ -274,9 +274,9 @@ struct ChannelStatistics {
   }
 };
 
-// Eight outputs a block, so that eight lanes read a whole sector, and an octet for every 32nd of their segments: the mean of all,
-// then the squares, a segment's own and those of its mean's distance. Result: Target or ChannelStatistics. For more blocks than 3
-// on a multiprocessor the compiler keeps some values in local memory.
+// Joins eight outputs per block, so that eight lanes read a whole sector, with an octet for every 32nd of their segments: the mean
+// of all, then the squares, a segment's own and those of its mean's distance. Result: Target or ChannelStatistics. With more than
+// 3 blocks per multiprocessor the compiler would spill values to local memory.
 template <class Result>
 __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Target target, Result result) {
   constexpr int kRows = kThreads / kOctet;
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Targe
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, column = lane % kOctet;
   for (int64_t task = blockIdx.x; task * kOctet < kept.numel; task += gridDim.x) {
     const int64_t o = task * kOctet + column;
-    // The sum of f(segment, its count) over all segments.
+    // Returns the sum of f(segment, its count) over all segments.
     const auto sum_up = [&](double(&shared)[kBlockWarps][kOctet], const auto& f) {
       double sum = 0;
 #pragma unroll 4
