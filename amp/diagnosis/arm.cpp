@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "amp/autocast/autocast.h"
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
@@ -133,7 +133,7 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
 
 ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   ArmResult out{.name = arm.name};
-  const Untouched untouched(step.module, arm.low, step.random);
+  const StateGuard untouched(step.module, arm.low, step.random);
   const SilentLeaves silent;
   Witness witness(step.device, arm.change);
   name_roots(witness, step);

@@ -7,7 +7,7 @@
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/precisions.h"
 #include "amp/diagnosis/trial_updates.h"
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
@@ -138,7 +138,7 @@ class Comparison {
     sums_ = {};
     if (optimizer_) updates_.emplace(step_.module, *optimizer_);
     of_variants_.assign(variants_.size(), 0);
-    const Untouched untouched(step_.module, {}, step_.random);
+    const StateGuard untouched(step_.module, {}, step_.random);
     const SilentLeaves silent;
     for (const TestedBatch& b : step_.batches) {
       const StepStates before(step_.module);

@@ -8,7 +8,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/parity.h"
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/ledger.h"
 #include "framework/ops/core/op_policy.h"
@@ -72,7 +72,7 @@ double norm_of(const Tensor& t) { return norm(t.to(DType::f64)).item<double>(); 
 
 // Ops of the forward that have 16-bit tensors, by the policy that they have there.
 std::map<CastPolicy, std::set<std::string>> ops_by_policy(const StepUnderTest& step) {
-  const Untouched untouched(step.module, step.low, step.random);
+  const StateGuard untouched(step.module, step.low, step.random);
   const EnableGrad on;
   const LedgerScope ledger(step.device);
   {
@@ -94,7 +94,7 @@ std::map<CastPolicy, std::set<std::string>> ops_by_policy(const StepUnderTest& s
 }  // namespace
 
 std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
-  const Untouched untouched(step.module, {}, step.random);
+  const StateGuard untouched(step.module, {}, step.random);
   const NoGrad off;
   const StepStates before(step.module);
   SeenCalls single, low;

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "amp/step/covering.h"
+#include "amp/step/interval_cover.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/near_name.h"
 #include "layers/sequences/recurrent.h"
@@ -193,7 +193,7 @@ class Planner {
   }
 
   std::optional<std::vector<size_t>> solve(double target) const {
-    Covering problem;
+    IntervalCover problem;
     target += double(options_.others.live);
     for (const size_t top : tops_) problem.needs.push_back(std::max(0.0, double(top) - target));
     for (const Candidate& c : all_) problem.items.push_back({c.begin, c.end, double(c.saves), c.cost});

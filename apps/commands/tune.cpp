@@ -13,7 +13,7 @@
 #include "apps/terminal/progress.h"
 #include "apps/train/plan.h"
 #include "apps/train/trainer.h"
-#include "apps/use/opened.h"
+#include "apps/use/loaded_run.h"
 #include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
@@ -103,7 +103,7 @@ Json settings_of(const std::vector<std::string>& sets) {
 }
 
 // A few lines that extend the first config.
-std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t) {
+std::string tuned_config(const TuneArguments& o, LoadedRun& opened, const Tuning& t) {
   std::string modules;
   std::string out = joined("// Written by `halfstep tune ", o.path, "` from ", o.batches, o.batches == 1 ? " batch" : " batches",
                            " at step ", opened.step, ".\n");
@@ -166,7 +166,7 @@ int tune_config(const TuneArguments& o) {
   const fs::path folder = fs::absolute(o.out).parent_path();
   check<ConfigError>(fs::is_directory(folder), "tune", "--out needs a folder that is there, got ", folder.string());
   apply_threads(o.threads);
-  Opened opened = open_in_16_bits("tune", o.path, o.config);
+  LoadedRun opened = open_in_16_bits("tune", o.path, o.config);
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
   const Tuning t = tune(next_batches(opened, o.batches), {.budget = o.budget, .shares = shares_of(opened.config)});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "apps/record/appended_file.h"
 #include "apps/schema/json.h"
 
 namespace halfstep::app {
@@ -25,6 +26,16 @@ class MetricSink {
   virtual void write(const Json& entry) = 0;
   virtual void sync() = 0;  // to the disk; a failure counts as an entry lost
   virtual int64_t lost() const = 0;
+};
+
+// A sink that appends to one file.
+class FileSink : public MetricSink {
+ public:
+  void sync() override { file_.sync(); }
+  int64_t lost() const override { return file_.lost(); }
+
+ protected:
+  AppendedFile file_;
 };
 
 // An entry that a file has when a run resumes: written before that point, to be written again, or not one of a run.

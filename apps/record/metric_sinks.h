@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/record/appended_file.h"
 #include "apps/record/metric_sink.h"
 
 namespace halfstep::app {
@@ -35,17 +34,15 @@ class MetricSinks : public MetricSink {
 
 // A table with a row an entry and a column a number; what an entry lacks is empty, and a number that is not finite is "nan". A new
 // name adds a column: the head is written anew then, and earlier rows are shorter than it, which readers take as empty cells.
-class CsvSink : public MetricSink {
+class CsvSink : public FileSink {
  public:
   CsvSink(const std::filesystem::path& path, const ResumePoint& from);  // throws IoError
   void write(const Json& entry) override;
-  void sync() override { file_.sync(); }
-  int64_t lost() const override { return lost_ + file_.lost(); }
+  int64_t lost() const override { return lost_ + FileSink::lost(); }
 
  private:
   std::filesystem::path path_;
   std::vector<std::string> columns_;
-  AppendedFile file_;
   int64_t lost_ = 0;  // of earlier forms of the file
 };
 
@@ -53,15 +50,10 @@ class CsvSink : public MetricSink {
 // TensorBoard forgets what an earlier file says of later steps, and has the numbers and words of the config that its page HPARAMS
 // compares runs by. A confusion matrix becomes a picture of its page IMAGES.
 // Format: tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto
-class EventSink : public MetricSink {
+class EventSink : public FileSink {
  public:
   EventSink(const std::filesystem::path& folder, const ResumePoint& from, const Json& config);  // throws IoError
   void write(const Json& entry) override;
-  void sync() override { file_.sync(); }
-  int64_t lost() const override { return file_.lost(); }
-
- private:
-  AppendedFile file_;
 };
 
 }  // namespace halfstep::app

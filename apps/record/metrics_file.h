@@ -6,13 +6,12 @@
 #include <filesystem>
 #include <string>
 
-#include "apps/record/appended_file.h"
 #include "apps/record/metric_sink.h"
 #include "apps/schema/json.h"
 
 namespace halfstep::app {
 
-class MetricsFile : public MetricSink {
+class MetricsFile : public FileSink {
  public:
   MetricsFile() = default;  // takes lines and writes none
   // Keeps the lines of the run up to `from`, and warns of lines that are not metrics of a run. Throws IoError.
@@ -20,11 +19,6 @@ class MetricsFile : public MetricSink {
 
   // Writes the whole line or nothing. The first failure prints a warning; training continues, and lost() counts.
   void write(const Json& entry) override;
-  void sync() override { file_.sync(); }
-  int64_t lost() const override { return file_.lost(); }
-
- private:
-  AppendedFile file_;
 };
 
 }  // namespace halfstep::app

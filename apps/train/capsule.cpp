@@ -11,7 +11,7 @@
 #include "apps/catalog/infer.h"
 #include "apps/catalog/modules.h"
 #include "apps/record/run_dir.h"
-#include "apps/train/place.h"
+#include "apps/train/config_path.h"
 #include "apps/use/model_file.h"
 #include "framework/backend/backend.h"
 #include "framework/io/files/checksum.h"

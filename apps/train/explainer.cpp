@@ -6,7 +6,7 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/exit_codes.h"
-#include "apps/train/place.h"
+#include "apps/train/config_path.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 

@@ -5,7 +5,7 @@
 //   format           "pt": Python's safetensors.torch.load_file takes the weights as they are
 //   halfstep         the version that wrote it; halfstep.file: 1, this list
 //   halfstep.config  the run's config; halfstep.data: its data.json; halfstep.step; halfstep.metrics; halfstep.averaged
-//   halfstep.proof   golden samples (apps/use/proof.h)
+//   halfstep.proof   golden samples (apps/use/golden_samples.h)
 //   halfstep.sha256  of all these values: facts about the training data cannot be changed unnoticed
 #pragma once
 
@@ -15,7 +15,7 @@
 #include <string>
 
 #include "apps/session/session.h"
-#include "apps/use/proof.h"
+#include "apps/use/golden_samples.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "layers/module/save.h"
 

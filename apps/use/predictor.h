@@ -17,7 +17,7 @@
 
 #include "apps/session/session.h"
 #include "apps/use/forward_recorder.h"
-#include "apps/use/proof.h"
+#include "apps/use/golden_samples.h"
 #include "framework/data/transforms/form.h"
 
 namespace halfstep::app {

@@ -289,19 +289,6 @@ void describe(char* text, size_t room) {
   snprintf(text, room, "Gloo %d.%d.%d", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
 }
 
-const HalfstepTransport kTable = {HALFSTEP_TRANSPORT_VERSION,
-                                  open,
-                                  close,
-                                  all_to_all,
-                                  all_gather,
-                                  broadcast,
-                                  barrier,
-                                  test,
-                                  roll_call,
-                                  answer_roll,
-                                  error_text,
-                                  describe};
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { return &kTable; }
+HALFSTEP_EXPORT_TRANSPORT

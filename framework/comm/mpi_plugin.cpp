@@ -102,19 +102,6 @@ void describe(char* text, size_t room) {
   snprintf(text, room, "%s", words);
 }
 
-const HalfstepTransport kTable = {HALFSTEP_TRANSPORT_VERSION,
-                                  open,
-                                  close,
-                                  all_to_all,
-                                  all_gather,
-                                  broadcast,
-                                  barrier,
-                                  test,
-                                  roll_call,
-                                  answer_roll,
-                                  error_text,
-                                  describe};
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { return &kTable; }
+HALFSTEP_EXPORT_TRANSPORT

@@ -16,7 +16,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/sanitizers.h"
-#include "framework/tensor/memory.h"
+#include "framework/tensor/counting_allocator.h"
 
 // Forbids access to memory under the address sanitizer; does nothing without it.
 #if __has_include(<sanitizer/asan_interface.h>)
@@ -33,22 +33,18 @@ constexpr size_t kAlign = 64;
 constexpr size_t kLarge = size_t(1) << 16;  // size above which blocks start at staggered addresses
 constexpr size_t kColours = 61, kColourStep = 5;
 
-struct Block {
-  void* base;    // malloc's result
-  size_t bytes;  // size class
-  MemoryTag tag;
-};
-
-class HostAllocator final : public Allocator {
+class HostAllocator final : public CountingAllocator {
  public:
   void* allocate(size_t bytes, MemoryTag tag) override {
     const size_t size = host_block_size(bytes);
     const std::lock_guard lock(mutex_);
     void* p = nullptr;
+    Block* block = nullptr;
     if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
       p = it->second.back();
       it->second.pop_back();
-      blocks_[p].tag = tag;
+      block = &blocks_[p];
+      block->tag = tag;
     } else {
       p = from_system(size, tag);
       if (!p) {
@@ -56,48 +52,22 @@ class HostAllocator final : public Allocator {
         p = from_system(size, tag);
       }
       if (!p) out_of_memory(bytes);
+      block = &blocks_[p];
     }
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // allows exactly the requested bytes
 #ifdef HALFSTEP_ADDRESS_SANITIZER
     std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // NaN, -1 or invalid bools, to expose reads of unwritten memory
 #endif
-    stats_.live += size;
-    stats_.live_by_tag[size_t(tag)] += size;
-    ++stats_.allocations;
-    if (stats_.live > stats_.peak) {
-      stats_.peak = stats_.live;
-      stats_.peak_by_tag = stats_.live_by_tag;
-    }
+    count(*block);
     return p;
   }
 
   void release(void* p) noexcept override {
     const std::lock_guard lock(mutex_);
     const Block& b = blocks_.find(p)->second;
-    stats_.live -= b.bytes;
-    stats_.live_by_tag[size_t(b.tag)] -= b.bytes;
+    discount(b);
     free_[b.bytes].push_back(p);
     ASAN_POISON_MEMORY_REGION(p, b.bytes);
-  }
-
-  void retag(void* p, MemoryTag tag) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto it = blocks_.find(p);
-    if (it == blocks_.end()) return;
-    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
-    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
-    it->second.tag = tag;
-  }
-
-  MemoryStats stats() const override {
-    const std::lock_guard lock(mutex_);
-    return stats_;
-  }
-
-  void reset_peak() override {
-    const std::lock_guard lock(mutex_);
-    stats_.peak = stats_.live;
-    stats_.peak_by_tag = stats_.live_by_tag;
   }
 
   void empty_cache() override {
@@ -144,11 +114,9 @@ class HostAllocator final : public Allocator {
                       Help{"use a smaller batch or model"});
   }
 
-  mutable std::mutex mutex_;
-  std::unordered_map<void*, Block> blocks_;              // every block, live or cached
+  // `blocks_` has every block, live or cached.
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
   size_t colour_ = 0, limit_ = 0;
-  MemoryStats stats_;
 };
 
 // Never destroyed: tensors in static variables may outlive any static allocator.

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "framework/base/check.h"
-#include "framework/tensor/memory.h"
+#include "framework/tensor/counting_allocator.h"
 
 namespace halfstep {
 namespace {
@@ -23,7 +23,7 @@ size_t block_size(size_t bytes) {
   return planned_device() == Device::Type::cuda ? device_block_size(bytes) : host_block_size(bytes);
 }
 
-class MetaAllocator final : public Allocator {
+class MetaAllocator final : public CountingAllocator {
  public:
   void* allocate(size_t bytes, MemoryTag tag) override {
     const size_t size = block_size(bytes);
@@ -32,57 +32,23 @@ class MetaAllocator final : public Allocator {
                        " are live");
     void* const p = reinterpret_cast<void*>(next_);
     next_ += size;
-    blocks_[p] = {size, tag};
-    stats_.live += size;
-    stats_.live_by_tag[size_t(tag)] += size;
+    count(blocks_[p] = {nullptr, size, tag});
     stats_.reserved = stats_.live;
-    ++stats_.allocations;
-    if (stats_.live > stats_.peak) note_peak();
     return p;
   }
 
   void release(void* p) noexcept override {
     const std::lock_guard lock(mutex_);
     const auto it = blocks_.find(p);
-    stats_.live -= it->second.bytes;
-    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
+    discount(it->second);
     stats_.reserved = stats_.live;
     blocks_.erase(it);
   }
 
-  void retag(void* p, MemoryTag tag) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto it = blocks_.find(p);
-    if (it == blocks_.end()) return;
-    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
-    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
-    it->second.tag = tag;
-  }
-
-  MemoryStats stats() const override {
-    const std::lock_guard lock(mutex_);
-    return stats_;
-  }
-  void reset_peak() override {
-    const std::lock_guard lock(mutex_);
-    note_peak();
-  }
   void empty_cache() override {}
 
  private:
-  struct Block {
-    size_t bytes;
-    MemoryTag tag;
-  };
-  void note_peak() {
-    stats_.peak = stats_.live;
-    stats_.peak_by_tag = stats_.live_by_tag;
-  }
-
-  mutable std::mutex mutex_;
-  std::unordered_map<void*, Block> blocks_;
   uintptr_t next_ = kFirstAddress;
-  MemoryStats stats_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "amp/step/covering.h"
+#include "amp/step/interval_cover.h"
 #include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/ledger.h"
@@ -20,12 +20,12 @@ using namespace halfstep;
 namespace {
 
 // By trying all choices.
-std::optional<double> least_cost(const Covering& problem) {
+std::optional<double> least_cost(const IntervalCover& problem) {
   std::optional<double> best;
   for (uint32_t bits = 0; bits < 1u << problem.items.size(); ++bits) {
     double cost = 0;
     bool right = true;
-    std::vector<const Covering::Item*> chosen;
+    std::vector<const IntervalCover::Item*> chosen;
     for (size_t i = 0; i < problem.items.size(); ++i)
       if (bits >> i & 1) chosen.push_back(&problem.items[i]), cost += problem.items[i].cost;
     for (const auto* a : chosen)
@@ -99,7 +99,7 @@ TEST_CASE("cheapest: the least cost of all choices, or none") {
   int possible = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
-    Covering problem;
+    IntervalCover problem;
     const int places = 2 + draw(8);
     problem.needs.assign(size_t(places), 0);
     for (int i = 0; i < 9; ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("cheapest: the least cost of all choices, or none") {
     CHECK(cost == *least);
     const auto few = cheapest(problem, 3);  // with pairs left out it still saves enough
     if (few) {
-      Covering kept = problem;
+      IntervalCover kept = problem;
       kept.items.clear();
       for (const size_t i : *few) kept.items.push_back(problem.items[i]);
       CHECK(least_cost(kept).has_value());

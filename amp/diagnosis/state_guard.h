@@ -34,11 +34,11 @@ class StepStates {
 
 // While it lives, a module has no gradients, its kept states are as put_back_for(low) leaves them, and the default generator is at
 // `random`. Afterwards all of that is as it was.
-class Untouched {
+class StateGuard {
  public:
-  [[nodiscard]] Untouched(Module& module, std::optional<DType> low, const Generator::State& random);
-  ~Untouched();
-  Untouched(const Untouched&) = delete;
+  [[nodiscard]] StateGuard(Module& module, std::optional<DType> low, const Generator::State& random);
+  ~StateGuard();
+  StateGuard(const StateGuard&) = delete;
 
  private:
   StepStates states_;

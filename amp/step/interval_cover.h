@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-struct Covering {
+struct IntervalCover {
   struct Item {
     size_t begin, end;  // begin < end: the places that it covers, as calls of a forward. Chosen items do not overlap
     double saves, cost;
@@ -22,6 +22,6 @@ struct Covering {
 // The choice with the least cost, as places in `items`, in order; nothing: no choice saves enough. It is found by going along the
 // line with all pairs of savings and costs of which no other has more of one for less of the other. Where there are more pairs than
 // `most` some are left out: the choice still saves enough, and may cost a little more.
-std::optional<std::vector<size_t>> cheapest(const Covering& problem, size_t most = 2000);
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most = 2000);
 
 }  // namespace halfstep

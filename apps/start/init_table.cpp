@@ -5,9 +5,9 @@
 #include <optional>
 #include <set>
 
-#include "apps/start/starter.h"
-#include "apps/start/starter_columns.h"
-#include "apps/start/starter_series.h"
+#include "apps/start/init_config.h"
+#include "apps/start/init_columns.h"
+#include "apps/start/init_series.h"
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
 
@@ -15,7 +15,7 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-using Columns = std::vector<StarterColumn>;
+using Columns = std::vector<InitColumn>;
 
 constexpr size_t kMostClasses = 1000;  // as framework/data/tables/csv.cpp
 
@@ -26,7 +26,7 @@ std::string in_pandas(const fs::path& file, const std::string& change) {
                 in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
 }
 
-void add_format(StarterParts& out, const TableReading& r) {
+void add_format(InitParts& out, const TableReading& r) {
   if (r.format.thousands && r.format.thousands == r.format.delimiter)
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
@@ -38,7 +38,7 @@ void add_format(StarterParts& out, const TableReading& r) {
   if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
 }
 
-void add_split(StarterParts& out, const char* type, const fs::path& file, const std::string& train, const std::string& val,
+void add_split(InitParts& out, const char* type, const fs::path& file, const std::string& train, const std::string& val,
                bool stratified) {
   const std::string more = stratified ? R"(, "stratified": true)" : "";
   for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")})
@@ -48,7 +48,7 @@ void add_split(StarterParts& out, const char* type, const fs::path& file, const 
 }
 
 // Names the cells that are taken for missing values although they hold something else.
-void note_odd(StarterParts& out, const CsvSheet& sheet, const StarterColumn& c) {
+void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
   for (const size_t row : c.odd)
@@ -63,13 +63,13 @@ namespace {
 // --- the target ---
 
 struct TargetChoice {
-  const StarterColumn* column = nullptr;
+  const InitColumn* column = nullptr;
   std::string why;
   std::vector<std::string> others;  // that could be one as well
 };
 
 // Why a column is not taken for the target without a wish; "": it could be one.
-std::string reason_against_target(const CsvSheet& sheet, const StarterColumn& c) {
+std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
   const std::string left_out = reason_to_leave_out(sheet, c);
   if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
     return "";
@@ -81,23 +81,23 @@ std::string reason_against_target(const CsvSheet& sheet, const StarterColumn& c)
   return "";
 }
 
-TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const StarterWishes& wishes, const fs::path& file) {
+TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const InitWishes& wishes, const fs::path& file) {
   TargetChoice out;
   std::string reasons;
-  std::vector<const StarterColumn*> could;
-  for (const StarterColumn& c : all) {
+  std::vector<const InitColumn*> could;
+  for (const InitColumn& c : all) {
     const std::string against = reason_against_target(sheet, c);
     if (against.empty())
       could.push_back(&c);
     else
       reasons += (reasons.empty() ? "" : "; ") + spoken(sheet, c) + ' ' + against;
   }
-  const auto take = [&](const StarterColumn* c, const char* why) {
+  const auto take = [&](const InitColumn* c, const char* why) {
     if (!out.column && c) out.column = c, out.why = why;
   };
-  const auto named = [&](std::initializer_list<const char*> names) -> const StarterColumn* {
+  const auto named = [&](std::initializer_list<const char*> names) -> const InitColumn* {
     for (const char* name : names) {
-      for (const StarterColumn* c : could) {
+      for (const InitColumn* c : could) {
         const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
         const std::string_view wanted = name;
         if (sheet.has_header() && std::equal(c->name.begin(), c->name.end(), wanted.begin(), wanted.end(), same)) return c;
@@ -117,13 +117,13 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Star
   if (!could.empty()) take(could.back(), "the last column that could be one");
   check<DataError>(out.column, "init", file.string(), " has no column that could be the target: ", reasons,
                    Help{"--target COLUMN takes one all the same"});
-  for (const StarterColumn* c : could)
+  for (const InitColumn* c : could)
     if (c != out.column) out.others.push_back(sheet.has_header() ? c->name : std::to_string(c->at));
   return out;
 }
 
 // Is the target one of classes? Throws for a task that it does not allow.
-bool has_classes(const CsvSheet& sheet, const StarterColumn& target, const StarterWishes& wishes) {
+bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
   const bool texts = target.kind != ColumnKind::number,
              few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
   check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
@@ -139,23 +139,23 @@ bool has_classes(const CsvSheet& sheet, const StarterColumn& target, const Start
 
 // --- the table ---
 
-bool is_missing_in(const CsvSheet& sheet, const StarterColumn& c, size_t row) {
+bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
   const std::string_view cell = sheet.cell(row, c.at);
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
 // Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
-void add_missing(StarterParts& out, const CsvSheet& sheet, const StarterColumn& target, bool classes,
-                 const std::vector<const StarterColumn*>& inputs, const char* rule) {
+void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target, bool classes,
+                 const std::vector<const InitColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
   std::set<std::string> words;
   const bool words_are_classes = classes && target.kind != ColumnKind::number;
   for (size_t row = 0; row < sheet.rows(); ++row) {
-    for (const StarterColumn* c : inputs) cells += is_missing_in(sheet, *c, row);
+    for (const InitColumn* c : inputs) cells += is_missing_in(sheet, *c, row);
     without += words_are_classes ? sheet.cell(row, target.at).empty() : is_missing_in(sheet, target, row);
   }
-  for (const StarterColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
+  for (const InitColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
   if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
   if (without > 0)
     out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
@@ -194,8 +194,8 @@ std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   return repeats && !number ? std::optional(true) : std::nullopt;
 }
 
-void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
-  const StarterColumn& target = *choice.column;
+void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
+  const InitColumn& target = *choice.column;
   const std::string others =
       choice.others.empty() ? "" : joined("; others: ", list_text(choice.others), " (halfstep init --target COLUMN)");
   out.data.push_back(
@@ -213,12 +213,12 @@ void add_target(StarterParts& out, const CsvSheet& sheet, const TargetChoice& ch
 }
 
 // The columns that a model is to see; the others are listed with the reason.
-std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvSheet& sheet, const Columns& all,
-                                                const StarterColumn& target, const fs::path& file) {
-  std::vector<const StarterColumn*> inputs;
+std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
+                                                const InitColumn& target, const fs::path& file) {
+  std::vector<const InitColumn*> inputs;
   std::vector<std::string> excluded, why;
   bool free_text = false, texts = false;
-  for (const StarterColumn& c : all) {
+  for (const InitColumn& c : all) {
     if (&c == &target) continue;
     std::string reason = reason_to_leave_out(sheet, c);
     if (reason.empty() && target.has_gaps() && 2 * c.filled() < c.rows)
@@ -242,7 +242,7 @@ std::vector<const StarterColumn*> choose_inputs(StarterParts& out, const CsvShee
 
 }  // namespace
 
-StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
+InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::optional<CsvSheet> read;
   read.emplace("init", file, CsvFormat(), std::nullopt);
   const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
@@ -254,12 +254,12 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   const size_t rows = sheet.rows();
   check<DataError>(r.columns.size() > 1, "init", file.string(), " has one column, where a table has inputs and a target",
                    Help{"is the delimiter another one than comma, semicolon, tab or |?"});
-  if (auto series = series_starter(sheet, r, file, wishes)) return *series;
+  if (auto series = init_series(sheet, r, file, wishes)) return *series;
 
   const TargetChoice choice = choose_target(sheet, r.columns, wishes, file);
-  const StarterColumn& target = *choice.column;
+  const InitColumn& target = *choice.column;
   const bool classes = has_classes(sheet, target, wishes);
-  StarterParts out;
+  InitParts out;
   out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
@@ -271,11 +271,11 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
   add_target(out, sheet, choice, classes);
   add_format(out, r);
-  const std::vector<const StarterColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
-  const std::vector<const StarterColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
+  const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
+  const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
   std::vector<std::string> dates;
-  const StarterColumn* in_order = nullptr;
-  for (const StarterColumn* c : texts.empty() ? inputs : std::vector<const StarterColumn*>()) {
+  const InitColumn* in_order = nullptr;
+  for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
     note_odd(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
@@ -317,7 +317,7 @@ StarterParts table_starter(const fs::path& file, const StarterWishes& wishes) {
   out.lr = 0.003;
   if (!texts.empty()) {
     std::vector<std::string> others;
-    for (const StarterColumn& c : r.columns) {
+    for (const InitColumn& c : r.columns) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
       if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
     }

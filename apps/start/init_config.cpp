@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/start/starter.h"
+#include "apps/start/init_config.h"
 
 #include <algorithm>
 #include <cctype>
@@ -36,15 +36,15 @@ bool exists_any(const fs::path& folder, std::initializer_list<const char*> names
 
 // --- data sets in their publishers' files ---
 
-StarterParts published_starter(const fs::path& root, const char* type, int64_t samples, int64_t side) {
-  StarterParts out;
+InitParts init_published(const fs::path& root, const char* type, int64_t samples, int64_t side) {
+  InitParts out;
   out.what = joined(type, "'s files");
   out.data = {
       {"\"root\": " + in_quotes(root.string()), ""},
       {joined(R"("train": {"type": ")", type, R"(", "transforms": [{"type": "Normalize", "from": "data"}]})"), ""},
       {joined(R"("val": {"type": ")", type, R"(", "split": "test", "transforms": [{"type": "Normalize", "from": "data"}]})"),
        "the publisher's test images"}};
-  out.layers = starter_convolutions(side, false);
+  out.layers = init_convolutions(side, false);
   out.loss = R"("CrossEntropyLoss")";
   out.batch_size = 128, out.samples = samples, out.steps = 2500;
   return out;
@@ -52,9 +52,9 @@ StarterParts published_starter(const fs::path& root, const char* type, int64_t s
 
 // --- text ---
 
-StarterParts text_starter(const fs::path& file) {
+InitParts init_texts(const fs::path& file) {
   const TextDataset characters(file, {.seq_len = 64});
-  StarterParts out;
+  InitParts out;
   const int64_t tokens = characters.size() * 64;
   out.what = joined("a text of about ", tokens, " characters, ", characters.vocabulary(), " different ones");
   const int64_t seq_len = tokens > 200000 ? 128 : 64;
@@ -89,7 +89,7 @@ void refuse_other_files(const fs::path& data, const std::string& end) {
     refuse(" is one picture", "give the folder, which has a folder for each class");
 }
 
-StarterParts parts_of(const fs::path& data, const StarterWishes& wishes) {
+InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
   std::error_code none;
   check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
   if (fs::is_directory(data, none)) {
@@ -97,22 +97,22 @@ StarterParts parts_of(const fs::path& data, const StarterWishes& wishes) {
                        " is a folder, whose folders are the classes: --target and --task are for tables and arrays");
     for (const fs::path& at : {data, data / "mnist", data / "MNIST" / "raw"})
       if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}))
-        return published_starter(data, "MNIST", 60000, 28);
+        return init_published(data, "MNIST", 60000, 28);
     for (const fs::path& at : {data, data / "cifar10", data / "cifar-10-batches-bin"})
-      if (exists_any(at, {"data_batch_1.bin"})) return published_starter(data, "CIFAR10", 50000, 32);
-    if (!visible_folders(data).empty()) return picture_starter(data);
+      if (exists_any(at, {"data_batch_1.bin"})) return init_published(data, "CIFAR10", 50000, 32);
+    if (!visible_folders(data).empty()) return init_pictures(data);
     fail<DataError>(
         "init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
         Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
   const std::string end = in_small_letters(data.extension().string());
-  if (end == ".npz" || end == ".safetensors") return array_starter(data, wishes);
+  if (end == ".npz" || end == ".safetensors") return init_arrays(data, wishes);
   const bool text = end == ".txt" || end == ".md" || end == ".text";
   check<ConfigError>(!text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
                      " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
-  if (text) return text_starter(data);
+  if (text) return init_texts(data);
   refuse_other_files(data, end);
-  return table_starter(data, wishes);  // whatever its name, its first lines say whether it is one
+  return init_table(data, wishes);  // whatever its name, its first lines say whether it is one
 }
 
 // Names of columns may hold ends of lines, which would end a comment.
@@ -122,7 +122,7 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
-void add(std::string& out, const std::string& indent, const StarterLine& line, bool comma) {
+void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
   constexpr size_t kColumn = 60;
   std::string text = indent + line.code + (comma ? "," : "");
   if (!line.comment.empty() && text.size() + 2 > kColumn) {  // above it
@@ -135,41 +135,41 @@ void add(std::string& out, const std::string& indent, const StarterLine& line, b
 }
 
 // Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
-bool check_starter_pictures(const fs::path& data, Starter& starter, const Json& config) {
+bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config) {
   constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
   const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
   if (pictures.pictures == 0) return true;
   if (pictures.bad == 0) {
-    starter.notes.push_back(pictures.opened(kPictureSeconds) + ", and can be read");
-    if (const std::string flawed = pictures.warning(); !flawed.empty()) starter.notes.push_back(flawed);
+    made.notes.push_back(pictures.opened(kPictureSeconds) + ", and can be read");
+    if (const std::string flawed = pictures.warning(); !flawed.empty()) made.notes.push_back(flawed);
     return true;
   }
   check<DataError>(kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n", pictures.error());
   std::string line;
   add(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
-  starter.text.insert(starter.text.find("    \"loader\": "), line);
+  made.text.insert(made.text.find("    \"loader\": "), line);
   return false;
 }
 
 // Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
 // number of classes of a sample; 0: it has none.
-int64_t check_starter(const fs::path& data, Starter& starter, const StarterParts& parts) {
+int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts) {
   std::string wrong;
-  const std::vector<std::string> before = starter.notes;
+  const std::vector<std::string> before = made.notes;
   try {
-    const Config config = resolve_config(read_json<Json>(starter.text, /*comments=*/true), "the config");
+    const Config config = resolve_config(read_json<Json>(made.text, /*comments=*/true), "the config");
     wrong = config.data_fault;
-    starter.notes.insert(starter.notes.end(), config.warnings.begin(), config.warnings.end());
+    made.notes.insert(made.notes.end(), config.warnings.begin(), config.warnings.end());
     if (config.facts) {
       int64_t parameters = 0;
       for (const LayerRow& row : config.layers) parameters += row.parameters;
       const DataFacts& f = *config.facts;
-      starter.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
+      made.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
                                      f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
                                      parameters, " parameters"));
-      if (wrong.empty() && !check_starter_pictures(data, starter, config.json)) {
-        starter.notes = before;
-        return check_starter(data, starter, parts);
+      if (wrong.empty() && !check_init_pictures(data, made, config.json)) {
+        made.notes = before;
+        return check_init(data, made, parts);
       }
       if (wrong.empty()) return f.target.empty() ? f.classes : 0;
     }
@@ -193,8 +193,8 @@ std::string in_quotes(const std::string& text) {
 
 std::string folder_of_file(const fs::path& file) { return file.has_parent_path() ? file.parent_path().string() : "."; }
 
-std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batches) {
-  std::vector<StarterLine> out;
+std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
+  std::vector<InitLine> out;
   int64_t channels = 16;
   const std::string norm = normalizes_batches ? R"( "BatchNorm2d",)" : "";
   const auto add_block = [&](int64_t out_channels, bool pools) {
@@ -211,18 +211,18 @@ std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batc
   return out;
 }
 
-Starter starter_config(const fs::path& data, const StarterWishes& wishes) {
-  const StarterParts p = parts_of(data, wishes);
-  Starter out{run_name(data), in_one_line(p.what), "", p.notes};
+InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
+  const InitParts p = parts_of(data, wishes);
+  InitConfig out{run_name(data), in_one_line(p.what), "", p.notes};
   const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
   const int64_t epochs = std::clamp<int64_t>((p.steps + per_epoch / 2) / per_epoch, 2, 200);
   std::string& t = out.text;
   t = "// " + in_one_line(data.string() + ": " + p.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +
       ",\n  \"data\": {\n";
-  for (const StarterLine& line : p.data) add(t, "    ", line, true);
+  for (const InitLine& line : p.data) add(t, "    ", line, true);
   add(t, "    ", {joined(R"("loader": {"batch_size": )", p.batch_size, "}"), ""}, false);
   t += "  },\n  \"model\": {\"type\": \"Sequential\", \"layers\": [\n";
-  for (const StarterLine& line : p.layers) add(t, "    ", line, &line != &p.layers.back());
+  for (const InitLine& line : p.layers) add(t, "    ", line, &line != &p.layers.back());
   t += "  ]},\n";
   add(t, "  ", {"\"loss\": " + p.loss, p.loss_comment}, true);
   if (!p.metrics.empty()) add(t, "  ", {"\"metrics\": " + p.metrics, "in the units of the file"}, true);
@@ -232,7 +232,7 @@ Starter starter_config(const fs::path& data, const StarterWishes& wishes) {
   add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
   t += "}\n";
   constexpr int64_t kMatrixClasses = 20;  // more are hard to read
-  if (const int64_t classes = check_starter(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
+  if (const int64_t classes = check_init(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
     std::string line;
     add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);
     t.insert(t.find("  \"optimizer\": "), line);

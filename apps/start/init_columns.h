@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the columns of a table are, for a first config of it (apps/start/starter.h).
+// What the columns of a table are, for a first config of it (apps/start/init_config.h).
 #pragma once
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "apps/start/starter.h"
+#include "apps/start/init_config.h"
 #include "framework/data/tables/csv_sheet.h"
 
 namespace halfstep::app {
@@ -17,7 +17,7 @@ enum class ColumnKind : uint8_t { empty, number, date, text, mixed };
 // Different texts that a column of categories may have, as in framework/data/tables/csv_columns.cpp.
 inline constexpr size_t kMostTexts = 64;
 
-struct StarterColumn {
+struct InitColumn {
   size_t at = 0;
   std::string name;
   ColumnKind kind = ColumnKind::empty;
@@ -52,26 +52,26 @@ struct TableReading {
   bool order_is_sure = true;  // false: days and months are all below 13
   std::string order_why{};    // of such an order that was found all the same
   std::string thousands_example{};
-  std::vector<StarterColumn> columns;
+  std::vector<InitColumn> columns;
 };
 TableReading read_columns(const CsvSheet& sheet);
 
 // The columns whose texts are the model's input, in place of all others: one that was wished for; else long ones, of a table that
 // has little else. Throws ConfigError for a wish that is no column of texts.
-std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std::vector<StarterColumn>& all,
-                                               const StarterColumn& target, bool classes, const StarterWishes& wishes);
+std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all,
+                                               const InitColumn& target, bool classes, const InitWishes& wishes);
 // The texts' part of the data, and the layers. others: the columns that are no input.
-void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts, const std::string& others);
+void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, const std::string& others);
 
 // Does init take this for a missing value: "NA", "?"?
 bool is_word_for_missing(std::string_view cell);
 // "houses.csv:17:3", as errors of the table name a cell.
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
 // How a config names a column: by its name, or by its number where there is no header.
-std::string reference(const CsvSheet& sheet, const StarterColumn& c);
+std::string reference(const CsvSheet& sheet, const InitColumn& c);
 // How a sentence names it.
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c);
+std::string spoken(const CsvSheet& sheet, const InitColumn& c);
 // Why a column is no input: "counts the rows"; "": it is one.
-std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c);
+std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c);
 
 }  // namespace halfstep::app

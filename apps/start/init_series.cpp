@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/start/starter_series.h"
+#include "apps/start/init_series.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-using Columns = std::vector<StarterColumn>;
+using Columns = std::vector<InitColumn>;
 
 constexpr size_t kMostSkipped = 20;  // rows of a time that is there twice, which a config names
 
@@ -25,13 +25,13 @@ double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t 
   return parse_number(sheet.cell(row, column), r.format, value) ? value : NAN;
 }
 
-bool is_date(const StarterColumn& c) { return c.kind == ColumnKind::date && !c.has_gaps() && c.odd.empty(); }
+bool is_date(const InitColumn& c) { return c.kind == ColumnKind::date && !c.has_gaps() && c.odd.empty(); }
 
 // The columns of the year and the quarter or month, and of the day and so on, where there are such.
 std::vector<size_t> parts_of_time(const Columns& all) {
   std::vector<size_t> out;
   for (const char* part : {"year", "quarter", "month", "day", "hour", "minute"})
-    for (const StarterColumn& c : all)
+    for (const InitColumn& c : all)
       if (part_of_time(c.name) == part && !c.has_gaps() && (c.kind == ColumnKind::number || part == std::string("month")))
         out.push_back(c.at);
   const bool has_year = !out.empty() && part_of_time(all[out[0]].name) == "year";
@@ -40,14 +40,14 @@ std::vector<size_t> parts_of_time(const Columns& all) {
 }
 
 // The columns of the time, if there can be one. Of two columns the other one must be of numbers.
-std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const StarterWishes& wishes) {
+std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const InitWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
-  const auto is_unix = [&](const StarterColumn& c) {
+  const auto is_unix = [&](const InitColumn& c) {
     return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.at) > 0;
   };
   if (all.size() == 2) {
     for (const size_t time : {size_t(0), size_t(1)}) {
-      const StarterColumn &t = all[time], &values = all[1 - time];
+      const InitColumn &t = all[time], &values = all[1 - time];
       const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_unix(t));
       if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
       if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return {time};
@@ -55,10 +55,10 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const S
     return {};
   }
   if (!wishes.task.empty() || !sheet.has_header()) return {};
-  for (const StarterColumn& c : all)
+  for (const InitColumn& c : all)
     if (is_date(c) || is_unix(c)) return {c.at};
   if (std::vector<size_t> parts = parts_of_time(all); !parts.empty()) return parts;
-  for (const StarterColumn& c : all)
+  for (const InitColumn& c : all)
     if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.at};
   return {};
 }
@@ -67,7 +67,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const S
 bool names_target(const Columns& all) {
   static const std::set<std::string> names = {"target",   "label",     "labels", "outcome", "species",
                                               "survived", "diagnosis", "churn",  "class"};
-  return std::any_of(all.begin(), all.end(), [](const StarterColumn& c) {
+  return std::any_of(all.begin(), all.end(), [](const InitColumn& c) {
     std::string name = c.name;
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
     return names.contains(name);
@@ -91,7 +91,7 @@ Order order_of(const CsvSheet& sheet, const TableReading& r, size_t time) {
 // What an attempt to read the rows as a series has found.
 struct Found {
   std::vector<size_t> time;
-  std::vector<const StarterColumn*> values;
+  std::vector<const InitColumn*> values;
   std::vector<std::string> left_out;  // other columns, with the reason
   std::vector<int64_t> skipped;       // lines whose time is there twice
   std::optional<SeriesTimes> times;   // nothing where the order is not checked
@@ -99,7 +99,7 @@ struct Found {
 };
 
 void choose_values(Found& found, const CsvSheet& sheet, const Columns& all) {
-  for (const StarterColumn& c : all) {
+  for (const InitColumn& c : all) {
     if (std::find(found.time.begin(), found.time.end(), c.at) != found.time.end()) continue;
     std::string why = all.size() == 2 ? "" : reason_to_leave_out(sheet, c);
     if (why.empty() && c.kind != ColumnKind::number) why = c.kind == ColumnKind::date ? "has dates" : "has texts";
@@ -114,7 +114,7 @@ void choose_values(Found& found, const CsvSheet& sheet, const Columns& all) {
 // back.
 bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
   const bool several = r.columns.size() > 2;
-  const StarterColumn& time = r.columns[found.time[0]];
+  const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
     const Order order = order_of(sheet, r, time.at);
     const bool reversed = order.back.size() + 1 == sheet.rows() && sheet.rows() > 2;
@@ -152,7 +152,7 @@ bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, con
 
 // A model that adds a change to the last row of the window, or to its column `target` (-1: all): it starts near the prediction of
 // no change, and levels that the training data did not have are no harder for it.
-std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
+std::vector<InitLine> last_value_and_change(int64_t window, int64_t target) {
   std::string level = R"("Flatten")";
   if (target >= 0)
     level = joined(R"({"type": "Graph", "inputs": [{"name": "target", "start": )", target, R"(, "end": )", target + 1,
@@ -169,10 +169,10 @@ std::vector<StarterLine> last_value_and_change(int64_t window, int64_t target) {
 std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
 // "missing" and its words.
-void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
+void add_missing(InitParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
   size_t cells = 0;
   std::set<std::string> words;
-  for (const StarterColumn* c : found.values) {
+  for (const InitColumn* c : found.values) {
     note_odd(out, sheet, *c);
     cells += c->rows - c->filled();
     words.insert(c->words.begin(), c->words.end());
@@ -196,7 +196,7 @@ void add_missing(StarterParts& out, const Found& found, const CsvSheet& sheet, i
 
 }  // namespace
 
-bool is_named_as_time(const StarterColumn& c) {
+bool is_named_as_time(const InitColumn& c) {
   static const std::set<std::string> names = {"year", "time",      "date", "month", "day",    "week",
                                               "hour", "timestamp", "t",    "step",  "period", ""};
   std::string name = c.name;
@@ -204,30 +204,30 @@ bool is_named_as_time(const StarterColumn& c) {
   return names.contains(name);
 }
 
-std::optional<StarterParts> series_starter(const CsvSheet& sheet, const TableReading& r, const fs::path& file,
-                                           const StarterWishes& wishes) {
+std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& r, const fs::path& file,
+                                           const InitWishes& wishes) {
   Found found{.time = find_time(r.columns, sheet, wishes)};
   const bool several = r.columns.size() > 2;
   if (found.time.empty() || (several && wishes.target.empty() && names_target(r.columns))) return {};
   choose_values(found, sheet, r.columns);
-  const StarterColumn* const target = wishes.target.empty() ? nullptr : &r.columns[sheet.find(wishes.target)];
+  const InitColumn* const target = wishes.target.empty() ? nullptr : &r.columns[sheet.find(wishes.target)];
   if (found.values.empty() || (target && std::find(found.values.begin(), found.values.end(), target) == found.values.end()))
     return {};
   if (!check_order(found, sheet, r, file)) return {};
 
-  StarterParts out;
+  InitParts out;
   const auto rows = int64_t(sheet.rows());
   const int64_t window = std::clamp<int64_t>(rows / 10, 4, 28);
   std::vector<std::string> names, references, times;
-  for (const StarterColumn* c : found.values) names.push_back(spoken(sheet, *c)), references.push_back(reference(sheet, *c));
+  for (const InitColumn* c : found.values) names.push_back(spoken(sheet, *c)), references.push_back(reference(sheet, *c));
   for (const size_t t : found.time) times.push_back(reference(sheet, r.columns[t]));
   const bool one = names.size() == 1;
   out.what = one ? joined("a series of ", rows, " values of ", names[0])
                  : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
                           target ? spoken(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
-  out.data.push_back(one ? StarterLine{"\"column\": " + references[0], ""}
-                         : StarterLine{"\"columns\": " + json_list(references), "what the model sees"});
+  out.data.push_back(one ? InitLine{"\"column\": " + references[0], ""}
+                         : InitLine{"\"columns\": " + json_list(references), "what the model sees"});
   if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
   if (!one && !target) out.notes.push_back("all columns are predicted; --target COLUMN predicts one, from all of them");
   if (!found.left_out.empty()) out.notes.push_back("left out: " + list_text(found.left_out, 8, "; "));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/start/starter_columns.h"
+#include "apps/start/init_columns.h"
 
 #include <algorithm>
 #include <cctype>
@@ -65,7 +65,7 @@ Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order
 }
 
 // What the column's texts are, if all of them are numbers in another form.
-CsvHint shared_hint(const CsvSheet& sheet, const StarterColumn& c, const TableReading& r) {
+CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r) {
   CsvHint first;
   double value = 0;
   CsvDate date;
@@ -80,7 +80,7 @@ CsvHint shared_hint(const CsvSheet& sheet, const StarterColumn& c, const TableRe
 }
 
 // Takes the few cells that are of another kind than nearly all of a column for missing values.
-void find_odd(const CsvSheet& sheet, const TableReading& r, StarterColumn& c) {
+void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
   const size_t most = std::max(c.numbers, c.dates), others = c.filled() - most;
   const CellKind kind = c.numbers >= c.dates ? CellKind::number : CellKind::date;
   c.kind = c.texts == c.filled() ? ColumnKind::text : ColumnKind::mixed;
@@ -106,8 +106,8 @@ void find_odd(const CsvSheet& sheet, const TableReading& r, StarterColumn& c) {
   c.texts = 0;
 }
 
-StarterColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
-  StarterColumn c{.at = at, .name = sheet.names()[at], .rows = sheet.rows()};
+InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
+  InitColumn c{.at = at, .name = sheet.names()[at], .rows = sheet.rows()};
   std::vector<std::string_view> cells;
   std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
@@ -177,7 +177,7 @@ bool is_word_for_missing(std::string_view cell) {
   return cell.size() <= 4 && words.contains(small_letters(cell));
 }
 
-bool StarterColumn::texts_differ() const {
+bool InitColumn::texts_differ() const {
   return kind == ColumnKind::text && ((distinct == filled() && distinct >= 5) || (distinct > 20 && 2 * distinct > filled()));
 }
 
@@ -242,7 +242,7 @@ TableReading read_columns(const CsvSheet& sheet) {
     }
   }
   for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(look_at(sheet, c, out));
-  for (const StarterColumn& c : out.columns) {
+  for (const InitColumn& c : out.columns) {
     if (!out.format.thousands || c.kind != ColumnKind::number) continue;
     for (size_t row = 0; row < c.rows && out.thousands_example.empty(); ++row) {
       const std::string_view cell = sheet.cell(row, c.at);
@@ -254,11 +254,11 @@ TableReading read_columns(const CsvSheet& sheet) {
   return out;
 }
 
-std::string reference(const CsvSheet& sheet, const StarterColumn& c) {
+std::string reference(const CsvSheet& sheet, const InitColumn& c) {
   return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
 }
 
-std::string spoken(const CsvSheet& sheet, const StarterColumn& c) {
+std::string spoken(const CsvSheet& sheet, const InitColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
@@ -272,7 +272,7 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
   }
 }
 
-std::string reason_to_leave_out(const CsvSheet& sheet, const StarterColumn& c) {
+std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
   const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.whole;
   if (c.kind == ColumnKind::empty) return "is empty";
   if (20 * c.filled() < c.rows) return joined("is empty but for ", c.filled(), c.filled() == 1 ? " row" : " rows");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/use/opened.h"
+#include "apps/use/loaded_run.h"
 
 #include "apps/session/evaluate.h"
 #include "apps/session/stored_run.h"
@@ -26,7 +26,7 @@ Config in_16_bits(const Load& load, ConfigOptions options, bool& was_float32) {
 
 }  // namespace
 
-Opened open_in_16_bits(const char* command, const std::filesystem::path& path, const ConfigOptions& options) {
+LoadedRun open_in_16_bits(const char* command, const std::filesystem::path& path, const ConfigOptions& options) {
   if (!std::filesystem::is_directory(path)) {
     bool was_float32 = false;
     Config config = in_16_bits([&](const ConfigOptions& o) { return load_config(path, o); }, options, was_float32);
@@ -39,14 +39,14 @@ Opened open_in_16_bits(const char* command, const std::filesystem::path& path, c
   const auto load = [&](const ConfigOptions& o) { return resolve_config(run.config, "the run's config", o); };
   Config config = in_16_bits(load, options, was_float32);
   Session session = make_session(config, nullptr, run.checkpoint ? FirstValues::of_layers : FirstValues::with_files);
-  Opened out{std::move(config), std::move(session), 0, was_float32};
+  LoadedRun out{std::move(config), std::move(session), 0, was_float32};
   if (run.checkpoint)
     out.step = restore(command, *run.checkpoint, load_checkpoint(*run.checkpoint, out.session.device), out.session).applied();
   out.session.model->train();
   return out;
 }
 
-StepUnderTest next_batches(Opened& opened, int64_t count) {
+StepUnderTest next_batches(LoadedRun& opened, int64_t count) {
   Session& s = opened.session;
   const TrainSection& t = opened.config.train;
   StepUnderTest out{.module = *s.model, .batches = {}, .device = s.device, .low = opened.config.low};
@@ -86,7 +86,7 @@ StepUnderTest next_batches(Opened& opened, int64_t count) {
   return out;
 }
 
-std::string left_out_text(const Opened& opened) {
+std::string left_out_text(const LoadedRun& opened) {
   if (opened.left_out == 0) return {};
   return joined("left out ", opened.left_out, opened.left_out == 1 ? " batch" : " batches", " in which no target counts");
 }

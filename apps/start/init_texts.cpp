@@ -2,8 +2,8 @@
 // Tables whose input is a text.
 #include <algorithm>
 
-#include "apps/start/starter.h"
-#include "apps/start/starter_columns.h"
+#include "apps/start/init_config.h"
+#include "apps/start/init_columns.h"
 #include "framework/base/check.h"
 #include "framework/data/tokens/token_rows.h"
 
@@ -14,17 +14,17 @@ constexpr double kLongText = 8;                              // words of a text 
 constexpr size_t kFewOthers = 3;                             // columns that a long text may take the place of
 constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text, before it is cut
 
-bool is_index(const CsvSheet& sheet, const StarterColumn& c) {
+bool is_index(const CsvSheet& sheet, const InitColumn& c) {
   const std::string reason = reason_to_leave_out(sheet, c);
   return reason == "is an id" || reason == "is an index without a name";
 }
 
 // Tokens of the texts: how many most of them have.
-int64_t usual_length(const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts, Tokenizer tokenizer) {
+int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, Tokenizer tokenizer) {
   std::vector<int64_t> lengths;
   for (size_t row = 0; row < sheet.rows(); ++row) {
     int64_t all = int64_t(texts.size()) - 1;
-    for (const StarterColumn* c : texts) all += TokenRows::tokens_in(sheet.cell(row, c->at), tokenizer);
+    for (const InitColumn* c : texts) all += TokenRows::tokens_in(sheet.cell(row, c->at), tokenizer);
     lengths.push_back(all);
   }
   std::sort(lengths.begin(), lengths.end());
@@ -36,10 +36,10 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const StarterColum
 
 }  // namespace
 
-std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std::vector<StarterColumn>& all,
-                                               const StarterColumn& target, bool classes, const StarterWishes& wishes) {
+std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all,
+                                               const InitColumn& target, bool classes, const InitWishes& wishes) {
   if (!wishes.text.empty()) {
-    const StarterColumn& wished = all[sheet.find(wishes.text)];
+    const InitColumn& wished = all[sheet.find(wishes.text)];
     check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", spoken(sheet, target));
     check<ConfigError>(wished.kind == ColumnKind::text || wished.kind == ColumnKind::mixed, "init",
                        "--text must be a column of texts, but ", spoken(sheet, wished), " has ",
@@ -48,10 +48,10 @@ std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std:
                                                          : "nothing");
     return {&wished};
   }
-  std::vector<const StarterColumn*> free, differ;
+  std::vector<const InitColumn*> free, differ;
   size_t others = 0;
   bool long_ones = false;
-  for (const StarterColumn& c : all) {
+  for (const InitColumn& c : all) {
     if (&c == &target || is_index(sheet, c)) continue;
     others += reason_to_leave_out(sheet, c).empty();
     if (!c.has_many_texts() || !c.hint.what.empty()) continue;
@@ -63,11 +63,11 @@ std::vector<const StarterColumn*> choose_texts(const CsvSheet& sheet, const std:
   return {};
 }
 
-void add_texts(StarterParts& out, const CsvSheet& sheet, const std::vector<const StarterColumn*>& texts,
+void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts,
                const std::string& others) {
   std::vector<std::string> names, spoken_names;
   bool few_words = true;
-  for (const StarterColumn* c : texts) {
+  for (const InitColumn* c : texts) {
     names.push_back(reference(sheet, *c)), spoken_names.push_back(spoken(sheet, *c));
     few_words = few_words && c->has_few_words();
   }

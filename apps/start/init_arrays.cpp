@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "apps/start/starter.h"
+#include "apps/start/init_config.h"
 #include "framework/base/check.h"
 #include "framework/data/formats/npy.h"
 #include "framework/data/sets/arrays.h"
@@ -131,7 +131,7 @@ Shape sample_of(const Tensor& t) { return rest_of(t.shape()); }
 
 // The inputs with their channels first, and the layers that bring them there, or the reader.
 struct Layout {
-  std::vector<StarterLine> layers{};
+  std::vector<InitLine> layers{};
   Shape sample;
   bool channels_last = false;
   int spatial() const { return int(sample.size()) - 1; }
@@ -149,13 +149,13 @@ Layout layout_of(const Tensor& x, const Shape& target) {
   return {{}, s};
 }
 
-void append(std::vector<StarterLine>& to, std::vector<StarterLine> lines) {
-  for (StarterLine& line : lines) to.push_back(std::move(line));
+void append(std::vector<InitLine>& to, std::vector<InitLine> lines) {
+  for (InitLine& line : lines) to.push_back(std::move(line));
 }
 
 // Halves a series three times.
-std::vector<StarterLine> series_layers(int64_t length) {
-  std::vector<StarterLine> out;
+std::vector<InitLine> series_layers(int64_t length) {
+  std::vector<InitLine> out;
   int64_t channels = 32;
   for (const int kernel : {7, 5, 3}) {
     std::string pool;
@@ -170,7 +170,7 @@ std::vector<StarterLine> series_layers(int64_t length) {
 }
 
 // An answer at every place of the input: `channels` of them.
-std::vector<StarterLine> dense_layers(int spatial, int64_t channels, const std::string& meaning) {
+std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::string& meaning) {
   const std::string conv = joined(R"({"type": "Conv)", spatial, R"(d", "out_channels": )");
   return {{conv + R"(32, "kernel_size": 3, "padding": 1}, "ReLU")", "as large as the input"},
           {conv + R"(32, "kernel_size": 3, "padding": 1}, "ReLU")", ""},
@@ -180,8 +180,8 @@ std::vector<StarterLine> dense_layers(int spatial, int64_t channels, const std::
 enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
 
 // What is asked of the model, and, in `out`, what the user may want to know or must decide.
-ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const StarterWishes& wishes,
-                  const fs::path& file, bool dense, StarterParts& out) {
+ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const InitWishes& wishes,
+                  const fs::path& file, bool dense, InitParts& out) {
   const std::string labels = item(name),
                     without_gaps = joined(labels, " = np.unique(", labels, ", return_inverse=True)[1].reshape(", labels, ".shape)");
   const bool typed = !is_floating(y.dtype()), yes_or_no = values.zero_one() && values.distinct.size() == 2,
@@ -222,7 +222,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
   return ArrayTask::classes;
 }
 
-void add_layers(StarterParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
+void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
   const Shape target = sample_of(y);
   Layout at = layout_of(x, target);
   const Shape places = rest_of(at.sample);
@@ -243,7 +243,7 @@ void add_layers(StarterParts& out, const Tensor& x, const Tensor& y, ArrayTask t
     if (at.is_large()) {
       append(out.layers, std::move(at.layers));
       append(out.layers,
-             at.spatial() == 1 ? series_layers(at.sample[1]) : starter_convolutions(std::min(at.sample[1], at.sample[2]), true));
+             at.spatial() == 1 ? series_layers(at.sample[1]) : init_convolutions(std::min(at.sample[1], at.sample[2]), true));
       if (at.spatial() == 2) out.layers.pop_back();  // its own last layer
     }
     out.layers.push_back({at.is_large() ? R"("Flatten")" : R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""});
@@ -263,7 +263,7 @@ void add_layers(StarterParts& out, const Tensor& x, const Tensor& y, ArrayTask t
 
 }  // namespace
 
-StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
+InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   const NamedArrays names = find_arrays(file, wishes.target);
   const Tensor x = read_array(file, names.x);
   Tensor y;
@@ -275,7 +275,7 @@ StarterParts array_starter(const fs::path& file, const StarterWishes& wishes) {
                     Help{"of names of classes, " +
                          in_numpy(file, item(names.y) + " = np.unique(" + item(names.y) + ", return_inverse=True)[1]")});
   }
-  StarterParts out;
+  InitParts out;
   out.what = joined("arrays: ", names.x, ' ', x.shape(), ", ", names.y, ' ', y.shape());
   check<DataError>(x.dim() > 0 && y.dim() > 0 && x.size(0) == y.size(0) && x.numel() > 0 && y.numel() > 0, "init", file.string(),
                    ": inputs and targets must have a row for each sample, got ", names.x, ' ', x.shape(), " and ", names.y, ' ',

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/step/covering.h"
+#include "amp/step/interval_cover.h"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ void thin(std::vector<Pair>& front, size_t most) {
 
 }  // namespace
 
-std::optional<std::vector<size_t>> cheapest(const Covering& problem, size_t most) {
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most) {
   const size_t places = problem.needs.size();
   if (places == 0) return std::vector<size_t>();
   std::vector<double> later(places, 0);  // the largest need at a place or behind it: more than that is not worth counting
@@ -46,7 +46,7 @@ std::optional<std::vector<size_t>> cheapest(const Covering& problem, size_t most
     std::erase_if(here, [&](const Pair& pair) { return pair.saved < problem.needs[p]; });
     thin(here, most);
     for (const size_t i : starting[p]) {
-      const Covering::Item& item = problem.items[i];
+      const IntervalCover::Item& item = problem.items[i];
       double within = 0;  // the needs that only what was saved before can meet
       for (size_t q = p + 1; q < item.end; ++q) within = std::max(within, problem.needs[q]);
       for (const Pair& pair : here) {

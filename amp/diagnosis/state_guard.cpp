@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -38,7 +38,7 @@ void StepStates::put_back_for(std::optional<DType> low) const {
   for (const Kept& k : kept_) k.layer->kept() = copy_of(k.values, low.value_or(DType::f32));
 }
 
-Untouched::Untouched(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {
+StateGuard::StateGuard(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {
   for (const Tensor& p : module.parameters()) {
     const auto& meta = p.impl()->autograd;
     gradients_.push_back({p, p.raw_grad(), meta && meta->scaled, meta && meta->mixed});
@@ -48,7 +48,7 @@ Untouched::Untouched(Module& module, std::optional<DType> low, const Generator::
   default_generator().set_state(random);
 }
 
-Untouched::~Untouched() {
+StateGuard::~StateGuard() {
   for (const Gradient& g : gradients_) {
     g.parameter.set_grad(g.values);
     if (g.scaled) g.parameter.impl()->meta().scaled = true;

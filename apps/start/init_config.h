@@ -10,13 +10,13 @@
 namespace halfstep::app {
 
 // What the user decides. "": init does.
-struct StarterWishes {
+struct InitWishes {
   std::string target;  // a column of a table by name or number, or an array
   std::string task;    // "classification" or "regression"
   std::string text{};  // a column of texts that is to be the input
 };
 
-struct Starter {
+struct InitConfig {
   std::string name;                // of the run, from the path
   std::string what;                // "a table of 150 rows and 5 columns, to predict species (the last column)"
   std::string text;                // JSON, with a comment for each choice
@@ -29,16 +29,16 @@ struct Starter {
 // validate` reads, whose rules the config passes; pictures that cannot be read are left out by the config if they are few. Throws
 // DataError for what it does not know, with what it looked for, for data of which it can make no config that passes, with the
 // remedy, and as the readers do; ConfigError for wishes that the data does not have.
-Starter starter_config(const std::filesystem::path& data, const StarterWishes& wishes = {});
+InitConfig init_config(const std::filesystem::path& data, const InitWishes& wishes = {});
 
 // What the kinds of data differ in. A line is a part of the JSON and its comment, which may be empty.
-struct StarterLine {
+struct InitLine {
   std::string code, comment;
 };
-struct StarterParts {
+struct InitParts {
   std::string what;
-  std::vector<StarterLine> data;    // inside "data", without the loader
-  std::vector<StarterLine> layers;  // of a Sequential
+  std::vector<InitLine> data;    // inside "data", without the loader
+  std::vector<InitLine> layers;  // of a Sequential
   std::string loss, metrics;        // metrics: a list in JSON, or ""
   std::string loss_comment;
   double lr = 0.001;
@@ -49,11 +49,11 @@ struct StarterParts {
 };
 std::string in_quotes(const std::string& text);                 // as JSON
 std::string folder_of_file(const std::filesystem::path& file);  // "." where the path has none
-std::vector<StarterLine> starter_convolutions(int64_t side, bool normalizes_batches);
+std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches);
 // The folders in a folder that may be classes or parts of the data.
 std::vector<std::string> visible_folders(const std::filesystem::path& root);
-StarterParts picture_starter(const std::filesystem::path& folder);
-StarterParts table_starter(const std::filesystem::path& file, const StarterWishes& wishes);  // a series, too
-StarterParts array_starter(const std::filesystem::path& file, const StarterWishes& wishes);
+InitParts init_pictures(const std::filesystem::path& folder);
+InitParts init_table(const std::filesystem::path& file, const InitWishes& wishes);  // a series, too
+InitParts init_arrays(const std::filesystem::path& file, const InitWishes& wishes);
 
 }  // namespace halfstep::app

@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "apps/start/starter.h"
+#include "apps/start/init_config.h"
 #include "framework/base/check.h"
 #include "framework/data/sets/found_pictures.h"
 #include "framework/data/sets/image_folder.h"
@@ -116,7 +116,7 @@ std::vector<std::string> visible_folders(const fs::path& root) {
   return folders_in(root, hidden);
 }
 
-StarterParts picture_starter(const fs::path& given) {
+InitParts init_pictures(const fs::path& given) {
   auto [root, train, val, test, remark] = picture_folders(given);
   const ImageFolderDataset data(root / train, {.size = 32});
   const auto classes = int64_t(data.class_names().size());
@@ -150,7 +150,7 @@ StarterParts picture_starter(const fs::path& given) {
   int64_t size = std::min<int64_t>(middle, 32);  // small pictures keep their size
   while (size >= 32 && size < 128 && size * 3 / 2 < middle) size *= 2;
 
-  StarterParts out;
+  InitParts out;
   out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
   if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
   if (const std::string left_out = data.notes().made; !left_out.empty()) out.what += "; " + left_out;
@@ -177,7 +177,7 @@ StarterParts picture_starter(const fs::path& given) {
   split("train", whole, parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
   split("val", parts ? val : whole, parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
   if (!test.empty()) split("test", test, "", false);
-  out.layers = starter_convolutions(size, true);
+  out.layers = init_convolutions(size, true);
   out.loss = R"("CrossEntropyLoss")";
   out.samples = parts ? data.size() : data.size() * 4 / 5;
   const std::vector<int64_t> labels = data.labels();

@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-struct Opened {
+struct LoadedRun {
   Config config;
   Session session;
   int64_t step = 0;          // the run's
@@ -21,12 +21,12 @@ struct Opened {
 };
 
 // `path`: a JSON config, a run's folder or one of its checkpoints. Throws as loading a config, a checkpoint and data does.
-Opened open_in_16_bits(const char* command, const std::filesystem::path& path, const ConfigOptions& options);
+LoadedRun open_in_16_bits(const char* command, const std::filesystem::path& path, const ConfigOptions& options);
 
 // The next batches of the training data, each as a micro-batch, with the scale that the run has. Those in which no target counts
 // are passed over, as training skips them. Throws DataError where an epoch has no other. `opened` must outlive it.
-StepUnderTest next_batches(Opened& opened, int64_t count);
+StepUnderTest next_batches(LoadedRun& opened, int64_t count);
 // "left out 2 batches in which no target counts"; empty: none was.
-std::string left_out_text(const Opened& opened);
+std::string left_out_text(const LoadedRun& opened);
 
 }  // namespace halfstep::app

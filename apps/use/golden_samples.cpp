@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/use/proof.h"
+#include "apps/use/golden_samples.h"
 
 #include <cmath>
 #include <set>
