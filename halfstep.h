@@ -4,10 +4,10 @@
 
 #include "amp/amp.h"
 #include "framework/autograd/autograd.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/function.h"
 #include "framework/autograd/functional.h"
 #include "framework/autograd/gradcheck.h"
+#include "framework/autograd/recompute.h"
 #include "framework/backend/ledger.h"
 #include "framework/data/data.h"
 #include "framework/distributions/distributions.h"

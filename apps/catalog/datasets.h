@@ -10,9 +10,9 @@
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/sets/dataset.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep {
 class CsvDataset;

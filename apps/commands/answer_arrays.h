@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/use/predictor.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 

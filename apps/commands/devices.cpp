@@ -23,7 +23,7 @@ namespace {
 Json ranks_here() {
   const auto group = open_process_group({.timeout_s = 60});
   if (!group) {
-    const std::optional<std::string> mpi = plugin_fault(Engine::mpi), gloo = plugin_fault(Engine::gloo);
+    const std::optional<std::string> mpi = plugin_fault(TransportKind::mpi), gloo = plugin_fault(TransportKind::gloo);
     if (mpi && gloo)
       return {
           {"available", false},

@@ -12,7 +12,7 @@
 #include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 

@@ -11,7 +11,7 @@
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/tables/csv_table.h"
 #include "framework/data/transforms/statistics.h"
 #include "framework/ops/core/op_policy.h"

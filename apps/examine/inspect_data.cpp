@@ -15,7 +15,7 @@
 #include "apps/terminal/progress.h"
 #include "apps/terminal/terminal.h"
 #include "framework/base/check.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 namespace {

@@ -13,7 +13,7 @@
 #include "apps/use/model_file.h"
 #include "framework/backend/witness.h"
 #include "framework/base/list_text.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/data/transforms/statistics.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/files/printable.h"

@@ -134,7 +134,7 @@ std::string run_ranks(const VerifyOptions& o, const fs::path& config, const fs::
       o.program.string(),     "train", config.string(), "--quiet", "--threads", std::to_string(num_threads()), "--until",
       std::to_string(o.steps)};
   Processes processes;
-  if (!plugin_fault(Engine::gloo)) {
+  if (!plugin_fault(TransportKind::gloo)) {
     for (int r = 0; r < o.ranks; ++r)
       processes.start(
           train, {joined("RANK=", r), joined("WORLD_SIZE=", o.ranks), "HALFSTEP_RENDEZVOUS_FILE=" + (scratch / "meet").string()},
@@ -161,7 +161,7 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
     out.why = "this process does not start others";
     return out;
   }
-  const std::optional<std::string> no_gloo = plugin_fault(Engine::gloo), no_mpi = plugin_fault(Engine::mpi);
+  const std::optional<std::string> no_gloo = plugin_fault(TransportKind::gloo), no_mpi = plugin_fault(TransportKind::mpi);
   if (no_gloo && no_mpi) {
     out.why = "neither Gloo nor MPI is built in or found";
     return out;

@@ -10,7 +10,7 @@
 #include "apps/catalog/datasets.h"
 #include "apps/report/observed.h"
 #include "apps/terminal/terminal.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/checkpoint/checkpoint.h"
 
 namespace halfstep::app {

@@ -9,7 +9,7 @@
 #include "apps/terminal/progress.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/reports.h"
-#include "framework/io/files/room.h"
+#include "framework/io/files/free_memory.h"
 
 namespace halfstep::app {
 namespace {

@@ -16,7 +16,7 @@
 #include "apps/session/ranks.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/dnn.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/loading/permutation.h"
 #include "framework/data/tables/csv_table.h"
 #include "framework/data/transforms/statistics.h"

@@ -15,7 +15,7 @@
 #include "apps/session/evaluate.h"
 #include "apps/session/recomputation.h"
 #include "framework/data/loading/loader.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "layers/layers.h"
 #include "optim/averages.h"
@@ -45,7 +45,7 @@ struct Session : ModelParts {
   // Of the norms under the average, and the step that they are of (apps/session/averaged_statistics.h).
   StateDict averaged_statistics;
   int64_t averaged_at = -1;
-  std::string optimizer_text;                                   // as configured, before a schedule changed its rate
+  std::string optimizer_text;  // as configured, before a schedule changed its rate
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;        // may be null
   std::unique_ptr<DataLoader<>> train, val;  // val may be null
@@ -53,9 +53,9 @@ struct Session : ModelParts {
   std::string data_sha256;                   // fingerprint (framework/data/loading/fingerprint.h) of it; empty: it was not taken
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, batches_per_step = 1, steps_per_epoch = 0, total_steps = 0;
-  bool by_epochs = false;                 // the config counts epochs, not steps
-  std::string other_pace;                 // of a run that was resumed with other steps an epoch: which learning rates follow
-  std::vector<std::string> weights_read;  // what load_weights says
+  bool by_epochs = false;                      // the config counts epochs, not steps
+  std::string other_pace;                      // of a run that was resumed with other steps an epoch: which learning rates follow
+  std::vector<std::string> weights_read;       // what load_weights says
   std::optional<Recomputation> recomputation;  // where the config leaves the choice to the plan
 };
 enum class FirstValues : uint8_t { of_layers, with_files };  // with_files: `weights` of the config are read
@@ -79,17 +79,17 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
 struct Counters {
   int64_t steps = 0, skipped = 0, samples = 0;         // steps tried; of them skipped, as far as their outcomes have been read
   int64_t applied() const { return steps - skipped; }  // what schedules, intervals and the names of checkpoints count
-  int64_t data_size = 0;                        // samples of data.train when the checkpoint was written
-  std::string data_sha256;                      // and its fingerprint; empty: of a halfstep that kept none
+  int64_t data_size = 0;                               // samples of data.train when the checkpoint was written
+  std::string data_sha256;                             // and its fingerprint; empty: of a halfstep that kept none
   // Sums over this epoch so far, of finite losses: each times what it is a mean over, and those (Loss::denominator).
   double epoch_loss = 0, epoch_over = 0;
   double window_loss = 0, window_over = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
   Bests bests;
-  std::optional<double> stop_best;  // value of train.early_stopping.monitor
-  int64_t stop_waited = 0;          // values since then
-  bool stopped = false;             // early
-  int evaluation_due = 0;           // Trainer::finish is to evaluate at first: what has ended there; 0: nothing is due
+  std::optional<double> stop_best;             // value of train.early_stopping.monitor
+  int64_t stop_waited = 0;                     // values since then
+  bool stopped = false;                        // early
+  int evaluation_due = 0;                      // Trainer::finish is to evaluate at first: what has ended there; 0: nothing is due
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together

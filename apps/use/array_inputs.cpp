@@ -8,7 +8,7 @@
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/data/formats/npy.h"
-#include "framework/data/loading/far.h"
+#include "framework/data/loading/far_values.h"
 #include "framework/io/files/zip.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"

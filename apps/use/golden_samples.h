@@ -8,7 +8,7 @@
 #include <string>
 
 #include "apps/schema/json.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep::app {

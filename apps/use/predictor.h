@@ -18,7 +18,7 @@
 #include "apps/session/session.h"
 #include "apps/use/forward_recorder.h"
 #include "apps/use/golden_samples.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cuda/blas/fusion.h"
-#include "cuda/blas/ledger.h"
 #include "cuda/blas/padding.h"
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/product_stats.h"
+#include "cuda/blas/tuning_cache.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -202,7 +202,7 @@ struct Ladder {
 
   // Finds the fastest rung, by measuring or in the file of an earlier run.
   void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
-    if (const auto known = recall_verdict(machine(), key.text())) {
+    if (const auto known = recall_tuning(machine(), key.text())) {
       for (int i = 0; i < count; ++i) {
         if (rungs[i].name != known->rung || !choose_candidate(q, rungs[i].part, known->candidate, known->algorithm)) continue;
         record.best = i;
@@ -225,7 +225,7 @@ struct Ladder {
     record.report.ms = least;
     const Rung& rung = rungs[*record.best];
     const MatmulFacts facts = matmul_facts(q, rung.part);
-    remember_verdict(machine(), key.text(), {rung.name, facts.candidate, facts.algorithm, least});
+    remember_tuning(machine(), key.text(), {rung.name, facts.candidate, facts.algorithm, least});
   }
 };
 

@@ -23,7 +23,7 @@ AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, D
 std::string describe_blas();
 
 // The first product of a kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP times the library's candidates, fused
-// and unfused, and the fastest is kept, overriding the table of fusion.h; verdicts.h stores it for later runs.
+// and unfused, and the fastest is kept, overriding the table of fusion.h; tuning_cache.h stores it for later runs.
 // 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the start: 1 is a good one. The choice may
 // differ where it was not kept, and with it the last bits.
 void set_gemm_tuning(double gflop);

@@ -20,7 +20,7 @@ enum class PaddingMask : uint8_t { none, once, twice };
 // softmax(scale q k^T) v, where the number of q's heads is a multiple of that of k and v.
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
-  Numbers q, k;                             // [B, H, L, E]; and also for v: [B, G, S, E]
+  Numbers q, k;  // [B, H, L, E]; and also for v: [B, G, S, E]
   Numbers q_strides, k_strides, v_strides;
   Numbers out_strides = {}, dq_strides = {}, dk_strides = {}, dv_strides = {};  // empty: contiguous. out's gradient has out_strides
   bool causal = false;
@@ -28,15 +28,15 @@ struct AttentionProblem {
   float scale = 1;
   PaddingMask mask = PaddingMask::none;  // for the gradient
 
-  Key key(bool backward) const;
+  PlanKey key(bool backward) const;
 };
 // Builds the forward graph. Its tensors in memory, in this order: q, k, v, out, stats [B, H, L, 1] and, with dropout, seed and
 // offset (int64).
-std::unique_ptr<Graph> attention_graph(const AttentionProblem& problem);
+std::unique_ptr<OpGraph> attention_graph(const AttentionProblem& problem);
 // Builds the backward graph. Its tensors in memory: q, k, v, out, stats, grad, dq, dk, dv, sums [B, H, L, 1] in float32 as
 // scratch; with a padding mask L and S, each B times as int32 [B, 1, 1, 1]; if heads share keys, dk and dv of each head; with
 // dropout, seed and offset. Sums have a fixed order: the same bits in every run, for L S numbers of workspace per head.
-std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& problem);
+std::unique_ptr<OpGraph> attention_backward_graph(const AttentionProblem& problem);
 
 // A call, as far as defects of the library depend on it.
 struct AttentionCase {

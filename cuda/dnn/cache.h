@@ -11,10 +11,10 @@
 namespace halfstep::cuda::dnn {
 
 // Everything a plan depends on, as a list of numbers.
-using Key = std::vector<int64_t>;
+using PlanKey = std::vector<int64_t>;
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
+  size_t operator()(const PlanKey& key) const {
     uint64_t h = key.size();
     for (int64_t w : key) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
     return size_t(h);
@@ -27,14 +27,14 @@ class Cache {
   explicit Cache(size_t most = 1024) : most_(most) {}
 
   // Returns the value, or null. Valid until it is evicted.
-  Value* find(const Key& key) {
+  Value* find(const PlanKey& key) {
     const auto found = index_.find(key);
     if (found == index_.end()) return nullptr;
     items_.splice(items_.begin(), items_, found->second);
     return &found->second->second;
   }
   // Stores a value, replacing an existing one.
-  Value& put(const Key& key, Value value) {
+  Value& put(const PlanKey& key, Value value) {
     if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
     items_.emplace_front(key, std::move(value));
     index_[key] = items_.begin();
@@ -47,10 +47,10 @@ class Cache {
   size_t size() const { return items_.size(); }
 
  private:
-  using Items = std::list<std::pair<Key, Value>>;
+  using Items = std::list<std::pair<PlanKey, Value>>;
   size_t most_;
   Items items_;  // most recently used first
-  std::unordered_map<Key, typename Items::iterator, KeyHash> index_;
+  std::unordered_map<PlanKey, typename Items::iterator, KeyHash> index_;
 };
 
 }  // namespace halfstep::cuda::dnn

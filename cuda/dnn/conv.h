@@ -24,7 +24,7 @@ struct ConvProblem {
   bool tensor_cores = true;
   int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
 
-  Key key() const;
+  PlanKey key() const;
   // Returns whether to prefer engines with tensor cores. For 16-bit data the library's first proposal is sometimes an engine
   // without them, which also transposes channels_last tensors in its workspace: cuDNN 9.19 does so for the 1 x 1 convolutions with
   // stride 2 of ResNet-18. Not for depthwise convolutions and channels that do not fit their tiles, for which other engines may be
@@ -32,7 +32,7 @@ struct ConvProblem {
   bool prefers_tensor_cores() const;
 };
 // Builds the graph. Its tensors in memory, in this order: x, w, y and, if there is one, bias.
-std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);
+std::unique_ptr<OpGraph> conv_graph(const ConvProblem& problem);
 
 // Returns the strides of a dense [N, C, spatial...], with channels innermost (channels_last) or the last dimension innermost.
 Numbers dense_strides(const Numbers& dims, bool channels_last);

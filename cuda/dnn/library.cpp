@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "cuda/blas/matmul.h"
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/tuning_cache.h"
 #include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "framework/backend/dnn.h"
@@ -101,7 +101,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   constexpr const char* kLibrary = "cudnn";
   constexpr const char* kOther = "unfold";
   const std::string text = text_of(work);
-  if (const auto known = recall_verdict(machine(), text)) {
+  if (const auto known = recall_tuning(machine(), text)) {
     entry.slower = known->rung == kOther;
     if (entry.slower) return;
     const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
@@ -113,7 +113,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
       return time_of(q, way);
     } catch (const MemoryError&) { return kNever; }
   };
-  Verdict best{.rung = kOther, .ms = timed(work.otherwise)};
+  TuningResult best{.rung = kOther, .ms = timed(work.otherwise)};
   for (size_t i = 0; i < kTimed; ++i) {
     const Plan* const plan = entry.plans->at(i, target_);
     if (!plan) break;
@@ -123,7 +123,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     });
     if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
   }
-  if (best.ms < kNever) remember_verdict(machine(), text, best);
+  if (best.ms < kNever) remember_tuning(machine(), text, best);
   logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
   entry.slower = best.rung == kOther;
   if (!entry.slower) entry.plans->choose(size_t(best.candidate));

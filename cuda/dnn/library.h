@@ -3,8 +3,8 @@
 //
 // A kind of work is found by its key. The first call of a kind makes the plans, or finds that the library declines; a recording
 // cannot do that, so unprepared work throws NotPrepared. With DnnOptions::benchmark the first call of a kind also times the first
-// few plans and the alternative without the library, and keeps the fastest; cuda/blas/verdicts.h stores it for later runs. If the
-// device has no memory for a plan's workspace, plans that need less are used from then on; if there are none, the library
+// few plans and the alternative without the library, and keeps the fastest; cuda/blas/tuning_cache.h stores it for later runs. If
+// the device has no memory for a plan's workspace, plans that need less are used from then on; if there are none, the library
 // declines.
 #pragma once
 
@@ -20,9 +20,9 @@ namespace halfstep::cuda::dnn {
 // A piece of work for the library.
 struct Work {
   const char* name;  // for the log
-  Key key;           // everything on which its graph depends, including the name
+  PlanKey key;       // everything on which its graph depends, including the name
   Rules rules;
-  std::function<std::unique_ptr<Graph>()> graph;
+  std::function<std::unique_ptr<OpGraph>()> graph;
   std::vector<void*> memory;          // of the graph's tensors, in their order
   std::function<void()> otherwise{};  // the same work without the library, to be timed; null: times nothing
   bool must = false;                  // nothing else can do it, so a lack of memory is an error

@@ -45,7 +45,7 @@ struct Engine {
 };
 
 // Returns the engines that the library's heuristic proposes, best first. Throws DeviceError if it does not support the graph.
-std::vector<Engine> engines(Graph& graph, const Target& target, cudnnBackendHeurMode_t mode);
+std::vector<Engine> engines(OpGraph& graph, const Target& target, cudnnBackendHeurMode_t mode);
 
 class Plan {
  public:
@@ -57,7 +57,7 @@ class Plan {
   int64_t workspace() const { return workspace_; }  // bytes
 
   // Queues the plan on the handle's stream. memory: of the graph's tensors, in the order of their creation.
-  cudnnStatus_t run(cudnnHandle_t handle, const Graph& graph, std::span<void* const> memory, void* workspace) const;
+  cudnnStatus_t run(cudnnHandle_t handle, const OpGraph& graph, std::span<void* const> memory, void* workspace) const;
 
  private:
   Engine engine_;
@@ -69,7 +69,7 @@ class Plan {
 // fallback's.
 class Plans {
  public:
-  Plans(std::unique_ptr<Graph> graph, const Target& target, const Rules& rules);
+  Plans(std::unique_ptr<OpGraph> graph, const Target& target, const Rules& rules);
 
   // Returns the i-th plan; null: there are no more. Valid until settle().
   const Plan* at(size_t i, const Target& target);
@@ -81,14 +81,14 @@ class Plans {
   // Frees the other plans, because the chosen one has run.
   void settle();
 
-  const Graph& graph() const { return *graph_; }
+  const OpGraph& graph() const { return *graph_; }
   size_t proposed() const { return proposed_; }
   const std::string& problem() const { return problem_; }  // reason why the last plan was skipped
 
  private:
   void propose(const Target& target, cudnnBackendHeurMode_t mode);
 
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<OpGraph> graph_;
   Rules rules_;
   std::deque<Engine> engines_;  // not tried yet
   std::deque<Plan> plans_;

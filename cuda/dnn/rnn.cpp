@@ -37,7 +37,7 @@ Kept& kept() {
   return *instance;
 }
 
-std::string text_of(const Key& key) {
+std::string text_of(const PlanKey& key) {
   std::string out = "a recurrent network";
   for (int64_t n : key) out += ' ' + std::to_string(n);
   return out;
@@ -51,7 +51,7 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   Prepared out;
   const cudnnHandle_t handle = library.handle(q);
   auto plan = std::make_unique<RnnPlan>(problem, handle);
-  const Key network = problem.network_key();
+  const PlanKey network = problem.network_key();
   const WeightLayout* layout = kept().layouts.find(network);
   if (!layout) layout = &kept().layouts.put(network, weight_layout(problem, *plan, handle));
   out.weights = *layout;
@@ -86,7 +86,7 @@ class Call {
     library_ = Library::find(q);
     if (!library_ || !cudnn().has_rnn) return;
     lock_ = std::unique_lock(library_->mutex);
-    Key key = problem.key();
+    PlanKey key = problem.key();
     key.push_back(dnn_options().workspace);
     entry_ = kept().prepared.find(key);
     if (!entry_) {
@@ -135,7 +135,7 @@ class Call {
   }
 
  private:
-  void decline(const Key& key, const Error& e) {
+  void decline(const PlanKey& key, const Error& e) {
     const std::string words = e.what();
     logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
     entry_ = &kept().prepared.put(key, Prepared());

@@ -65,13 +65,13 @@ bool RnnProblem::is_for_the_library() const {
   return a.steps <= kMost && a.batch <= kMost / wide && a.layers * a.directions <= kMost / (a.batch * wide);
 }
 
-Key RnnProblem::network_key() const {
+PlanKey RnnProblem::network_key() const {
   const RecurrentArgs& a = args;
   return {int64_t(a.cell), int64_t(a.dtype), a.layers, a.directions, a.features, a.units, a.width, a.biased, a.projected, tf32};
 }
 
-Key RnnProblem::key() const {
-  Key key = network_key();
+PlanKey RnnProblem::key() const {
+  PlanKey key = network_key();
   key.insert(key.end(), {int64_t(args.layout), args.steps, args.batch});
   key.insert(key.end(), args.lengths.begin(), args.lengths.end());
   return key;

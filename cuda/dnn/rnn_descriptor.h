@@ -38,8 +38,8 @@ struct RnnProblem {
 
   // Returns whether the library can compute it at all: no float64, no sizes beyond 32 bits, no projection to the full width.
   bool is_for_the_library() const;
-  Key network_key() const;  // everything except the sequences: the layout of the parameters depends on it
-  Key key() const;
+  PlanKey network_key() const;  // everything except the sequences: the layout of the parameters depends on it
+  PlanKey key() const;
 };
 
 // A plan with the standard algorithm, the only one that supports ragged batches and projections.

@@ -3,7 +3,7 @@
 // one block joins their results, in order, in double.
 #include <cmath>
 
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {

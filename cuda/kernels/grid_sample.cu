@@ -117,11 +117,11 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
     clear_tile(&sum[0], &owner[0]);
     for (int64_t base = 0; base < s.points; base += kThreads) {
       const int64_t p = base + threadIdx.x;
-      const bool there = p < s.points;
-      const Point<C, Dims, Taps> point(a, s, grid, n * s.points + (there ? p : 0));
-      const C g = there ? grad.load_floating<C>(plane * s.points + p) : C(0);
+      const bool is_point = p < s.points;
+      const Point<C, Dims, Taps> point(a, s, grid, n * s.points + (is_point ? p : 0));
+      const C g = is_point ? grad.load_floating<C>(plane * s.points + p) : C(0);
       point.template each<1>(s, [&](int64_t index, C weight, int, int, int) {
-        const bool here = there && weight != C(0) && index >= from && index < from + kTile;
+        const bool here = is_point && weight != C(0) && index >= from && index < from + kTile;
         add_in_order(&sum[0], &owner[0], here ? int(index - from) : -1, C(weight * g));
       });
     }

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/math/update_rules.h"
 
 namespace halfstep::cuda {
@@ -309,8 +309,14 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
     elements += u.param.numel();
   }
   for (const int n : members) launches += (n + ParamList::kCapacity - 1) / ParamList::kCapacity;
-  Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr, c.momentum,
-                  reinterpret_cast<Progress*>(q.counters + kStepCounters), q.scratch};
+  Control control{c.found_inf,
+                  c.grad_scale,
+                  c.write_back,
+                  c.check && launches == 1,
+                  c.lr,
+                  c.momentum,
+                  reinterpret_cast<Progress*>(q.counters + kStepCounters),
+                  q.scratch};
   if (c.check && !control.check) check_all(q, params, c.found_inf);
   if (launches == 0) end_step(q, c.found_inf, c.tail);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient scaling: the finite check and the unscaling of lists of gradients, and the end of a step. The host reads nothing.
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/math/training.h"
 
 namespace halfstep::cuda {

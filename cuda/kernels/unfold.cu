@@ -10,9 +10,9 @@ namespace {
 struct Digits {
   int64_t rest;
   __device__ int64_t take(int64_t size) {
-    const int64_t whole = rest;
-    rest = (whole | size) <= 0x7fffffff ? int64_t(uint32_t(whole) / uint32_t(size)) : whole / size;
-    return whole - rest * size;
+    const int64_t index = rest;
+    rest = (index | size) <= 0x7fffffff ? int64_t(uint32_t(index) / uint32_t(size)) : index / size;
+    return index - rest * size;
   }
 };
 

@@ -259,11 +259,11 @@ class NcclGroup final : public ProcessGroup {
     for (const Tensor& t : o.written) {
       for (int64_t from = 0; from < t.numel(); from += most) {
         const int64_t n = std::min(most, t.numel() - from), share = (n + size() - 1) / size();
-        const bool whole = n % size() == 0;  // whether parts are gathered directly into place
-        const int64_t chunk = whole ? share : (share + unit - 1) / unit * unit;
+        const bool in_place = n % size() == 0;  // whether parts are gathered directly into place
+        const int64_t chunk = in_place ? share : (share + unit - 1) / unit * unit;
         if (staged + chunk * size() > most) gather(), staged = 0;
         auto* const data = static_cast<std::byte*>(t.data_ptr()) + from * bytes;
-        sums.push_back({data, n, chunk, chunk, whole ? data + rank() * chunk * bytes : nullptr});
+        sums.push_back({data, n, chunk, chunk, in_place ? data + rank() * chunk * bytes : nullptr});
         staged += chunk * size();
       }
     }

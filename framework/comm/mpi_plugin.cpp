@@ -17,9 +17,9 @@ char g_told[65536], g_heard[65536];  // by rank; more than any job has
 char g_alive = 1;
 
 int open(int* rank, int* size, const HalfstepMeeting*) {
-  int there = 0, got = 0;
-  MPI_Initialized(&there);
-  int error = there ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
+  int is_initialized = 0, got = 0;
+  MPI_Initialized(&is_initialized);
+  int error = is_initialized ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_data);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_roll);
   if (error != MPI_SUCCESS) return error;
@@ -66,10 +66,10 @@ int sign_to(int rank) {
 // Receives the messages that have arrived, and answers them.
 int answer_roll() {
   for (;;) {
-    int there = 0;
+    int has_message = 0;
     MPI_Status from;
-    if (const int error = MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, g_roll, &there, &from)) return error;
-    if (!there) return MPI_SUCCESS;
+    if (const int error = MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, g_roll, &has_message, &from)) return error;
+    if (!has_message) return MPI_SUCCESS;
     char alive = 0;
     if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
     if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;

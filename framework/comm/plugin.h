@@ -11,7 +11,7 @@
 
 namespace halfstep {
 
-enum class Engine { mpi, gloo };
+enum class TransportKind { mpi, gloo };
 
 // Opens a group over MPI if its launcher started the ranks, else over Gloo; then the ranks first meet
 // (framework/comm/rendezvous.h).
@@ -22,6 +22,6 @@ enum class Engine { mpi, gloo };
 std::unique_ptr<ProcessGroup> open_plugin_group(const Launch& launch, const GroupOptions& options = {});
 
 // Returns why the plugin cannot be opened; empty if it can.
-std::optional<std::string> plugin_fault(Engine engine);
+std::optional<std::string> plugin_fault(TransportKind engine);
 
 }  // namespace halfstep

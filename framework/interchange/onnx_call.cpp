@@ -71,16 +71,16 @@ std::vector<OnnxSize> OnnxCall::result(size_t i) const {
   return out;
 }
 
-bool OnnxCall::varies(size_t i) const { return there(i) && graph_.known.contains(value_of(a_.inputs[i])); }
+bool OnnxCall::varies(size_t i) const { return has_input(i) && graph_.known.contains(value_of(a_.inputs[i])); }
 bool OnnxCall::any_varies() const {
   for (size_t i = 0; i < a_.inputs.size(); ++i)
     if (varies(i)) return true;
   return false;
 }
-bool OnnxCall::is_number(size_t i) const { return there(i) && x(i).impl()->wrapped_number && !varies(i); }
+bool OnnxCall::is_number(size_t i) const { return has_input(i) && x(i).impl()->wrapped_number && !varies(i); }
 
 std::string OnnxCall::in(size_t i) {
-  if (!there(i)) return "";
+  if (!has_input(i)) return "";
   const auto found = graph_.known.find(value_of(a_.inputs[i]));
   return found != graph_.known.end() ? found->second : constant_of(i);
 }

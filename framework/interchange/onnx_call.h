@@ -70,7 +70,7 @@ class OnnxCall {
 
   // ---- tensors
   size_t inputs() const { return a_.inputs.size(); }
-  bool there(size_t i) const { return i < a_.inputs.size() && a_.inputs[i].tensor.defined(); }
+  bool has_input(size_t i) const { return i < a_.inputs.size() && a_.inputs[i].tensor.defined(); }
   const Tensor& x(size_t i = 0) const { return a_.inputs[i].tensor; }  // as in trace a
   const Tensor& y(size_t i = 0) const { return a_.outputs[i].tensor; }
   const Tensor& xb(size_t i = 0) const { return b_.inputs[i].tensor; }

@@ -21,8 +21,8 @@ OnnxNames sequence(OnnxCall& c) {
   const Ints order = lstm ? Ints{0, 3, 1, 2} : gru ? Ints{1, 0, 2} : Ints{0};  // i o f c; z r h
   const Tensor zero = zeros({int64_t(order.size()) * units}, {.dtype = c.x(kWhh).dtype()});
   const auto weight = [&](size_t i) { return c.constant(in_their_order(c.x(i), order, units).unsqueeze(0)); };
-  const auto bias = [&](size_t i) { return in_their_order(c.there(i) ? c.x(i) : zero, order, units); };
-  const auto state = [&](size_t i) { return c.there(i) ? c.unsqueeze(c.in(i), 0) : std::string(); };
+  const auto bias = [&](size_t i) { return in_their_order(c.has_input(i) ? c.x(i) : zero, order, units); };
+  const auto state = [&](size_t i) { return c.has_input(i) ? c.unsqueeze(c.in(i), 0) : std::string(); };
 
   const std::string x = c.reshape(c.in(kX), {c.size("steps"), c.size("batch"), {c.x(kX).size(1)}});
   OnnxNames in{x, weight(kWih), weight(kWhh), c.constant(cat({bias(kBih), bias(kBhh)}, 0).unsqueeze(0)), "", state(kH)};

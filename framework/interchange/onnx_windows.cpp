@@ -18,7 +18,7 @@ Ints joined_lists(const Ints& before, const Ints& after) {
 
 OnnxNames conv(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
-  if (c.there(2)) in.push_back(c.in(2));
+  if (c.has_input(2)) in.push_back(c.in(2));
   const Ints& p = c.ints("padding");
   const std::string y = c.node("Conv", in,
                                {{"kernel_shape", c.ints("kernel_size")},
@@ -38,7 +38,7 @@ Ints beyond(const Ints& sizes, const Ints& positions, const Ints& k, const Ints&
 
 OnnxNames conv_transpose(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
-  if (c.there(2)) in.push_back(c.in(2));
+  if (c.has_input(2)) in.push_back(c.in(2));
   const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation");
   return {c.node("ConvTranspose", in,
                  {{"kernel_shape", k},

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/op_kinds.h"
 
 namespace halfstep {

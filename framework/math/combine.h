@@ -2,7 +2,7 @@
 // Merges two partial results, on host and device: for reductions, scans and norms.
 #pragma once
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::math {

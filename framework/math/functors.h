@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "amp/policy/policy.h"
-#include "framework/math/names.h"
+#include "framework/math/gradient_names.h"
 #include "framework/math/op_kinds.h"
 #include "framework/math/scalar.h"
 
@@ -14,10 +14,11 @@ namespace halfstep {
 // Declares the class for the third reading of a formula, on tensors (framework/ops/core/expr.h), so that rows find its overloads.
 class Expr;
 namespace m {
-#define HS_EXPR_UNARY(X)                                                                                                           \
-  X(neg)                                                                                                                           \
-  X(abs) X(sign) X(sqrt) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan)     \
-      X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(lgamma) X(digamma) X(sigmoid) X(floor) X(ceil) \
+#define HS_EXPR_UNARY(X)                                                                                                        \
+  X(neg)                                                                                                                        \
+  X(abs)                                                                                                                        \
+  X(sign) X(sqrt) X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) \
+      X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf) X(erfc) X(erfinv) X(lgamma) X(digamma) X(sigmoid) X(floor) X(ceil)      \
           X(round) X(trunc)
 #define HS_EXPR_BINARY(X) \
   X(add) X(sub) X(mul) X(pow) X(atan2) X(hypot) X(copysign) X(fmod) X(remainder) X(floor_divide) X(trunc_divide)
@@ -34,7 +35,8 @@ Expr polygamma(const Expr& n, const Expr& x);
 Expr raised(const Expr& x, const Expr& least);
 
 // Returns the derivative of sinc. Near 0 uses a series, because the formula would subtract two nearly equal numbers.
-template <class T> HS_HD T sinc_slope(T x) {
+template <class T>
+HS_HD T sinc_slope(T x) {
   const T u = T(3.14159265358979324) * x, u2 = u * u;
   const T series = u * (T(-1.0 / 3) + u2 * (T(1.0 / 30) + u2 * (T(-1.0 / 840) + u2 * (T(1.0 / 45360) + u2 * T(-1.0 / 3991680)))));
   const T far = select(u2 < T(0.1), T(1) + u2, u);  // avoids 0/0, whose gradient would be NaN
@@ -51,32 +53,44 @@ namespace functor {
 #define HS_SAVED_none(T)
 #define HS_SAVED_x(T) const T& x = saved;
 #define HS_SAVED_y(T) const T& y = saved;
-#define HS_UNARY(name, policy, kind, saves, forward, dx, lo, hi, doc)                             \
-  struct name {                                                                                   \
-    template <class T> HS_HD T operator()(T x) const { return T(forward); }                       \
-  };                                                                                              \
-  struct name##_backward {                                                                        \
-    template <class T> HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T saved) const { \
-      HS_SAVED_##saves(T) return T(dx);                                                           \
-    }                                                                                             \
+#define HS_UNARY(name, policy, kind, saves, forward, dx, lo, hi, doc)          \
+  struct name {                                                                \
+    template <class T>                                                         \
+    HS_HD T operator()(T x) const {                                            \
+      return T(forward);                                                       \
+    }                                                                          \
+  };                                                                           \
+  struct name##_backward {                                                     \
+    template <class T>                                                         \
+    HS_HD T operator()([[maybe_unused]] T g, [[maybe_unused]] T saved) const { \
+      HS_SAVED_##saves(T) return T(dx);                                        \
+    }                                                                          \
   };
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                             \
-  struct name {                                                                                                                 \
-    template <class T> HS_HD T operator()(T a, T b) const { return T(forward); }                                                \
-  };                                                                                                                            \
-  struct name##_backward_a {                                                                                                    \
-    template <class T> HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
-      return T(da);                                                                                                             \
-    }                                                                                                                           \
-  };                                                                                                                            \
-  struct name##_backward_b {                                                                                                    \
-    template <class T> HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
-      return T(db);                                                                                                             \
-    }                                                                                                                           \
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                        \
+  struct name {                                                                                            \
+    template <class T>                                                                                     \
+    HS_HD T operator()(T a, T b) const {                                                                   \
+      return T(forward);                                                                                   \
+    }                                                                                                      \
+  };                                                                                                       \
+  struct name##_backward_a {                                                                               \
+    template <class T>                                                                                     \
+    HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
+      return T(da);                                                                                        \
+    }                                                                                                      \
+  };                                                                                                       \
+  struct name##_backward_b {                                                                               \
+    template <class T>                                                                                     \
+    HS_HD constexpr T operator()([[maybe_unused]] T g, [[maybe_unused]] T a, [[maybe_unused]] T b) const { \
+      return T(db);                                                                                        \
+    }                                                                                                      \
   };
-#define HS_TEST(name, forward, doc)                                                  \
-  struct name {                                                                      \
-    template <class T> HS_HD bool operator()(T a, T b) const { return (forward); }   \
+#define HS_TEST(name, forward, doc)         \
+  struct name {                             \
+    template <class T>                      \
+    HS_HD bool operator()(T a, T b) const { \
+      return (forward);                     \
+    }                                       \
   };
 #include "framework/math/elementwise.def"
 

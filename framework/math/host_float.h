@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::m::host {
 
@@ -103,8 +103,10 @@ HS_HD float expm1(float x) {
 }
 
 // Splits x = 2^exponent (1 + f), with f in [sqrt(1/2) - 1, sqrt(2) - 1]. x must be positive and finite.
-struct Split { float exponent, f; };
-HS_HD Split split(float x) {
+struct FloatParts {
+  float exponent, f;
+};
+HS_HD FloatParts split(float x) {
   const bool tiny = x < 1.17549435e-38f;
   const uint32_t u = bits_of(tiny ? x * 8388608.0f : x);
   const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);  // the exponent changes at sqrt(1/2)
@@ -128,7 +130,7 @@ HS_HD float log1p_core(float f) {
 }
 
 HS_HD float finite_log(float x) {
-  const Split s = split(x);
+  const FloatParts s = split(x);
   return (log1p_core(s.f) + s.exponent * kLn2Lo + s.f) + s.exponent * kLn2Hi;
 }
 
@@ -142,7 +144,7 @@ HS_HD float log_domain(float x, float y) {
 HS_HD float log(float x) { return log_domain(x, finite_log(x)); }
 
 HS_HD float log2(float x) {
-  const Split s = split(x);
+  const FloatParts s = split(x);
   const float rest = log1p_core(s.f);
   // Multiplies f by log2(e) = 1.4375 + 0.00519504, so that the product keeps its low bits.
   const float high = float_of(bits_of(s.f) & 0xfffff000u);
@@ -300,11 +302,11 @@ HS_HD float pow_domain(float x, float y, float power) {
   result = a == 0.0f ? (up ? 0.0f : kInf) : result;
   result = (x != x) | (y != y) ? kNan : result;
   const float half = y * 0.5f;
-  const bool whole = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
+  const bool is_integer = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
   const bool even = (magnitude(half) >= 8388608.0f) | ((magnitude(half) + 8388608.0f) - 8388608.0f == magnitude(half));
   const bool negative = (bits_of(x) & 0x80000000u) != 0;
-  result = negative & whole & !even ? -result : result;
-  result = (x < 0.0f) & !whole & (a != kInf) ? kNan : result;
+  result = negative & is_integer & !even ? -result : result;
+  result = (x < 0.0f) & !is_integer & (a != kInf) ? kNan : result;
   result = (x == -1.0f) & (magnitude(y) == kInf) ? 1.0f : result;
   return (y == 0.0f) | (x == 1.0f) ? 1.0f : result;
 }

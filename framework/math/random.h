@@ -6,11 +6,13 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
-struct Random4 { uint32_t v[4]; };
+struct Random4 {
+  uint32_t v[4];
+};
 
 HS_HD Random4 philox(uint64_t seed, uint64_t block) {
   uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = 0, c3 = 0;

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 

@@ -8,21 +8,36 @@
 
 #include <initializer_list>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/host_float.h"
 
 namespace halfstep {
 
 // Chooses a or b; works on numbers and on tensors.
-template <class T> HS_HD T select(bool c, T a, T b) { return c ? a : b; }
+template <class T>
+HS_HD T select(bool c, T a, T b) {
+  return c ? a : b;
+}
 
 namespace m {
 
 // Adds, subtracts and multiplies. Integers wrap as in PyTorch: overflow of signed numbers is undefined in C++.
-template <class T> HS_HD T neg(T x) { return -x; }
-template <class T> HS_HD T add(T a, T b) { return a + b; }
-template <class T> HS_HD T sub(T a, T b) { return a - b; }
-template <class T> HS_HD T mul(T a, T b) { return a * b; }
+template <class T>
+HS_HD T neg(T x) {
+  return -x;
+}
+template <class T>
+HS_HD T add(T a, T b) {
+  return a + b;
+}
+template <class T>
+HS_HD T sub(T a, T b) {
+  return a - b;
+}
+template <class T>
+HS_HD T mul(T a, T b) {
+  return a * b;
+}
 HS_HD int64_t neg(int64_t x) { return int64_t(0 - uint64_t(x)); }
 HS_HD int64_t add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
 HS_HD int64_t sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
@@ -61,7 +76,10 @@ HS_HD int64_t remainder(int64_t a, int64_t b) {
 
 HS_HD float abs(float x) { return ::fabsf(x); }
 HS_HD double abs(double x) { return ::fabs(x); }
-template <class T> HS_HD T sign(T x) { return T((x > T(0)) - (x < T(0))); }
+template <class T>
+HS_HD T sign(T x) {
+  return T((x > T(0)) - (x < T(0)));
+}
 HS_HD float floor(float x) { return ::floorf(x); }
 HS_HD double floor(double x) { return ::floor(x); }
 HS_HD float ceil(float x) { return ::ceilf(x); }
@@ -79,22 +97,27 @@ HS_HD double sqrt(double x) { return ::sqrt(x); }
 #ifdef __CUDA_ARCH__
 #define HS_OWN(name) HS_LIBM(name)
 #else
-#define HS_OWN(name)                                     \
-  HS_HD float name(float x) { return host::name(x); }    \
+#define HS_OWN(name)                                  \
+  HS_HD float name(float x) { return host::name(x); } \
   HS_HD double name(double x) { return ::name(x); }
 #endif
-HS_OWN(exp) HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc)
-HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh)
-HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
+HS_OWN(exp)
+HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc) HS_LIBM(log10) HS_LIBM(sin)
+    HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh) HS_LIBM(asinh) HS_LIBM(acosh)
+        HS_LIBM(atanh)
 #undef HS_OWN
 #undef HS_LIBM
 #ifdef __CUDA_ARCH__
-HS_HD float pow(float a, float b) { return ::powf(a, b); }
+            HS_HD float pow(float a, float b) {
+  return ::powf(a, b);
+}
 HS_HD float normal_cdf(float x) { return ::normcdff(x); }
 HS_HD float normal_pdf(float x) { return 0.398942280f * ::expf(-0.5f * x * x); }
 HS_HD float exp_of_minus(float x) { return ::expf(-::fabsf(x)); }
 #else
-HS_HD float pow(float a, float b) { return host::pow(a, b); }
+            HS_HD float pow(float a, float b) {
+  return host::pow(a, b);
+}
 HS_HD float normal_cdf(float x) { return host::normal_cdf(x); }
 HS_HD float normal_pdf(float x) { return host::normal_pdf(x); }
 HS_HD float exp_of_minus(float x) { return host::exp_of_minus(x); }
@@ -112,12 +135,14 @@ HS_HD float copysign(float a, float b) { return ::copysignf(a, b); }
 HS_HD double copysign(double a, double b) { return ::copysign(a, b); }
 HS_HD float fmod(float a, float b) { return ::fmodf(a, b); }
 HS_HD double fmod(double a, double b) { return ::fmod(a, b); }
-template <class T> HS_HD T remainder(T a, T b) {
+template <class T>
+HS_HD T remainder(T a, T b) {
   const T r = fmod(a, b);
   return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r;
 }
 // Computes it from the remainder, because floor(a / b) may round up to the next integer.
-template <class T> HS_HD T floor_divide(T a, T b) {
+template <class T>
+HS_HD T floor_divide(T a, T b) {
   const T r = fmod(a, b);
   T q = (a - r) / b;
   if (b == T(0)) return a / b;
@@ -227,9 +252,7 @@ HS_HD double zeta(double s, double x) {
 }
 
 // Returns the (n + 1)-th derivative of ln Gamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x).
-HS_HD double polygamma(double n, double x) {
-  return (::fmod(n, 2.0) == 0 ? -1 : 1) * ::tgamma(n + 1) * zeta(n + 1, x);
-}
+HS_HD double polygamma(double n, double x) { return (::fmod(n, 2.0) == 0 ? -1 : 1) * ::tgamma(n + 1) * zeta(n + 1, x); }
 HS_HD float polygamma(float n, float x) { return float(polygamma(double(n), double(x))); }
 
 // Returns max(x, least), but with the derivative of x everywhere.
@@ -239,7 +262,8 @@ HS_HD T raised(T x, T least) {
 }
 
 // Stable for large |x|: takes the exponential of -|x| only.
-template <class T> HS_HD T sigmoid(T x) {
+template <class T>
+HS_HD T sigmoid(T x) {
   const T e = exp_of_minus(x);
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 

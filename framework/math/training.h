@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
@@ -35,9 +35,9 @@ HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool lo
 
 // Results that outlive the next step, one element per step. This struct and its arrays are on the device.
 struct ResultRing {
-  void* loss;        // of any floating dtype
+  void* loss;  // of any floating dtype
   float* found_inf;
-  int64_t next;      // index of the element that the next step writes
+  int64_t next;  // index of the element that the next step writes
 };
 
 // The small updates that end a step. A part is skipped if its first pointer is null; all pointers are to device memory.

@@ -21,14 +21,14 @@ class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
     double lo = INFINITY, hi = 0;
-    bool whole = true;
+    bool all_integers = true;
     for (double v : values) {
       if (!counts(v)) continue;
       lo = std::min(lo, std::fabs(v)), hi = std::max(hi, std::fabs(v));
-      whole = whole && v == std::nearbyint(v);
+      all_integers = all_integers && v == std::nearbyint(v);
     }
-    const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!whole && lo < 1e-4));
-    format_ = wide ? "%.4e" : whole ? "%.0f." : "%.4f";
+    const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!all_integers && lo < 1e-4));
+    format_ = wide ? "%.4e" : all_integers ? "%.0f." : "%.4f";
     for (double v : values)
       if (counts(v)) width = std::max(width, (*this)(v).size());
   }

@@ -2,8 +2,8 @@
 #include "layers/feedforward/normalization.h"
 
 #include "amp/autocast/autocast.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/parallel/sum_over_ranks.h"
 
 namespace halfstep {

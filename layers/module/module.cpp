@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "amp/autocast/autocast.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 #include "layers/containers/containers.h"

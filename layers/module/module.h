@@ -164,7 +164,7 @@ class Module {
   bool any_hooks() const;  // of this module or one below it
 
   // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
-  // (framework/autograd/checkpoint.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
+  // (framework/autograd/recompute.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
   // fuse it with its neighbour it is run by itself.
   void recompute_in_backward(bool on) { recomputes_ = on; }
   bool recomputes_in_backward() const { return recomputes_; }
@@ -195,7 +195,7 @@ class Module {
   Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }
   Module& half() { return to(DType::f16); }
   Module& bfloat16() { return to(DType::bf16); }
-  Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
+  Module& to(MemoryFormat format);  // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
   // A copy of parameters and buffers: `const StateDict best = net.state_dict()` keeps what they are now. What is one tensor in the

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "amp/autocast/autocast.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/base/near_name.h"
 #include "framework/tensor/storage.h"
 #include "layers/containers/containers.h"

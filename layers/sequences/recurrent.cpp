@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "amp/autocast/autocast.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/ops/recurrent/weight_space.h"
 #include "layers/sequences/decode.h"
 

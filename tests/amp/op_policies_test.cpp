@@ -6,7 +6,7 @@
 
 #include "amp/step/custom.h"
 #include "amp/step/train_step.h"
-#include "framework/autograd/checkpoint.h"
+#include "framework/autograd/recompute.h"
 #include "framework/backend/ledger.h"
 #include "framework/ops/core/op_policy.h"
 #include "layers/layers.h"

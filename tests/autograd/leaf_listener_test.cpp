@@ -7,8 +7,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;

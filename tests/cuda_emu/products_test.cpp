@@ -12,7 +12,7 @@
 
 #include "cuda/blas/gemm.h"
 #include "cuda/blas/matmul.h"
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/tuning_cache.h"
 #include "framework/base/log.h"
 #include "tests/cuda/kernels/device.h"
 #include "tests/cuda_emu/behaviour.h"
@@ -302,7 +302,7 @@ TEST_CASE("what another run has left is taken up without a measurement") {
   CHECK(text_of(again) == text);  // nothing was measured
 }
 
-TEST_CASE("verdicts of another device or library, unknown rungs and other algorithms are measured anew") {
+TEST_CASE("results of another device or library, unknown rungs and other algorithms are measured anew") {
   Layer l(DType::bf16, 53);
   const auto file = scratch_file("foreign.txt");
   const Tuning on;
@@ -335,52 +335,52 @@ TEST_CASE("verdicts of another device or library, unknown rungs and other algori
 TEST_CASE("damaged lists lose their damaged lines; files that are no such list stay as they are") {
   messages.clear();
   const logging::Capture capture(keep);
-  const cuda::Verdict verdict{"fused", 2, 66, 0.5};
+  const cuda::TuningResult result{"fused", 2, 66, 0.5};
   const auto file = scratch_file("damaged.txt");
   write(file,
         std::string(
             "halfstep products 1\nGPU\t1 2 3\tbare 0 60 0.25\nno tabs\nGPU\tkind\tfused -1 60 1\nGPU\tkind\tfused 1 60 nan\n") +
             "GPU\tkind\tfused 1 60 1 1\nGPU\tcut");
   Behaviour kept("HALFSTEP_TUNE_FILE", file.string());
-  REQUIRE(cuda::recall_verdict("GPU", "1 2 3"));
-  CHECK(cuda::recall_verdict("GPU", "1 2 3")->ms == 0.25);
-  CHECK(!cuda::recall_verdict("GPU", "kind"));
-  CHECK(count_of("has lines that are no verdicts of the tuner: they are left out") == 1);
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  REQUIRE(cuda::recall_tuning("GPU", "1 2 3"));
+  CHECK(cuda::recall_tuning("GPU", "1 2 3")->ms == 0.25);
+  CHECK(!cuda::recall_tuning("GPU", "kind"));
+  CHECK(count_of("has lines that are no results of the tuner: they are left out") == 1);
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(text_of(file) == "halfstep products 1\nGPU\t1 2 3\tbare 0 60 0.25\nGPU\t4 5 6\tfused 2 66 0.5\n");
 
   const auto alien = scratch_file("alien.txt");
   write(alien, "the only copy of my thesis\n");
   setenv("HALFSTEP_TUNE_FILE", alien.c_str(), 1);
-  CHECK(!cuda::recall_verdict("GPU", "1 2 3"));
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  CHECK(!cuda::recall_tuning("GPU", "1 2 3"));
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(text_of(alien) == "the only copy of my thesis\n");
   CHECK(count_of("neither read nor changed") == 1);
 
   const auto long_file = scratch_file("long.txt");
   write(long_file, "halfstep products 1\n" + std::string(5 << 20, 'x'));
   setenv("HALFSTEP_TUNE_FILE", long_file.c_str(), 1);
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(std::filesystem::file_size(long_file) > size_t(5 << 20));
 
   setenv("HALFSTEP_TUNE_FILE", (scratch_file("alien.txt") / "below").c_str(), 1);  // below a file
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(count_of("cannot be kept in") == 1);
   setenv("HALFSTEP_TUNE_FILE", "/dev/null", 1);
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(std::filesystem::is_character_file("/dev/null"));
 
   const auto fresh = scratch_file("new/folder/verdicts.txt");
   setenv("HALFSTEP_TUNE_FILE", fresh.c_str(), 1);
-  cuda::remember_verdict("GPU", "4 5 6", verdict);
+  cuda::remember_tuning("GPU", "4 5 6", result);
   CHECK(text_of(fresh) == "halfstep products 1\nGPU\t4 5 6\tfused 2 66 0.5\n");
 }
 
-TEST_CASE("where verdicts are kept") {
+TEST_CASE("where results are kept") {
   const Behaviour cache("XDG_CACHE_HOME", "/cache"), home("HOME", "/users/somebody"), none("HALFSTEP_TUNE_FILE", "");
-  CHECK(cuda::verdict_file() == "");
+  CHECK(cuda::tuning_file() == "");
   unsetenv("HALFSTEP_TUNE_FILE");
-  CHECK(cuda::verdict_file() == "/cache/halfstep/products.txt");
+  CHECK(cuda::tuning_file() == "/cache/halfstep/products.txt");
   const Behaviour no_cache("XDG_CACHE_HOME", "");
-  CHECK(cuda::verdict_file() == "/users/somebody/.cache/halfstep/products.txt");
+  CHECK(cuda::tuning_file() == "/users/somebody/.cache/halfstep/products.txt");
 }

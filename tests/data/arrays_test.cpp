@@ -8,7 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/formats/npy.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/files/zip.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"

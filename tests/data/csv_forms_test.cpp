@@ -7,7 +7,7 @@
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/time_series.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

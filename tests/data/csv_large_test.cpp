@@ -9,7 +9,7 @@
 #include <random>
 
 #include "framework/base/check.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/csv_numbers.h"
 #include "framework/data/tables/csv_table.h"

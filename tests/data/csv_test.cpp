@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The form of training data: as JSON and back, damaged JSON, and reading other files by it.
-#include "framework/data/transforms/form.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,6 +10,7 @@
 #include "framework/data/sets/digits.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/tokens/bpe.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/data/transforms/image_transforms.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "framework/base/check.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

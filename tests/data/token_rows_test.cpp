@@ -11,7 +11,7 @@
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tokens/bpe.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"

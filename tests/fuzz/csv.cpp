@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/data/tables/time_series.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {

@@ -8,7 +8,7 @@
 #include "framework/data/sets/text.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tokens/unicode.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/files/json.h"
 #include "framework/io/files/printable.h"

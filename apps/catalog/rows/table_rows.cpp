@@ -4,7 +4,7 @@
 
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/time_series.h"
 #include "framework/data/tokens/bpe.h"
@@ -243,7 +243,8 @@ void add_table_rows(Catalog<DatasetRow>& all) {
       {{"TimeSeries",
         "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
         "columns' units",
-        {path_field("the file"), root_field("folder of path"),
+        {path_field("the file"),
+         root_field("folder of path"),
          column_field("column", "the only column, by name or index; without it and columns: the last"),
          columns("columns", "columns that the model sees, by name or index; \"all\": all of numbers but time")
              .or_one()
@@ -255,10 +256,17 @@ void add_table_rows(Catalog<DatasetRow>& all) {
                 "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
                 "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
-         part_field(), integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
+         part_field(),
+         integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
          integer("horizon", 1, "rows to predict").at_least(1).at_most(kMaxSample),
-         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
-         format[1], format[2], format[3], format[4], format[5],
+         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample),
+         header_field(),
+         format[0],
+         format[1],
+         format[2],
+         format[3],
+         format[4],
+         format[5],
          boolean("standardize", true, "each column to mean 0 and deviation 1 (of the training data)")}},
        make_series,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/kernels/elementwise/elementwise.cuh"
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads) transpose_kernel(const T* from, T* t
 
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) cast_kernel(const From* from, To* to, int64_t n) {
-  constexpr int kSize = kPackOf<From> > kPackOf<To> ? kPackOf<From> : kPackOf<To>;
+  constexpr int kSize = kPackOf < From >> kPackOf<To> ? kPackOf<From> : kPackOf<To>;
   const int64_t packs = n / kSize, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
 #pragma unroll 2
   for (int64_t p = first; p < packs; p += step) {

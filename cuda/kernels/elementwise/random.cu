@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const T* x, T* out, in
   const int64_t step = int64_t(gridDim.x) * blockDim.x * kSize;
   for (int64_t i = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kSize; i < n; i += step) {
     Pack<T> v;
-    const bool whole = i + kSize <= n;
-    if (whole) {
+    const bool is_whole_chunk = i + kSize <= n;
+    if (is_whole_chunk) {
       v = *reinterpret_cast<const Pack<T>*>(x + i);
     } else {
 #pragma unroll
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const T* x, T* out, in
         element = from_f<T>(math::uniform(r.v[lane]) >= p ? to_f(element) * scale : 0.0f);
       }
     }
-    if (whole) {
+    if (is_whole_chunk) {
       *reinterpret_cast<Pack<T>*>(out + i) = v;
     } else {
 #pragma unroll

@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-struct BatchNorm {
+struct BatchNormOperands {
   Operand x, grad, weight, bias, mean, rstd, out;
   int64_t batch, channels, inner;
   int64_t first, count;  // range of channels
@@ -44,7 +44,7 @@ struct Owners {
 // Calls f(element, its channels counted from a.first, size) for each pack of `size` of the channels' elements, and for single
 // elements at the end.
 template <int N, class F>
-__device__ inline void each_element(const BatchNorm& a, const F& f) {
+__device__ inline void each_element(const BatchNormOperands& a, const F& f) {
   const int64_t row = a.count * a.inner, all = a.batch * row;
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
   const auto some = [&](int64_t i, auto size) {
@@ -58,7 +58,7 @@ __device__ inline void each_element(const BatchNorm& a, const F& f) {
 }
 
 template <class C, int N>
-__global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(BatchNormOperands a) {
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
     C x[size.value], mean[size.value], rstd[size.value], w[size.value], b[size.value];
     load_some(a.x, i, x);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNorm a) {
 // dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first term. plain, scaled: the sums over n, from
 // a.first on. With Relu, g is 0 where the forward's result was, which is recomputed; `zero`: stored_as_zero.
 template <class C, int N, bool Relu>
-__global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand plain, Operand scaled, C zero) {
+__global__ void __launch_bounds__(kThreads) backward_kernel(BatchNormOperands a, Operand plain, Operand scaled, C zero) {
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
     C g[size.value], x[size.value] = {}, mean[size.value] = {}, rstd[size.value], w[size.value];
     load_some(a.grad, i, g);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNorm a, Operand
 struct RowsOfThread {
   int64_t column, row, step;  // first channel, counted from a.first; first row, and distance to the next
 
-  __device__ explicit RowsOfThread(const BatchNorm& a) {
+  __device__ explicit RowsOfThread(const BatchNormOperands& a) {
     const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x, per_row = a.count / kPack;
     row = short_quotient(thread, per_row);
     step = short_quotient(int64_t(gridDim.x) * kThreads, per_row);
@@ -125,7 +125,7 @@ struct RowsOfThread {
 struct ChannelScale {
   float mean[kPack], scale[kPack];
 
-  __device__ ChannelScale(const BatchNorm& a, int64_t channel) {
+  __device__ ChannelScale(const BatchNormOperands& a, int64_t channel) {
     float w[kPack];
     load_parameter(a.mean, 0, channel, 1, 0.0f, mean);
     load_parameter(a.rstd, 0, channel, 1, 1.0f, scale);
@@ -138,7 +138,7 @@ struct ChannelScale {
 // Packs of each operand that a thread loads ahead; with one more, a multiprocessor would run fewer blocks.
 constexpr int kForwardBatch = 3, kBackwardBatch = 2;
 
-__global__ void __launch_bounds__(kThreads) forward_packs(BatchNorm a) {
+__global__ void __launch_bounds__(kThreads) forward_packs(BatchNormOperands a) {
   const RowsOfThread own(a);
   const ChannelScale c(a, a.first + own.column);
   float b[kPack];
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads) forward_packs(BatchNorm a) {
 }
 
 template <bool Relu>
-__global__ void __launch_bounds__(kThreads) backward_packs(BatchNorm a, Operand plain, Operand scaled, float zero) {
+__global__ void __launch_bounds__(kThreads) backward_packs(BatchNormOperands a, Operand plain, Operand scaled, float zero) {
   const RowsOfThread own(a);
   const ChannelScale c(a, a.first + own.column);
   float b[kPack], first[kPack] = {}, second[kPack] = {};
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads) backward_packs(BatchNorm a, Operand 
 
 // Returns the number of blocks: threads for at least `batch` packs each, and for a row of all channels; at most one full load of
 // the device, so that what each thread reads before its first pack serves many.
-unsigned pack_blocks(const BatchNorm& a, int batch) {
+unsigned pack_blocks(const BatchNormOperands& a, int batch) {
   const int64_t per_row = a.count / kPack, most = resident_threads() / kThreads;
   const auto blocks = [](int64_t items, int64_t each) { return (items + each - 1) / each; };
   return unsigned(std::max(blocks(per_row, kThreads), std::min(blocks(a.batch * per_row, kThreads * batch), most)));
@@ -239,8 +239,8 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
            Operand(running_mean), Operand(running_var), Operand(mean), Operand(rstd));
   const int64_t numel = args.batch * args.channels * args.inner;
   if (numel == 0) return;
-  const BatchNorm a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
-                    args.inner, 0,  args.channels, args.training, args.relu};
+  const BatchNormOperands a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
+                            args.inner, 0,  args.channels, args.training, args.relu};
   const bool some = reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args));
   if (some && args.inner == 1) return launch(forward_packs, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a);
   for_elements(x.dtype, some, [&](auto type, auto pack) {
@@ -252,8 +252,8 @@ void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const Tensor
                          const TensorView& weight, const TensorView& bias, const TensorView& mean, const TensorView& rstd,
                          const TensorView& dx, const TensorView& dweight, const TensorView& dbias) {
   const bool some = reads_some(kPack, {&grad, &x, &weight, &bias, &mean, &rstd, &dx}, run_of(args));
-  const ChannelSums sums{grad, x, mean, rstd, args.batch, args.channels, args.inner, 0, 1, 1, args.relu, weight, bias};
-  BatchNorm a{x, grad, weight, bias, mean, rstd, dx, args.batch, args.channels, args.inner, 0, 0, args.training, args.relu};
+  const ChannelSumArgs sums{grad, x, mean, rstd, args.batch, args.channels, args.inner, 0, 1, 1, args.relu, weight, bias};
+  BatchNormOperands a{x, grad, weight, bias, mean, rstd, dx, args.batch, args.channels, args.inner, 0, 0, args.training, args.relu};
   for (a.first = 0; a.first < args.channels; a.first += kChannelsAtOnce) {
     a.count = args.channels - a.first < kChannelsAtOnce ? args.channels - a.first : kChannelsAtOnce;
     if (args.training || dweight || dbias) channel_sums(q, sums, a.first, a.count, dbias, dweight);

@@ -11,8 +11,8 @@ constexpr int kPack = 4;
 constexpr int64_t kSegmentRows = 32;      // least rows per block
 constexpr int64_t kSegmentRun = 1 << 13;  // least elements of a channel per block
 constexpr int64_t kMostSegments = 64;
-constexpr int kOctet = 8;                      // lanes that read a row's packs side by side
-constexpr int64_t kPackedSegmentRows = 128;    // for columns in packs: least rows per block
+constexpr int kOctet = 8;                       // lanes that read a row's packs side by side
+constexpr int64_t kPackedSegmentRows = 128;     // for columns in packs: least rows per block
 constexpr int64_t kMostPackedBlocks = 6 * 132;  // a few per multiprocessor of a large device; more would have more sums to join
 
 struct Sums {
@@ -291,7 +291,7 @@ void join_channel_sums(const Queue& q, const float* partial, int64_t segments, i
   join<float>(q, partial, segments, 0, count, plain, scaled, nullptr, 1);
 }
 
-void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
+void channel_sums(const Queue& q, const ChannelSumArgs& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled) {
   const Sums all{s.grad,     s.x,         s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row,
                  s.stat_div, s.stat_rows, first,  count,  0,      s.weight,   s.bias,  stored_as_zero(s.x.dtype)};

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kPack = 8;
 
-struct Norm {
+struct NormOperands {
   Operand x, weight, bias, out, mean, rstd;
   int64_t slices, length, groups, channels, inner;
   double eps;
@@ -40,7 +40,7 @@ struct Seen {
 };
 
 template <class C, int N, int Warps>
-__global__ void __launch_bounds__(kThreads) normalize_kernel(Norm a) {
+__global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
   for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(Norm a) {
 
 // dx = rstd (g w - mean(g w) - xhat mean(g w xhat)); out: dx, bias: g.
 template <class C, int N, int Warps>
-__global__ void __launch_bounds__(kThreads) backward_kernel(Norm a) {
+__global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
   for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
@@ -148,7 +148,7 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
 // rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial, [2,
 // segments, groups * channels]: sum g, sum g xhat; partial may be null.
 template <int Warps>
-__global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t rows, int64_t segments, float* partial) {
+__global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
   using Group = RowGroup<Warps>;
   using Held = HeldRows<RunRows, Group, 2>;
   SHARED(double, sums, [kBlockWarps]);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(Norm a, int64_t
 
 // Calls f(C{}, kPack or 1, 1 or kBlockWarps): how to walk through the rows.
 template <class F>
-void for_rows_of(const Norm& a, bool some, const F& f) {
+void for_rows_of(const NormOperands& a, bool some, const F& f) {
   const auto with = [&](auto type, auto pack) {
     a.length <= kWarpRow ? f(type, pack, std::integral_constant<int, 1>())
                          : f(type, pack, std::integral_constant<int, kBlockWarps>());
@@ -204,8 +204,8 @@ void for_rows_of(const Norm& a, bool some, const F& f) {
   some ? with(float{}, std::integral_constant<int, kPack>()) : with(float{}, std::integral_constant<int, 1>());
 }
 
-Norm norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
-             const TensorView& mean, const TensorView& rstd) {
+NormOperands norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                     const TensorView& out, const TensorView& mean, const TensorView& rstd) {
   return {x,           weight,        bias,       out,      mean,         rstd, args.rows * args.groups, args.channels * args.inner,
           args.groups, args.channels, args.inner, args.eps, args.centered};
 }
@@ -224,7 +224,7 @@ int64_t segments_of(const NormArgs& a) {
 
 void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
                const TensorView& out, const TensorView& mean, const TensorView& rstd) {
-  const Norm a = norm_of(args, x, weight, bias, out, mean, rstd);
+  const NormOperands a = norm_of(args, x, weight, bias, out, mean, rstd);
   if (a.slices == 0) return;
   if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(q, args, x, weight, bias, out, mean, rstd);
   for_rows_of(a, reads_some(kPack, {&x, &weight, &bias, &out}, run_of(args)), [&](auto type, auto pack, auto warps) {
@@ -236,7 +236,7 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                         const TensorView& dbias) {
   const bool last = x.format() == MemoryFormat::channels_last;
-  const Norm a = norm_of(args, x, weight, grad, dx, mean, rstd);
+  const NormOperands a = norm_of(args, x, weight, grad, dx, mean, rstd);
   const bool some = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
   if (dx && a.slices > 0 && some && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
     const int64_t segments = segments_of(args);
@@ -255,7 +255,7 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
   }
   if (!dweight && !dbias) return;
   const int64_t channels = args.groups * args.channels;
-  ChannelSums s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
+  ChannelSumArgs s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
   if (last) s.rows *= s.stat_rows = std::exchange(s.inner, 1);
   for (int64_t first = 0; first < channels; first += kChannelsAtOnce)
     channel_sums(q, s, first, channels - first < kChannelsAtOnce ? channels - first : kChannelsAtOnce, dbias, dweight);

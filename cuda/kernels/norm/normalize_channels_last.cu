@@ -192,8 +192,8 @@ int64_t groups_together(const NormArgs& a, int pack) {
 template <class F>
 void for_strips(const NormArgs& a, std::initializer_list<const TensorView*> operands, DType x, const F& f) {
   if (x == DType::f64) return f(static_cast<AnyRows<double>*>(nullptr));
-  const bool whole = a.channels % kRun == 0 || a.channels < kOddChannels;
-  if (whole && reads_some(kRun, operands, a.groups * a.channels)) return f(static_cast<RunRows*>(nullptr));
+  const bool joins_to_packs = a.channels % kRun == 0 || a.channels < kOddChannels;
+  if (joins_to_packs && reads_some(kRun, operands, a.groups * a.channels)) return f(static_cast<RunRows*>(nullptr));
   f(static_cast<AnyRows<float>*>(nullptr));
 }
 

@@ -119,7 +119,7 @@ void batch_statistics(const Queue& q, const BatchNormArgs& args, const TensorVie
 
 // For x and grad [rows, channels, inner]: sum g and sum g (x - mean) rstd over rows and inner. The statistics of (row, channel)
 // have the index row / stat_rows * stat_row + channel / stat_div. mean may be empty: 0.
-struct ChannelSums {
+struct ChannelSumArgs {
   TensorView grad, x, mean, rstd;
   int64_t rows, channels, inner, stat_row, stat_div;
   int64_t stat_rows = 1;  // more than one only if inner = 1
@@ -132,7 +132,7 @@ inline constexpr int64_t kChannelsAtOnce = 16384;
 // Sums channels [first, first + count): the sums go to `plain` and `scaled` (either may be empty) and, as C divided by the number
 // of a channel's elements, to totals_of(q): all plain ones, then the scaled. Uses all of the scratch memory. The order of the sums
 // depends only on the shape.
-void channel_sums(const Queue& q, const ChannelSums& s, int64_t first, int64_t count, const TensorView& plain,
+void channel_sums(const Queue& q, const ChannelSumArgs& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled);
 inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 / sizeof(double); }
 // Runs its last step: partial is [2, segments, count], the plain sums of each segment and then the scaled ones.

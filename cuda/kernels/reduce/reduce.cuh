@@ -227,11 +227,11 @@ inline constexpr bool kPackedRows = std::is_same_v<C, float> &&
                                      std::is_same_v<Op, SumAbs> || std::is_same_v<Op, SumSquares>);
 
 // The input of a reduction and its layout. A dimension is reduced if its size is 1 in out.
-struct Reduction {
+struct ReduceInput {
   Space<2> kept;     // the outputs: offsets in out and x
   Space<1> reduced;  // the elements of one output
 
-  static Reduction of(const TensorView& x, const TensorView& out) {
+  static ReduceInput of(const TensorView& x, const TensorView& out) {
     Shape kept_shape, reduced_shape;
     Strides kept_out, kept_in, reduced_in;
     for (int d = 0; d < x.shape.size(); ++d) {
@@ -259,7 +259,7 @@ struct Reduction {
 };
 
 template <class Op, class C>
-void reduce_in_rows(const Queue& q, const ReducePlan& plan, const TensorView& x, const Reduction& r,
+void reduce_in_rows(const Queue& q, const ReducePlan& plan, const TensorView& x, const ReduceInput& r,
                     const Result<typename WideOf<C>::type>& to) {
   const Cut& cut = plan.cut;
   const unsigned blocks = row_blocks(r.kept.numel * cut.segments, cut.segment);
@@ -277,7 +277,7 @@ void reduce_in_rows(const Queue& q, const ReducePlan& plan, const TensorView& x,
 }
 
 template <class Op, class C>
-void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView& x, const Reduction& r,
+void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView& x, const ReduceInput& r,
                        const Result<typename WideOf<C>::type>& to) {
   const Cut& cut = plan.cut;
   const auto blocks = [&](int64_t width) { return blocks_for((r.kept.numel + width - 1) / width * cut.segments, 1); };
@@ -296,7 +296,7 @@ void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView&
 template <class Op, class C>
 void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorView& out) {
   using W = typename WideOf<C>::type;
-  const Reduction r = Reduction::of(x, out);
+  const ReduceInput r = ReduceInput::of(x, out);
   ReduceFacts facts = r.facts(x);
   const bool packable = x.dtype == DType::f16 || x.dtype == DType::bf16 || x.dtype == DType::f32;
   facts.has_packed_rows = packable && kPackedRows<Op, C>;

@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
 }
 
 // Turns a channel's moments into batch normalisation's statistics, and updates the running ones. The offset in rstd is the channel.
-struct ChannelStatistics {
+struct BatchStatistics {
   Operand mean, rstd, running_mean, running_var;  // the running ones may be empty
   int64_t* batches;                               // incremented by one; may be null
   double count, eps, momentum;
@@ -275,7 +275,7 @@ struct ChannelStatistics {
 };
 
 // Joins eight outputs per block, so that eight lanes read a whole sector, with an octet for every 32nd of their segments: the mean
-// of all, then the squares, a segment's own and those of its mean's distance. Result: Target or ChannelStatistics. With more than
+// of all, then the squares, a segment's own and those of its mean's distance. Result: Target or BatchStatistics. With more than
 // 3 blocks per multiprocessor the compiler would spill values to local memory.
 template <class Result>
 __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Target target, Result result) {
@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Targe
 
 template <class C>
 void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
-                 const ChannelStatistics* statistics) {
+                 const BatchStatistics* statistics) {
   const Strides& mean_strides = mean ? mean.strides : var.strides;
   Shape kept_shape, reduced_shape;
   Strides kept_var, kept_in, kept_mean, reduced_in;
@@ -363,13 +363,13 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
     rows(Singles<C>(x, reduced));
   }
   if (statistics)
-    launch(join_moments<ChannelStatistics>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, *statistics);
+    launch(join_moments<BatchStatistics>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, *statistics);
   else if (joins)
     launch(join_moments<Target>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, target);
 }
 
 void variance_of(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
-                 const ChannelStatistics* statistics) {
+                 const BatchStatistics* statistics) {
   const auto find = x.dtype == DType::f64 ? variance_as<double> : variance_as<float>;
   if (var.numel() > 0) find(q, x, correction, mean, var, statistics);
 }
@@ -392,8 +392,8 @@ void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& 
     const TensorView some_mean = part(mean, 1, 1), some_rstd = part(rstd, 1, 1);
     int64_t* const counted = first == 0 ? batches.as<int64_t>() : nullptr;
     const double n = double(a.batch * a.inner);
-    const ChannelStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), counted, n,
-                               a.eps,     a.momentum};
+    const BatchStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), counted, n,
+                             a.eps,     a.momentum};
     variance_of(q, part(x, a.batch, a.inner), 0, some_mean, some_rstd, &to);
   }
 }

@@ -7,7 +7,7 @@
 
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/lists.h"
+#include "framework/backend/cpu/tensor_lists.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -15,7 +15,7 @@
 #include <type_traits>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 // Marks a lambda that is called by loops of a function with HS_CLONES or by with_lanes, so that it is compiled for their
 // instruction set and not for the oldest one.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/lists.h"
+#include "framework/backend/cpu/tensor_lists.h"
 #include "framework/math/update_rules.h"
 
 namespace halfstep::cpu {

@@ -14,13 +14,13 @@ namespace halfstep {
 // One pass over a stream of samples.
 class BatchStream {
  public:
-  struct Taken {
+  struct StreamBatch {
     std::shared_ptr<void> batch;  // null: the stream has ended
     int64_t rows = 0;
   };
   virtual ~BatchStream() = default;
   // Returns a batch of the next `samples` samples; at the end, of fewer, or with full_only of none.
-  virtual Taken next(int64_t samples, bool full_only) = 0;
+  virtual StreamBatch next(int64_t samples, bool full_only) = 0;
   virtual void skip(int64_t samples) = 0;
 };
 
@@ -28,7 +28,7 @@ class BatchStream {
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual int64_t size() const = 0;                      // samples; 0 for a stream
+  virtual int64_t size() const = 0;  // samples; 0 for a stream
   virtual bool is_stream() const { return false; }
   virtual int64_t parallel_streams() const { return 0; }  // Dataset::streams
   // Returns the batch of these samples, a pure function of the arguments.

@@ -23,7 +23,7 @@
 namespace halfstep {
 namespace {
 
-struct Made {
+struct PreparedBatch {
   std::shared_ptr<void> batch;  // null: the stream has ended
   BatchRows part;
 };
@@ -43,13 +43,13 @@ struct Plan {
     return part_of(std::min(size, int64_t(order->size()) - begin - batch * size), options.rank, options.ranks);
   }
   // Makes a batch, the same on any thread: this sets whatever the thread's scopes would change.
-  Made make(int64_t batch) const {
+  PreparedBatch make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
     const NoGrad no_grad;
     const DefaultDevice on(made_on);
     const Autocast off(Device::cpu, std::optional<DType>());
     if (stream) {
-      BatchStream::Taken taken = stream->next(options.batch_size, options.drop_last);
+      BatchStream::StreamBatch taken = stream->next(options.batch_size, options.drop_last);
       return {std::move(taken.batch), {0, taken.rows, taken.rows}};
     }
     const BatchRows rows = part(batch);
@@ -60,8 +60,8 @@ struct Plan {
 };
 
 // A batch on the device, whose bytes may still be in transfer. It must be received before it is used or dropped.
-struct Sent {
-  Made made;
+struct DeviceBatch {
+  PreparedBatch made;
   std::vector<uint64_t> copies;
 
   void receive(UploadLane& lane) {
@@ -69,8 +69,8 @@ struct Sent {
   }
 };
 
-Sent send(Made made, const BatchSource& source, Device device, UploadLane* lane) {
-  Sent sent{std::move(made), {}};
+DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, UploadLane* lane) {
+  DeviceBatch sent{std::move(made), {}};
   if (!sent.made.batch || !source.can_visit()) return sent;
   const MemoryScope scope(MemoryTag::data);
   try {
@@ -117,7 +117,7 @@ class LoaderEngine::Prefetcher {
   }
 
   // Returns the batches in order. Rethrows an exception thrown while making the batch.
-  Made take() {
+  PreparedBatch take() {
     Result result;
     {
       std::unique_lock lock(mutex_);
@@ -133,7 +133,7 @@ class LoaderEngine::Prefetcher {
 
  private:
   struct Result {
-    Sent sent;
+    DeviceBatch sent;
     std::exception_ptr error;
   };
 
@@ -183,14 +183,14 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
   check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
                     "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
   if (!options_.seed) {
-    options_.seed = options_.generator ? samples::drawn_seed(*options_.generator)
+    options_.seed = options_.generator   ? samples::drawn_seed(*options_.generator)
                     : options_.ranks > 1 ? 0
                                          : default_generator().state().seed;
   }
   options_.generator = nullptr;
   if (source_->is_stream()) {
-    check<ValueError>(in_order, "DataLoader", "a stream is read in its own order, got ",
-                      options_.shuffle ? "shuffle" : "a sampler", Help{"shuffle within next(), or give the set size() and get(i)"});
+    check<ValueError>(in_order, "DataLoader", "a stream is read in its own order, got ", options_.shuffle ? "shuffle" : "a sampler",
+                      Help{"shuffle within next(), or give the set size() and get(i)"});
     check<ValueError>(options_.ranks == 1, "DataLoader", "a stream cannot be read by ", options_.ranks, " ranks",
                       Help{"let the stream of each rank give its share of the samples, with ranks 1"});
     return;
@@ -201,7 +201,9 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
   const int64_t streams = source_->parallel_streams();
   check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
                     " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
-                    options_.shuffle ? " and shuffle" : options_.sampler ? " and a sampler" : "");
+                    options_.shuffle   ? " and shuffle"
+                    : options_.sampler ? " and a sampler"
+                                       : "");
   check<ValueError>(streams == 0 || options_.ranks == 1, "DataLoader", "a data set of streams cannot be read by ", options_.ranks,
                     " ranks: each stream continues where its last batch ended, in one process");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
@@ -302,7 +304,7 @@ std::shared_ptr<void> LoaderEngine::next() {
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
-  Made made;
+  PreparedBatch made;
   try {
     if (stream && !stream_) {
       stream_ = source_->open(*options_.seed, state_.epoch);

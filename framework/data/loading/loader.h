@@ -27,8 +27,8 @@ struct AnySampler : std::shared_ptr<const Sampler> {
   using std::shared_ptr<const Sampler>::shared_ptr;
   AnySampler(std::shared_ptr<const Sampler> sampler) : std::shared_ptr<const Sampler>(std::move(sampler)) {}
   template <class S>
-    requires std::is_base_of_v<Sampler, S>
-  AnySampler(S sampler) : std::shared_ptr<const Sampler>(std::make_shared<const S>(std::move(sampler))) {}
+  requires std::is_base_of_v<Sampler, S> AnySampler(S sampler)
+      : std::shared_ptr<const Sampler>(std::make_shared<const S>(std::move(sampler))) {}
 };
 
 struct LoaderOptions {
@@ -39,10 +39,10 @@ struct LoaderOptions {
   // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once from `generator`, if there is one;
   // otherwise it is the seed of manual_seed when the loader is made, or 0 with several ranks, which must agree.
   std::optional<uint64_t> seed = {};
-  int num_workers = 0;      // background threads that make batches; 0: batches are made on demand
-  int prefetch = 2;         // most batches made ahead, with workers
-  int rank = 0, ranks = 1;  // of several processes that read the same batches; each gets its part
-  Device device = Device::cpu;  // device of the batches. Workers copy them there while the device computes
+  int num_workers = 0;             // background threads that make batches; 0: batches are made on demand
+  int prefetch = 2;                // most batches made ahead, with workers
+  int rank = 0, ranks = 1;         // of several processes that read the same batches; each gets its part
+  Device device = Device::cpu;     // device of the batches. Workers copy them there while the device computes
   Generator* generator = nullptr;  // only read by the constructor
 };
 
@@ -154,21 +154,18 @@ class DataLoader : public LoaderBase {
   explicit DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options = {})
       : LoaderBase(samples::source_of<B>(set), options), set_(std::move(set)) {}
   template <class D>
-    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
-  explicit DataLoader(D set, const LoaderOptions& options = {})
+  requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>) explicit DataLoader(D set, const LoaderOptions& options = {})
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options) {}
   template <class F>
   DataLoader(std::type_identity_t<std::shared_ptr<const Set>> set, const LoaderOptions& options, F collate)
       : LoaderBase(samples::source_of<B>(set, std::move(collate)), options), set_(std::move(set)) {}
   template <class D, class F>
-    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
-  DataLoader(D set, const LoaderOptions& options, F collate)
+  requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>) DataLoader(D set, const LoaderOptions& options, F collate)
       : DataLoader(std::shared_ptr<const Set>(std::make_shared<const D>(std::move(set))), options, std::move(collate)) {}
 
   // Constructs it like in Python: DataLoader(set, 32, true).
   template <class D, SizeNumber Size>
-    requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>)
-  DataLoader(D set, Size batch_size, bool shuffle = false)
+  requires(std::is_same_v<D, Set> || std::is_base_of_v<Set, D>) DataLoader(D set, Size batch_size, bool shuffle = false)
       : DataLoader(std::move(set), LoaderOptions{.batch_size = int64_t(batch_size), .shuffle = shuffle}) {}
 
   int64_t size() const { return engine_.size(); }  // batches an epoch; throws ValueError for a stream
@@ -229,17 +226,17 @@ DataLoader(Tensor, Tensor, Size) -> DataLoader<samples::LooseTensors>;
 template <class D>
 DataLoader(std::shared_ptr<D>, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
 template <class D, class F>
-DataLoader(std::shared_ptr<D>, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::Made<samples::Erased<D>, F>>;
+DataLoader(std::shared_ptr<D>, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::CollateResult<samples::Erased<D>, F>>;
 template <class D>
-  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
-DataLoader(D, LoaderOptions = {}) -> DataLoader<samples::Erased<D>>;
+requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>) DataLoader(D, LoaderOptions = {})
+->DataLoader<samples::Erased<D>>;
 template <class D, class F>
-  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>)
-DataLoader(D, LoaderOptions, F) -> DataLoader<samples::Erased<D>, samples::Made<samples::Erased<D>, F>>;
+requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>>) DataLoader(D, LoaderOptions, F)
+->DataLoader<samples::Erased<D>, samples::CollateResult<samples::Erased<D>, F>>;
 
 template <class D, SizeNumber Size>
-  requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>> && !std::is_same_v<D, Tensor>)
-DataLoader(D, Size, bool = false) -> DataLoader<samples::Erased<D>>;
+requires(!std::is_convertible_v<D, std::shared_ptr<const Dataset>> && !std::is_same_v<D, Tensor>) DataLoader(D, Size, bool = false)
+->DataLoader<samples::Erased<D>>;
 
 // Returns one of nearly equal parts of `total` rows; larger parts come first.
 BatchRows part_of(int64_t total, int rank, int ranks);

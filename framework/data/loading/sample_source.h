@@ -56,7 +56,7 @@ auto made_type() {
   }
 }
 template <class Set, class F>
-using Made = typename decltype(made_type<Set, F>())::type;
+using CollateResult = typename decltype(made_type<Set, F>())::type;
 
 struct LooseTensors {};  // the type of DataLoader(x, y, ...)
 
@@ -69,12 +69,15 @@ constexpr bool explains() {
   constexpr bool kReadable = kIsMap<Set> || kIsStream<Set>;
   constexpr bool kBatches = !std::is_same_v<B, None>;
   if constexpr (!kReadable && !std::is_same_v<Set, LooseTensors>) {
-    static_assert(Sized<Set> || requires(Set& s) { s.next(); }, "DataLoader: a data set needs `int64_t size() const`");
-    static_assert(!Sized<Set> || requires(Set& s) { s.get(int64_t{}); },
-                  "DataLoader: a data set needs `Sample get(int64_t i) const`");
-    static_assert(!Sized<Set> || !requires(Set& s) { s.get(int64_t{}); },
-                  "DataLoader: get(int64_t i) must be const and public, and must return a sample");
-    static_assert(Sized<Set> || !requires(Set& s) { s.next(); }, "DataLoader: a stream's next() must return a std::optional");
+    static_assert(
+        Sized<Set> || requires(Set & s) { s.next(); }, "DataLoader: a data set needs `int64_t size() const`");
+    static_assert(
+        !Sized<Set> || requires(Set & s) { s.get(int64_t{}); }, "DataLoader: a data set needs `Sample get(int64_t i) const`");
+    static_assert(
+        !Sized<Set> || !requires(Set & s) { s.get(int64_t{}); },
+        "DataLoader: get(int64_t i) must be const and public, and must return a sample");
+    static_assert(
+        Sized<Set> || !requires(Set & s) { s.next(); }, "DataLoader: a stream's next() must return a std::optional");
   } else {
     static_assert(kBatches,
                   "DataLoader: samples must be tensors, numbers, strings, or pairs or tuples of those; others need a third "
@@ -152,7 +155,7 @@ class StreamSource : public TypedSource<B> {
         : set_(set), collate_(collate), random_(seed_of(seed, epoch, -1)), epoch_(epoch) {
       if constexpr (requires { set_.set_epoch(epoch); }) set_.set_epoch(epoch);
     }
-    Taken next(int64_t samples, bool full_only) override {
+    StreamBatch next(int64_t samples, bool full_only) override {
       std::vector<SampleOf<Set>> rows;
       std::vector<int64_t> indices;
       while (int64_t(rows.size()) < samples) {
@@ -166,8 +169,7 @@ class StreamSource : public TypedSource<B> {
       return {collated<B>(collate_, std::move(rows), indices), n};
     }
     void skip(int64_t samples) override {
-      while (samples-- > 0 && take()) {
-      }
+      while (samples-- > 0 && take()) {}
     }
 
    private:
@@ -193,7 +195,7 @@ class StreamSource : public TypedSource<B> {
 };
 
 std::shared_ptr<const BatchSource> source_of_dataset(std::shared_ptr<const Dataset> set);  // throws ValueError for null
-void check_set(bool given);  // throws ValueError
+void check_set(bool given);                                                                // throws ValueError
 
 // Makes the source. Throws ValueError if `set` is null.
 template <class B, class Set, class Collate = DefaultCollate>

@@ -5,7 +5,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/loading/permutation.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep {
 namespace samples {
@@ -61,8 +61,7 @@ std::vector<std::vector<int64_t>> split(int64_t size, std::vector<int64_t> lengt
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fractions, Generator* generator) {
   double sum = 0;
   for (const double f : fractions) {
-    check<ValueError>(f >= 0 && f <= 1, kSplit, "fractions must be in [0, 1], got ", f,
-                      Help{"lengths are integers, {800, 200}"});
+    check<ValueError>(f >= 0 && f <= 1, kSplit, "fractions must be in [0, 1], got ", f, Help{"lengths are integers, {800, 200}"});
     sum += f;
   }
   check<ValueError>(std::abs(sum - 1) <= 1e-9, kSplit, "fractions must sum to 1, got ", sum);

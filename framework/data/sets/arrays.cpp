@@ -9,7 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/formats/npy.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/tensor/storage.h"
 
@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool whole(const Tensor& t) { return is_integral(t.dtype()); }
+bool holds_integers(const Tensor& t) { return is_integral(t.dtype()); }
 
 constexpr float kPixel = 1.f / 255;
 
 Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
   check<DataError>(t.dim() >= 1 && t.size(0) >= 1, label, "the input must have a row for each sample, got shape ", t.shape());
-  check<DataError>(!tokens || whole(t), label, "tokens must be whole numbers, got ", t.dtype());
+  check<DataError>(!tokens || holds_integers(t), label, "tokens must be whole numbers, got ", t.dtype());
   if (tokens) return t.to(DType::i64).contiguous();
   return (t.dtype() == DType::u8 ? t : t.to(DType::f32)).contiguous();
 }
@@ -83,7 +83,7 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
   const Shape x = input.shape();
   // Keeps integers that may be a class for each position of the input.
   const bool positions =
-      t.dim() == 2 && whole(t) &&
+      t.dim() == 2 && holds_integers(t) &&
       ((o.tokens && x.size() > 1 && x[1] == t.size(1)) || (x.size() > 2 && (x[1] == t.size(1) || x[2] == t.size(1))));
   if (may && !positions && is_one_hot(t))
     return as_classes(place_of_ones(t), t.size(1), joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
@@ -95,8 +95,8 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
     if (!typed) note += joined(note.empty() ? "" : "; ", "targets are ", t.dtype(), ", all whole, read as classes");
     return as_classes(t.to(DType::i64).reshape({t.size(0)}), 0, note);
   }
-  check<DataError>(!asked || whole(t), label, "classes must be whole numbers, got ", t.dtype());
-  if (may && whole(t)) return as_classes(t, 0, "");
+  check<DataError>(!asked || holds_integers(t), label, "classes must be whole numbers, got ", t.dtype());
+  if (may && holds_integers(t)) return as_classes(t, 0, "");
   const Tensor numbers = t.to(DType::f32).contiguous();
   return {numbers.dim() == 1 ? numbers.view({numbers.size(0), 1}) : numbers};
 }

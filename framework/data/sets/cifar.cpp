@@ -5,7 +5,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/sets/published.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/files/other_file.h"
 
 namespace halfstep {

@@ -5,7 +5,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/data/transforms/image_transforms.h"
 #include "framework/ops/ops.h"
 

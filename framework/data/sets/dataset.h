@@ -17,7 +17,7 @@
 
 namespace halfstep {
 
-struct DataForm;  // framework/data/transforms/form.h
+struct DataForm;  // framework/data/transforms/data_form.h
 
 struct Batch {
   Tensor input;   // f32 [B, ...], or i64 [B, ...]: the numbers of tokens

@@ -8,7 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/loading/sample_numbers.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {

@@ -15,7 +15,7 @@
 #include "framework/data/loading/subsets.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/ops/window/resample.h"
 #include "framework/tensor/storage.h"
 
@@ -62,11 +62,11 @@ void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background back
   // Start of the square in the picture; negative if there is padding.
   const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
   const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
-  const int64_t there = std::min(size - first, width - std::max<int64_t>(0, left));
+  const int64_t columns = std::min(size - first, width - std::max<int64_t>(0, left));
   std::fill_n(to, p.channels * size * size, background == Background::white ? 1.f : 0.f);
   for (int64_t c = 0; c < p.channels; ++c) {
     for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
-      std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, there,
+      std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, columns,
                   to + (c * size + y) * size + first);
   }
 }
@@ -74,20 +74,20 @@ void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background back
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
   check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
-  const std::vector<std::string> there = folders_in(root, passed_, &beside_);
-  check<DataError>(!there.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
-  const std::vector<int64_t> labels = classes_of_folders(kFolder, root, there, class_names_, notes_);
+  const std::vector<std::string> folders = folders_in(root, passed_, &beside_);
+  check<DataError>(!folders.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
+  const std::vector<int64_t> labels = classes_of_folders(kFolder, root, folders, class_names_, notes_);
   std::vector<std::string> unknown;
   size_t count = 0;  // number of pictures in them
-  for (size_t i = 0; i < there.size(); ++i) {
+  for (size_t i = 0; i < folders.size(); ++i) {
     PassedOver passed;
-    std::vector<fs::path> found = pictures_in(root / there[i], passed);
+    std::vector<fs::path> found = pictures_in(root / folders[i], passed);
     if (labels[i] < 0) {
-      unknown.push_back(joined(spelled(there[i]), " (", found.size(), ')'));
+      unknown.push_back(joined(spelled(folders[i]), " (", found.size(), ')'));
       count += found.size();
       continue;
     }
-    if (found.empty()) has_no_pictures(root / there[i], passed);
+    if (found.empty()) has_no_pictures(root / folders[i], passed);
     passed_.add(passed);
     for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
   }

@@ -8,7 +8,7 @@
 #include "framework/base/check.h"
 #include "framework/data/formats/idx.h"
 #include "framework/data/sets/published.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep {
 namespace {

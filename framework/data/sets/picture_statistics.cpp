@@ -9,7 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/sets/image_folder.h"
 #include "framework/data/sets/picture_check.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/checksum.h"
 #include "framework/io/files/json.h"

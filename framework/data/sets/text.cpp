@@ -9,7 +9,7 @@
 #include "framework/base/check.h"
 #include "framework/data/sets/text_tokens.h"
 #include "framework/data/tokens/bpe.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {

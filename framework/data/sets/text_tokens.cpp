@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/io/files/checksum.h"
+#include "framework/io/files/free_memory.h"
 #include "framework/io/files/gzip.h"
 #include "framework/io/files/mapped_file.h"
 #include "framework/io/files/other_file.h"
-#include "framework/io/files/room.h"
 
 namespace halfstep {
 namespace {

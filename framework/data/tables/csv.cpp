@@ -19,7 +19,7 @@
 #include "framework/data/tables/csv_texts.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "framework/base/check.h"
-#include "framework/data/loading/far.h"
+#include "framework/data/loading/far_values.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/csv_columns.h"
 #include "framework/data/tables/csv_sheet.h"

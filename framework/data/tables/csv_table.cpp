@@ -7,10 +7,10 @@
 #include <iterator>
 
 #include "framework/base/check.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
-#include "framework/io/files/room.h"
+#include "framework/io/files/free_memory.h"
 
 namespace halfstep {
 namespace {
@@ -121,21 +121,21 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
   int64_t line = first_line_ + 1;
   skip_lines(at, line);
   const Counts second = at < text_.size() ? count_line() : first;
-  std::string there, as_often;
+  std::string present, as_often;
   for (size_t i = 0; i < kDelimiters.size(); ++i) {
-    if (first[i] > 0) there += kDelimiters[i];
+    if (first[i] > 0) present += kDelimiters[i];
     if (first[i] > 0 && first[i] == second[i]) as_often += kDelimiters[i];
   }
-  if (there.size() > 1 && as_often.size() == 1) there = as_often;
-  if ((there.empty() || there == "\t") && are_blanks_delimiters(format, !there.empty())) {
+  if (present.size() > 1 && as_often.size() == 1) present = as_often;
+  if ((present.empty() || present == "\t") && are_blanks_delimiters(format, !present.empty())) {
     delimiter_ = kCsvBlanks;
     notes_.made += joined(notes_.made.empty() ? "" : "; ", "columns are separated by blanks");
     return;
   }
-  check<DataError>(there.size() <= 1, kTable, path_, ':', first_line_,
+  check<DataError>(present.size() <= 1, kTable, path_, ':', first_line_,
                    ": the first line has more than one of comma, semicolon, tab and |, so the delimiter is ambiguous",
                    Help{"set it, for example \"delimiter\": \";\""});
-  delimiter_ = there.empty() ? ',' : there[0];
+  delimiter_ = present.empty() ? ',' : present[0];
 }
 
 // Returns whether blanks split every line into the same number of cells, more than one, in a file without another delimiter. tabs:
@@ -358,10 +358,10 @@ void CsvTable::parse(Left& left_out) {
     std::string_view cell, first;
     for (bool more = true; more; ++fields) {
       if (fields % kMarked == 0 && fields > 0 && fields < columns_) marks_.push_back(uint32_t(at - begins_.back()));
-      const bool there = fields < columns_;
-      if (!there || number_of_[fields] < 0 || !take_number(at, fields, cell, more)) {
+      const bool has_column = fields < columns_;
+      if (!has_column || number_of_[fields] < 0 || !take_number(at, fields, cell, more)) {
         cell = take(at, line, fields + 1, more);
-        if (there) add(fields, cell);
+        if (has_column) add(fields, cell);
       }
       if (fields == 0) first = cell;
     }

@@ -23,14 +23,14 @@ std::optional<std::string> plain_number(std::string_view text, char decimal) {
   const bool minus = text.starts_with('-');
   if (minus || text.starts_with('+')) text.remove_prefix(1);
   const size_t point = std::min(text.find(decimal), text.size());
-  std::string_view whole = text.substr(0, point), part = text.substr(std::min(point + 1, text.size()));
+  std::string_view integer_part = text.substr(0, point), part = text.substr(std::min(point + 1, text.size()));
   const auto digits = [](std::string_view s) {
     return std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
-  if (whole.empty() || !digits(whole) || !digits(part)) return {};
-  whole.remove_prefix(std::min(whole.find_first_not_of('0'), whole.size() - 1));
+  if (integer_part.empty() || !digits(integer_part) || !digits(part)) return {};
+  integer_part.remove_prefix(std::min(integer_part.find_first_not_of('0'), integer_part.size() - 1));
   part = part.substr(0, part.find_last_not_of('0') + 1);
-  std::string out(whole);
+  std::string out(integer_part);
   if (!part.empty()) out += decimal + std::string(part);
   return (minus && out != "0" ? "-" : "") + out;
 }
@@ -136,21 +136,21 @@ std::vector<std::string> LabelSet::names(std::vector<int64_t>& places, bool by_n
   std::vector<size_t> order(labels_.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::vector<int64_t> integers(labels_.size());
-  bool whole = by_number, as_integers = true, several = false;
+  bool sort_by_number = by_number, as_integers = true, several = false;
   for (size_t i = 0; i < labels_.size(); ++i) {
-    whole = whole && parse_integer(labels_[i].key, integers[i]);
+    sort_by_number = sort_by_number && parse_integer(labels_[i].key, integers[i]);
     several = several || labels_[i].spellings.size() > 1;
     int64_t ignored;
     for (const auto& [text, n] : labels_[i].spellings) as_integers = as_integers && parse_integer(without_blanks(text), ignored);
   }
-  whole = whole && (as_integers || several);
+  sort_by_number = sort_by_number && (as_integers || several);
   std::vector<std::string> named;
   for (const Label& label : labels_) {
     const bool number = plain_number(label.key, decimal_).has_value() && label.spellings.size() > 1;
-    named.push_back(number || (whole && as_integers) ? label.key : std::string(without_blanks(label.most_frequent())));
+    named.push_back(number || (sort_by_number && as_integers) ? label.key : std::string(without_blanks(label.most_frequent())));
   }
   std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return whole ? integers[a] < integers[b] : named[a] < named[b]; });
+            [&](size_t a, size_t b) { return sort_by_number ? integers[a] < integers[b] : named[a] < named[b]; });
   std::vector<std::string> out;
   places.assign(labels_.size(), 0);
   for (const size_t i : order) {

@@ -9,7 +9,7 @@
 #include "framework/base/list_text.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/series_rows.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/storage.h"
 

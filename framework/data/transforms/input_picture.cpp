@@ -4,7 +4,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/formats/image_file.h"
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {

@@ -362,11 +362,11 @@ void clean_up_checkpoints(const fs::path& dir) {
     }
     for (const fs::path& path : written) {
       const fs::path done = dir / checkpoint_name(step_of(path.filename().string(), kBeingWritten));
-      bool whole = !fs::exists(done);
+      bool can_complete = !fs::exists(done);
       try {
-        if (whole) verify_checkpoint(path);
-      } catch (const CheckpointError&) { whole = false; }
-      if (whole)
+        if (can_complete) verify_checkpoint(path);
+      } catch (const CheckpointError&) { can_complete = false; }
+      if (can_complete)
         fs::rename(path, done);
       else
         fs::remove_all(path);

@@ -4,7 +4,7 @@
 //   <dir>/step-00001234/model.safetensors   the model's state_dict
 //                       state.safetensors   every other tensor (optimizer, EMA, ...)
 //                       state.json          everything else (counters, configs, random state, versions)
-//                       data.json           the model's inputs and outputs (framework/data/transforms/form.h), if known
+//                       data.json           the model's inputs and outputs (framework/data/transforms/data_form.h), if known
 //                       manifest.json       bytes and SHA-256 of each of the above; written last
 //   <dir>/latest, <dir>/best                text files with the name of such a directory
 //

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "framework/base/check.h"
-#include "framework/io/files/room.h"
+#include "framework/io/files/free_memory.h"
 
 namespace halfstep {
 

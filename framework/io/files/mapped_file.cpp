@@ -61,11 +61,11 @@ std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   check<IoError>(descriptor >= 0, where, path.string(), ": cannot read");
   struct stat now {};
-  const bool whole = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
+  const bool has_size = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
   void* const pages =
-      whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0) : MAP_FAILED;
+      has_size ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
-  check<IoError>(whole, where, path.string(), ": the file is being changed");
+  check<IoError>(has_size, where, path.string(), ": the file is being changed");
   check<IoError>(pages != MAP_FAILED, where, path.string(), ": cannot be mapped into memory");
   note_mapping(pages, bytes, path.string());
   return {pages, [bytes](void* p) {

@@ -238,9 +238,9 @@ std::optional<TorchStorage> torch_storage_of(const std::string& file, const Pick
   // ("module", class, file, source) is not a storage.
   if (id.kind == Kind::tuple && id.items.size() >= 2 && part(0).kind == Kind::text && part(0).text == "module") return {};
   // ("storage", type, key, device, elements), and in very old files None or (key, first, elements) for a part of it.
-  const bool whole = id.kind == Kind::tuple && id.items.size() >= 5 && part(0).text == "storage" && part(2).kind == Kind::text &&
-                     part(4).kind == Kind::integer && part(4).integer >= 0;
-  const TorchName* type = whole ? name_of(pickle, id.items[1]) : nullptr;
+  const bool is_storage = id.kind == Kind::tuple && id.items.size() >= 5 && part(0).text == "storage" &&
+                          part(2).kind == Kind::text && part(4).kind == Kind::integer && part(4).integer >= 0;
+  const TorchName* type = is_storage ? name_of(pickle, id.items[1]) : nullptr;
   check<DataError>(type && type->role == Role::storage, kTorch, file, ": is damaged: a storage lacks its type, key or size");
   // Limits the length, because many tensors may refer to one key and each compares it.
   check<DataError>(part(2).text.size() <= kMaxKey, kTorch, file, ": is damaged: the key of a storage may have ", kMaxKey,
@@ -262,8 +262,8 @@ bool is_torch_tensor(const Pickle& pickle, const PickleValue& value) { return ma
 
 bool is_torch_scalar(const Pickle& pickle, const PickleValue& tensor) {
   const Making given = making_of(pickle, tensor);
-  const bool plain = given.maker && given.maker->role != Role::refused && given.count() > 2;
-  return plain && pickle[given[2]].kind == Kind::tuple && pickle[given[2]].items.empty();
+  const bool has_shape = given.maker && given.maker->role != Role::refused && given.count() > 2;
+  return has_shape && pickle[given[2]].kind == Kind::tuple && pickle[given[2]].items.empty();
 }
 
 TorchTensor torch_tensor_of(const std::string& file, std::string_view name, const Pickle& pickle, const PickleValue& value) {
@@ -274,14 +274,14 @@ bool is_foreign(const Pickle& pickle, const PickleValue& value) { return value.k
 
 std::string torch_load_code(const std::string& file, const Pickle& pickle, std::string_view key) {
   const auto quoted = [](std::string_view text) {
-    const bool plain = text.size() < 300 && text.find_first_of("\"\\") == text.npos &&
-                       std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; });
-    return joined('"', plain ? text : "...", '"');
+    const bool is_quotable = text.size() < 300 && text.find_first_of("\"\\") == text.npos &&
+                             std::none_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; });
+    return joined('"', is_quotable ? text : "...", '"');
   };
   const auto& all = pickle.values();
-  const bool plain =
+  const bool loads_weights_only =
       std::none_of(all.begin(), all.end(), [](const PickleValue& v) { return v.kind == Kind::global && v.integer == kForeign; });
-  std::string out = joined("torch.load(", quoted(file), plain ? ")" : ", weights_only=False)");
+  std::string out = joined("torch.load(", quoted(file), loads_weights_only ? ")" : ", weights_only=False)");
   for (size_t at = 0; at < key.size();) {
     const size_t end = std::min(key.find('/', at), key.size());
     out += joined('[', quoted(key.substr(at, end - at)), ']');

@@ -49,8 +49,8 @@ Tensor wrapped_number(Number value, const Tensor& like) {
 }
 
 Number number_beside(double value, const Tensor& like) {
-  const bool whole = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
-  return whole ? Number(int64_t(value)) : Number(value);
+  const bool is_integer = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
+  return is_integer ? Number(int64_t(value)) : Number(value);
 }
 
 void fill(const Tensor& to, Number value) {

@@ -82,12 +82,12 @@ struct UnaryOp {
 
 // Facts about one of a row's two gradients.
 struct BinaryGradient {
-  unsigned names;  // bits of g, a, b that it reads (framework/math/names.h)
+  unsigned names;  // bits of g, a, b that it reads (framework/math/gradient_names.h)
   bool is_g;       // it is g itself
 };
 constexpr unsigned kNamesA = 2, kNamesB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
   {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
    {functor::name##_backward_b{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#db) == "g"}},
 #include "framework/math/elementwise.def"
@@ -187,8 +187,7 @@ struct TestOp {
     const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
-    backend_for(out.device())
-        .test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    backend_for(out.device()).test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
@@ -227,9 +226,7 @@ Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp
 
 // Returns whether the kernel may write to x itself: without a graph, if its result has x's dtype and shape. Not in a trace, which
 // follows values.
-bool direct(const Tensor& x, DType dtype) {
-  return x.is_contiguous(x.format()) && dtype == x.dtype() && !TraceScope::at_top();
-}
+bool direct(const Tensor& x, DType dtype) { return x.is_contiguous(x.format()) && dtype == x.dtype() && !TraceScope::at_top(); }
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;

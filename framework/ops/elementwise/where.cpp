@@ -61,8 +61,8 @@ void check_bounds(const Tensor& x, std::optional<Number> lo, std::optional<Numbe
 
 // Returns the result's dtype; integers with integer bounds stay integers.
 DType bounded_dtype(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
-  const auto whole = [](std::optional<Number> v) { return !v || !v->is_floating(); };
-  return x.is_floating_point() ? x.dtype() : whole(lo) && whole(hi) ? DType::i64 : DType::f32;
+  const auto is_integer = [](std::optional<Number> v) { return !v || !v->is_floating(); };
+  return x.is_floating_point() ? x.dtype() : is_integer(lo) && is_integer(hi) ? DType::i64 : DType::f32;
 }
 
 // Returns the row's p and q: NaN for no bound, so that comparisons are false. An upper bound below the lower one wins everywhere.

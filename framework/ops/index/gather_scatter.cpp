@@ -224,8 +224,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_same_device("gather", {x, index});
   const int d = wrap_dim(dim, x.dim(), "gather");
   const Tensor line = as_line(x), i = line_of_indices("gather", index);
-  if (i.numel() == 0 && i.dim() != line.dim())
-    return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // empty, in any shape
+  if (i.numel() == 0 && i.dim() != line.dim()) return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // empty, in any shape
   check_shapes("gather", line.shape(), i.shape(), d);
   check_index("gather", i, line.shape()[d]);
   const Tensor out = call<Gather>({line, i}, {d, line.shape()});
@@ -288,20 +287,20 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   const auto without_self = [&](const Tensor& to, double neutral) {
     return include_self ? to : scatter(to, s.dim, s.index, neutral);
   };
-  const bool whole = !x.is_floating_point();
+  const bool is_integer = !x.is_floating_point();
   if (reduce == "amax") return largest(line, s.src).reshape(x.shape());
   if (reduce == "amin") {  // -1 - x for integers: the least one has no negative
-    const auto mirrored = [&](const Tensor& t) { return whole ? sub(-1, t) : neg(t); };
+    const auto mirrored = [&](const Tensor& t) { return is_integer ? sub(-1, t) : neg(t); };
     return mirrored(largest(mirrored(line), mirrored(s.src))).reshape(x.shape());
   }
   return composite(ScatterMax::info, {line, s.src}, [&](const Tensors& in) {
     if (reduce == "prod") return multiplied_at(without_self(in[0], 1), s.dim, s.index, in[1]).reshape(x.shape());
     const Tensor sums = scatter_add(without_self(in[0], 0), s.dim, s.index, in[1]);
     if (reduce == "sum") return sums.reshape(x.shape());
-    const DType counted = whole ? DType::i64 : in[0].dtype();
+    const DType counted = is_integer ? DType::i64 : in[0].dtype();
     const Tensor counts =
         clamp_min(scatter_add(without_self(ones_like(in[0], counted), 0), s.dim, s.index, ones_like(in[1], counted)), 1);
-    return (whole ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
+    return (is_integer ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
   });
 }
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,

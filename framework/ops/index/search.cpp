@@ -40,16 +40,17 @@ constexpr OpInfo kUnravelIndex{.name = "unravel_index",
                                .differentiable = false,
                                .takes = Takes::any};
 
-TensorOptions whole(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
+TensorOptions int64_options(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 
 // Returns one of each run of equal neighbours of a line. inverse: in the line's own order.
 Unique runs(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
-  if (n == 0) return {line.clone(), zeros({0}, whole(line)), zeros({0}, whole(line))};
+  if (n == 0) return {line.clone(), zeros({0}, int64_options(line)), zeros({0}, int64_options(line))};
   const Tensor first =
       cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}), ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
-  const Tensor at = nonzero(first).squeeze(1), end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), whole(line))});
+  const Tensor at = nonzero(first).squeeze(1),
+               end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), int64_options(line))});
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
@@ -95,7 +96,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   if (dim) return along(x, *dim, "unique", false);
   const auto [sorted, order] = sort(x.reshape({-1}), 0);
   Unique out = runs("unique", sorted);
-  out.inverse = zeros({x.numel()}, whole(x)).scatter(0, order, out.inverse).reshape(x.shape());
+  out.inverse = zeros({x.numel()}, int64_options(x)).scatter(0, order, out.inverse).reshape(x.shape());
   return out;
 }
 
@@ -121,7 +122,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     check<ValueError>(last < (int64_t(1) << 40), "bincount", "would have ", last, " + 1 counts, more than 2^40");
     length = std::max(length, last + 1);
   }
-  Tensor each = ones({x.numel()}, whole(x));
+  Tensor each = ones({x.numel()}, int64_options(x));
   if (weights.defined()) {
     check_same_device("bincount", {x, weights});
     check<ShapeError>(weights.shape() == x.shape(), "bincount", "weights must have x's shape ", x.shape(), ", got ",
@@ -161,9 +162,9 @@ Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptio
                       " and ", sorted.shape());
   }
   const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
-  Tensor low = zeros(x.shape(), whole(x));
+  Tensor low = zeros(x.shape(), int64_options(x));
   if (n == 0) return result(low);
-  Tensor high = full(x.shape(), n, whole(x));
+  Tensor high = full(x.shape(), n, int64_options(x));
   // Halves the interval in each step; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
     const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "framework/autograd/checkpoint.h"
+#include "framework/autograd/recompute.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"

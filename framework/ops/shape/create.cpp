@@ -152,15 +152,16 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& o) {
   const TensorOptions chosen{
       .dtype = o.dtype.value_or(integers ? DType::i64 : DType::f32), .device = o.device, .requires_grad = o.requires_grad};
   // For integers, PyTorch truncates start and step, not each element.
-  const bool whole = !is_floating(chosen.dtype);
-  if (integers && whole && std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // double would round these
+  const bool to_integers = !is_floating(chosen.dtype);
+  if (integers && to_integers &&
+      std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // double would round these
     using Wide = __int128;
     const Wide room = Wide(last.whole()) - first.whole(), stride = by.whole(), away = stride > 0 ? stride - 1 : stride + 1;
     const NumberOptions exact{.dtype = DType::i64, .device = o.device};
     return (arange(0, int64_t((room + away) / stride), 1, exact) * by + first).to(chosen.dtype);
   }
   const Tensor t = raw({int64_t(count)}, chosen);
-  backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
+  backend_for(o.device).arange(t.view(), to_integers ? std::trunc(start) : start, to_integers ? std::trunc(step) : step);
   return finish(t, chosen);
 }
 

@@ -66,8 +66,8 @@ struct Parts {
       else
         parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
     }
-    const Tensor whole = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
-    return {whole.defined() ? whole : cat(parts, a.dim)};
+    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
+    return {joined_gradient.defined() ? joined_gradient : cat(parts, a.dim)};
   }
 };
 

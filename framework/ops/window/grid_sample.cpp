@@ -31,9 +31,9 @@ Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
 }
 
 Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
-  const Tensor whole = place.detach();
-  const Tensor inside = logical_and(ge(whole, 0.0), le(whole, double(size - 1)));
-  return {where(inside, whole, 0.0).to(DType::i64), where(inside, weight, 0.0)};
+  const Tensor integer_place = place.detach();
+  const Tensor inside = logical_and(ge(integer_place, 0.0), le(integer_place, double(size - 1)));
+  return {where(inside, integer_place, 0.0).to(DType::i64), where(inside, weight, 0.0)};
 }
 
 std::vector<Tap> taps_along(const SampleArgs& a, const Tensor& g, int64_t size) {

@@ -24,9 +24,9 @@ constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all kept tables; other
 DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
   // A plan needs no values; for very many rows they would take gigabytes. About two entries per row.
   if (device.is_meta() && std::max(spec.in, spec.out) > kMostEntries) {
-    const TensorOptions whole{.dtype = DType::i64, .device = device};
+    const TensorOptions int64_options{.dtype = DType::i64, .device = device};
     const int64_t rows = spec.transposed ? spec.in : spec.out, n = 2 * spec.out;
-    return {empty({rows + 1}, whole), empty({n}, whole), empty({n}, {.dtype = dtype, .device = device})};
+    return {empty({rows + 1}, int64_options), empty({n}, int64_options), empty({n}, {.dtype = dtype, .device = device})};
   }
   const RowTable t = row_table(spec);
   const int64_t n = int64_t(t.index.size());
@@ -99,8 +99,8 @@ struct ApplyRows {
     Tensor x = in[0];
     for (const auto& [dim, spec] : a.rows) {
       const RowTable t = row_table(spec);
-      const bool picks = t.index.size() + 1 == t.start.size() &&
-                         std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
+      const bool picks =
+          t.index.size() + 1 == t.start.size() && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
       x = picks ? index_select(x, dim, from_vector(t.index, {int64_t(t.index.size())}, x.device()))
                 : matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
     }

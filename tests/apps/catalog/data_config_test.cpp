@@ -10,7 +10,7 @@
 
 #include "apps/catalog/transforms.h"
 #include "apps/session/session.h"
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 #include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/config/load.h"

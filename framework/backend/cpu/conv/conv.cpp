@@ -103,9 +103,9 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   TensorView own_weight = weight;
   own_weight.dtype = of_weight ? made : code;
   const bool weight_differs = own_weight.dtype != weight.dtype, sum_differs = bias_after && x.dtype != made;
-  const auto whole = [](int64_t n) { return (n + 15) / 16 * 16; };
-  const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? whole(channels) : 0,
-                weights = weight_differs ? whole(weight.numel()) : 0, sums = sum_differs ? whole(x.numel()) : 0;
+  const auto round_up_to_16 = [](int64_t n) { return (n + 15) / 16 * 16; };
+  const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? round_up_to_16(channels) : 0,
+                weights = weight_differs ? round_up_to_16(weight.numel()) : 0, sums = sum_differs ? round_up_to_16(x.numel()) : 0;
   const Workspace work(Device::cpu, size_t(biases + weights + sums) * sizeof(float));
   float* const memory = reinterpret_cast<float*>(work.data());
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};

@@ -11,7 +11,7 @@
 #include "framework/backend/cpu/conv/primitive.h"
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"

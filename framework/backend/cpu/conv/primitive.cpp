@@ -187,13 +187,13 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 
 // Asks the library whether it has Winograd, because its versions have it for different CPUs: version 2 for AVX-512 only.
 bool has_winograd() {
-  static const bool there = [] {
+  static const bool has_winograd_code = [] {
     const Window window{.dims = 2, .size = {3, 3, 1}};
     const ConvProblem small{ConvPass::forward, 1, kChannelBlock, kChannelBlock, 1, window, {10, 10, 1}, {8, 8, 1}};
     ChosenCode chosen;
     return try_choose(small, Algorithm::convolution_winograd, Layouts::free, chosen);
   }();
-  return there;
+  return has_winograd_code;
 }
 
 // Measured. Without AVX-512, version 2 of the library is slower for images in channels_last than for its own layout, although each

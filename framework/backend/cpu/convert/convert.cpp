@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {

@@ -3,7 +3,7 @@
 // are called by name and chosen at the first use; without them the code of dtype.h runs. bf16 is bit arithmetic, which does
 // vectorise.
 #include "framework/backend/cpu/convert/convert.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask the CPU for F16C
 #include <immintrin.h>

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "framework/backend/cpu/convert/convert.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 

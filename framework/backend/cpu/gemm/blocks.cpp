@@ -8,7 +8,7 @@
 
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
@@ -204,7 +204,7 @@ HS_CLONES void add_row(float* x, const float* y, int64_t n) {
 struct Plan {
   int64_t rows, columns, row_blocks, column_blocks, depth, strip, tasks;
 
-  Plan(const Product& p, const Tile& t, int threads) {
+  Plan(const GemmProblem& p, const Tile& t, int threads) {
     const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
     row_blocks = blocks(p.m, kRows);
     column_blocks = blocks(p.n, std::clamp(p.n / 8, kColumns, kMostColumns));
@@ -224,11 +224,11 @@ struct Plan {
     tasks = p.batch * row_blocks * column_blocks;
   }
   // Without cuts along the depth, the sums of one strip suffice.
-  static bool cut(const Product& p) { return p.k > kDepth; }
-  int64_t sums(const Product& p) const { return rows * (cut(p) ? columns : strip); }
+  static bool cut(const GemmProblem& p) { return p.k > kDepth; }
+  int64_t sums(const GemmProblem& p) const { return rows * (cut(p) ? columns : strip); }
   int64_t left() const { return round_up(rows * kStep, 16); }
   int64_t right() const { return round_up(strip * depth, 16); }
-  int64_t floats(const Product& p) const { return left() + right() + round_up(sums(p), 16); }
+  int64_t floats(const GemmProblem& p) const { return left() + right() + round_up(sums(p), 16); }
 };
 
 // Prefetches the side that is packed next, a little with each of `steps` tiles.
@@ -257,7 +257,7 @@ class Ahead {
 };
 
 // Writes columns of c from their sums, whose rows are `step` apart.
-void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
+void finish(const GemmProblem& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
             int64_t step) {
   const int64_t row_bytes = p.n * int64_t(size_of(p.out)), bytes = columns * int64_t(size_of(p.out));
   for (int64_t i = 0; i < rows; ++i, sums += step) {
@@ -273,7 +273,7 @@ void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t 
 }
 
 template <class H>
-void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
+void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
   const int64_t batch = task / (plan.row_blocks * plan.column_blocks), block = task % (plan.row_blocks * plan.column_blocks);
   const int64_t row = block % plan.row_blocks * plan.rows, column = block / plan.row_blocks * plan.columns;
   const int64_t rows = std::min(plan.rows, p.m - row), columns = std::min(plan.columns, p.n - column);
@@ -321,16 +321,16 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
 // serves many rows.
 constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
 
-bool is_small(const Product& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
+bool is_small(const GemmProblem& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
 
 template <class H>
-void multiply_widened(const Product& p) {
+void multiply_widened(const GemmProblem& p) {
   const bool narrow = p.out != DType::f32;
   const int64_t a_size = round_up(p.m * p.k, 16), b_size = round_up(p.k * p.n, 16), c_size = narrow ? p.m * p.n : 0;
   const Workspace work(Device::cpu, size_t(a_size + b_size + c_size) * sizeof(float));
   float* const a = reinterpret_cast<float*>(work.data());
   float* const b = a + a_size;
-  Product wide = p;
+  GemmProblem wide = p;
   wide.in = wide.out = DType::f32;
   wide.a = a, wide.b = b;
   if (narrow) wide.c = b + b_size;
@@ -345,7 +345,7 @@ void multiply_widened(const Product& p) {
   };
   widen_lines(p.a, p.m, p.k, wide.a_row, wide.a_column, a);
   widen_lines(p.b, p.k, p.n, wide.b_row, wide.b_column, b);
-  multiply(wide);
+  run_gemm(wide);
   if (!narrow) return;
   parallel_for(p.m, std::max<int64_t>(1, kBlock / p.n), p.m * p.n, [&](int64_t begin, int64_t end) {
     store<float>(p.out, b + b_size + begin * p.n, static_cast<H*>(p.c) + begin * p.n, 1, (end - begin) * p.n);
@@ -354,7 +354,7 @@ void multiply_widened(const Product& p) {
 
 }  // namespace
 
-void multiply_blocks(const Product& p) {
+void run_gemm_blocks(const GemmProblem& p) {
   if (p.in != DType::f32 && is_small(p) && !(p.accumulate && p.out != DType::f32))
     return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
   const Tile& t = tile();

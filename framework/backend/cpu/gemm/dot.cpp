@@ -204,7 +204,7 @@ bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const Ten
 
 }  // namespace
 
-bool multiply_thin(const GemmArgs& g) {
+bool gemm_thin(const GemmArgs& g) {
   if (g.bias || g.accumulate || g.activation != Activation::none) return false;
   const int rank = g.a.shape.size(), rows = rank - 2, columns = rank - 1;
   const int64_t m = g.a.shape[rows], n = g.b.shape[columns], k = g.a.shape[columns];

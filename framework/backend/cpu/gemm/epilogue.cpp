@@ -2,27 +2,10 @@
 // What a product may include besides bias and relu: gelu, derivatives, and sums that are gradients of biases.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/simd.h"
-#include "framework/backend/workspace.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {
-
-// Stores z in aux's dtype first, so that the result equals that of a separate product and activation.
-void product_then_gelu(const GemmArgs& g) {
-  GemmArgs bare = g;
-  bare.activation = Activation::none;
-  if (g.aux) bare.c = g.aux;
-  product(bare);
-  unary(Unary::gelu_tanh, bare.c, g.c);
-}
-
-void product_then_derivative(const GemmArgs& g) {
-  GemmArgs bare = g;
-  bare.activation = Activation::none;
-  product(bare);
-  unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
-}
 
 // out[j] = sum of a matrix over its first dimension.
 void sum_rows(const TensorView& x, const TensorView& out) {
@@ -50,18 +33,23 @@ void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step) {
   }
 }
 
-void gemm(const GemmArgs& g) {
-  if (WorkspacePlan::open()) {
-    GemmArgs bare = g;
-    if (g.derivative || g.activation == Activation::gelu) bare.activation = Activation::none;
-    return product(bare);
-  }
-  if (g.derivative)
-    product_then_derivative(g);
-  else if (g.activation == Activation::gelu)
-    product_then_gelu(g);
-  else
-    product(g);
+// Stores z in aux's dtype first, so that the result equals that of a separate product and activation.
+void gemm_then_gelu(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  if (g.aux) bare.c = g.aux;
+  gemm_with_bias(bare);
+  unary(Unary::gelu_tanh, bare.c, g.c);
+}
+
+void gemm_then_derivative(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  gemm_with_bias(bare);
+  unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
+}
+
+void write_gemm_sums(const GemmArgs& g) {
   if (g.column_sum) sum_rows(g.c, g.column_sum);
   if (g.a_row_sum) { sum_rows({g.a.data, g.a.dtype, {g.a.shape[1], g.a.shape[0]}, {g.a.strides[1], g.a.strides[0]}}, g.a_row_sum); }
   if (g.b_column_sum) sum_rows(g.b, g.b_column_sum);

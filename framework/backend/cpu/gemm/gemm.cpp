@@ -17,10 +17,10 @@ namespace halfstep::cpu {
 namespace {
 
 // One operand of a product, [batch, rows, columns], with canonical strides for dimensions of size 1.
-struct Operand {
+struct GemmOperand {
   int64_t batch = 1, rows, columns, batch_stride = 0, row_stride, column_stride;
 
-  explicit Operand(const TensorView& v) {
+  explicit GemmOperand(const TensorView& v) {
     const int r = v.shape.size();
     rows = v.shape[r - 2];
     columns = v.shape[r - 1];
@@ -51,7 +51,7 @@ struct Operand {
 };
 
 // Multiplies one element at a time: for integers, whose speed does not matter.
-void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
+void gemm_integers(const GemmArgs& g, const GemmOperand& a, const GemmOperand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / a.rows, row = i % a.rows;
@@ -72,7 +72,7 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
 }
 
 // Returns c^T = b^T a^T, which uses the same memory if c is one row or one column.
-Product transposed(Product p) {
+GemmProblem transposed(GemmProblem p) {
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);
   std::swap(p.a_batch, p.b_batch);
@@ -82,21 +82,20 @@ Product transposed(Product p) {
   return p;
 }
 // Returns whether the transposed form of a matrix-vector product is faster. Measured with oneDNN.
-bool as_transpose(const Product& p) {
-  if (p.in != DType::f32 && is_native(p.in))
-    return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
+bool as_transpose(const GemmProblem& p) {
+  if (p.in != DType::f32 && is_native(p.in)) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
 
-void multiply_doubles(const GemmArgs& g, Product p) {
-  if (!g.bias) return multiply_eigen<double>(p, nullptr);
+void gemm_doubles(const GemmArgs& g, GemmProblem p) {
+  if (!g.bias) return run_gemm_eigen<double>(p, nullptr);
   std::vector<double> bias(size_t(p.n));
   if (!WorkspacePlan::open()) load<double>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias.data(), p.n);
-  multiply_eigen<double>(p, bias.data());
+  run_gemm_eigen<double>(p, bias.data());
 }
 
 // Handles k = 0: the product is zero.
-void multiply_nothing(const GemmArgs& g) {
+void gemm_nothing(const GemmArgs& g) {
   if (!g.accumulate) fill(g.c, 0);
   if (!g.bias) return;
   TensorView bias = g.bias;
@@ -119,7 +118,7 @@ AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) {
 }
 
 void pack(const TensorView& b, const TensorView& packed) {
-  const Operand x(b);
+  const GemmOperand x(b);
   if (WorkspacePlan::open()) return;
   pack_matrix({.n = x.columns, .k = x.rows, .b = b.data, .b_row = x.row_stride, .b_column = x.column_stride, .in = b.dtype},
               packed.data);
@@ -150,11 +149,11 @@ int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
 
 namespace {
 
-void multiply_by_packed(const GemmArgs& g) {
-  const Operand a(g.a);
+void gemm_by_packed(const GemmArgs& g) {
+  const GemmOperand a(g.a);
   const bool widens = !is_native(g.a.dtype);
   const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
-  Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
+  GemmProblem p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
   p.bias = g.bias.as<const float>();
   p.a_row = a.row_stride, p.a_column = a.column_stride;
   p.in = g.a.dtype;
@@ -167,7 +166,7 @@ void multiply_by_packed(const GemmArgs& g) {
       load<float>(g.a.dtype, at(g.a, i * a.row_stride), a.column_stride, reinterpret_cast<float*>(wide.data()) + i * a.columns,
                   a.columns);
   }
-  multiply_packed(p, /*shared=*/false);
+  run_gemm_packed(p, /*shared=*/false);
 }
 
 bool is_amd() {
@@ -182,7 +181,7 @@ bool is_amd() {
 // multiply. The library's code reads some operands in place. If their rows or columns are a multiple of 4 kB apart (columns of a
 // with AVX2: 2 kB), they share few sets of the first-level cache, and it takes up to twice as long as our loops. With AVX-512 that
 // holds for few rows only; not measured on Intel's CPUs, whose cache has more sets.
-bool gains_by_copying(const Product& p) {
+bool gains_by_copying(const GemmProblem& p) {
   constexpr int64_t kCrowded = 4096 / sizeof(float), kLeast = 32, kLeastRows = 16, kFewRows = 32;
   if (p.in != DType::f32 || p.batch > 1 || p.m < kLeastRows || p.n < kLeast || p.k < kLeast) return false;
   const bool a_by_rows = p.a_column == 1, b_by_rows = p.b_column == 1;
@@ -191,29 +190,44 @@ bool gains_by_copying(const Product& p) {
 }
 
 // Computes a batch as one product after the other.
-void multiply_each(const Product& p) {
-  Product one = p;
+void run_gemm_each(const GemmProblem& p) {
+  GemmProblem one = p;
   one.batch = 1;
   for (int64_t i = 0; i < p.batch; ++i) {
     one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
     one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
     one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
-    multiply(one);
+    run_gemm(one);
   }
 }
 
 }  // namespace
 
-void product(const GemmArgs& g) {
+void gemm(const GemmArgs& g) {
+  if (WorkspacePlan::open()) {
+    GemmArgs bare = g;
+    if (g.derivative || g.activation == Activation::gelu) bare.activation = Activation::none;
+    return gemm_with_bias(bare);
+  }
+  if (g.derivative)
+    gemm_then_derivative(g);
+  else if (g.activation == Activation::gelu)
+    gemm_then_gelu(g);
+  else
+    gemm_with_bias(g);
+  write_gemm_sums(g);
+}
+
+void gemm_with_bias(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
-  if (g.packed && !g.shared) return multiply_by_packed(g);
-  Operand a(g.a), b(g.b);
-  if (a.columns == 0) return multiply_nothing(g);
-  if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
+  if (g.packed && !g.shared) return gemm_by_packed(g);
+  GemmOperand a(g.a), b(g.b);
+  if (a.columns == 0) return gemm_nothing(g);
+  if (compute_of(g.a.dtype) == Compute::integer) return gemm_integers(g, a, b);
 
-  if (!g.packed && multiply_thin(g)) return;
+  if (!g.packed && gemm_thin(g)) return;
 
-  Product p;
+  GemmProblem p;
   // The rows of a batch that shares b are the rows of one product.
   if (a.batch > 1 && b.batch_stride == 0 && a.by_rows() && a.batch_stride == a.rows * a.row_stride) {
     a.rows *= a.batch;
@@ -239,7 +253,7 @@ void product(const GemmArgs& g) {
   p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
   p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
 
-  if (g.a.dtype == DType::f64) return multiply_doubles(g, p);
+  if (g.a.dtype == DType::f64) return gemm_doubles(g, p);
   if (g.bias) {
     p.bias = g.bias.as<const float>();
     if (bias_copied) {
@@ -250,12 +264,12 @@ void product(const GemmArgs& g) {
   }
   if (g.packed) {
     p.b = g.packed.data;
-    return multiply_packed(p, /*shared=*/true);
+    return run_gemm_packed(p, /*shared=*/true);
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
-  if (!is_native(p.in) || gains_by_copying(p)) return multiply_blocks(p);
+  if (!is_native(p.in) || gains_by_copying(p)) return run_gemm_blocks(p);
   // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
-  p.batch > 1 && !(a.nested() && b.nested()) ? multiply_each(p) : multiply(p);
+  p.batch > 1 && !(a.nested() && b.nested()) ? run_gemm_each(p) : run_gemm(p);
 }
 
 }  // namespace halfstep::cpu

@@ -10,13 +10,13 @@
 namespace halfstep {
 struct GemmArgs;
 struct TensorView;
-}
+}  // namespace halfstep
 
 namespace halfstep::cpu {
 
 // c[b] = relu?( a[b] b[b] + bias ) (+ c[b] if accumulate), for b < batch. Strides count elements. a: [batch, m, k], b: [batch, k,
 // n], each with a unit stride along rows or columns; c: [batch, m, n], contiguous.
-struct Product {
+struct GemmProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   const void* a = nullptr;
   const void* b = nullptr;
@@ -30,25 +30,29 @@ struct Product {
   bool accumulate = false;
 };
 
-// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, by multiply_blocks() or Eigen, whichever is faster. Takes
+// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, by run_gemm_blocks() or Eigen, whichever is faster. Takes
 // native dtypes, accumulates in float, and rounds once.
-void multiply(const Product& p);
+void run_gemm(const GemmProblem& p);
 // Multiplies any 16-bit dtype or f32 by loops of our own, which widen blocks to float within the product.
-void multiply_blocks(const Product& p);
+void run_gemm_blocks(const GemmProblem& p);
 
 // Pack b for oneDNN's fastest code, as float unless 16-bit numbers are native. packed_bytes returns the size of that layout, or 0
-// if there is no such code; multiply_packed takes it as b, and runs on one thread or shared by several.
+// if there is no such code; run_gemm_packed takes it as b, and runs on one thread or shared by several.
 size_t packed_bytes(int64_t k, int64_t n, DType in);
-void pack_matrix(const Product& b, void* to);  // k, n, b, b_row, b_column, in
-void multiply_packed(const Product& p, bool shared);
+void pack_matrix(const GemmProblem& b, void* to);  // k, n, b, b_row, b_column, in
+void run_gemm_packed(const GemmProblem& p, bool shared);
 inline constexpr int64_t kPackedRows = 16;  // least rows of a piece: with fewer, sharing the columns among threads is faster
 
 // Computes products that read each element once and have no bias or the like: dot products, and in 16 bits matrix by vector and
 // column by row. Returns false and does nothing for other products.
-bool multiply_thin(const GemmArgs& args);
+bool gemm_thin(const GemmArgs& args);
 
-// Computes a tensor product with bias and relu; gemm() handles the rest of GemmArgs.
-void product(const GemmArgs& args);
+// Parts of the kernel gemm: a tensor product with bias and relu; the same, then GELU or an activation's derivative; and the sums
+// that GemmArgs requests besides.
+void gemm_with_bias(const GemmArgs& args);
+void gemm_then_gelu(const GemmArgs& args);
+void gemm_then_derivative(const GemmArgs& args);
+void write_gemm_sums(const GemmArgs& args);
 
 // Applies max(x, 0) in place to rows that are `step` elements apart; NaN stays. t: f32, f16 or bf16.
 void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step);

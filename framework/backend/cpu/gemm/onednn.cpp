@@ -18,7 +18,7 @@
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/held_signals.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 
@@ -36,7 +36,7 @@ constexpr int64_t kStackDepth = 64;                     // up to this k no gemm 
 constexpr int64_t kMostCopied = 512 * 1024;             // most elements of a that a piece may have to copy
 
 // A product, or a part of one whose rows of c are c_row elements apart.
-struct Piece : Product {
+struct Piece : GemmProblem {
   int64_t c_row;
   bool packed = false;  // b has the layout packed_desc
 };
@@ -196,7 +196,7 @@ bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewR
 
 // Returns part i of n of a product, along its batch, rows or columns. The cuts depend only on the shape and n.
 enum class Along : uint8_t { batch, rows, columns };
-Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
+Piece cut(const GemmProblem& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
   const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of oneDNN's packed operands
   const auto edge = [&](int64_t k) { return k == n ? extent : extent * k / n / grain * grain; };
@@ -259,7 +259,7 @@ void run(const Piece& p) {
 
 // Runs each of n pieces after `change`.
 template <class F>
-void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& change) {
+void in_pieces(const GemmProblem& p, Along along, int64_t n, int64_t work, const F& change) {
   if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // allocates what its threads hold at once
     const int threads = threads_for(work, num_threads());
     const WorkspacePlan::AtOnce held(*plan);
@@ -328,18 +328,18 @@ std::string product_library() {
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
-void multiply(const Product& p) {
+void run_gemm(const GemmProblem& p) {
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_to_cut_for(work);
   const bool by_shape = threads_independent();
   if (threads == 1) return run({p, p.n});
   if (p.batch > 1 && p.batch < (by_shape ? std::min(threads, kFewMatrices) : threads)) {
-    Product one = p;
+    GemmProblem one = p;
     one.batch = 1;
     for (int64_t i = 0; i < p.batch; ++i) {
       const Piece piece = cut(p, Along::batch, i, p.batch);
       one.a = piece.a, one.b = piece.b, one.c = piece.c;
-      multiply(one);
+      run_gemm(one);
     }
     return;
   }
@@ -357,11 +357,9 @@ void multiply(const Product& p) {
   in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
 }
 
-size_t packed_bytes(int64_t k, int64_t n, DType in) {
-  return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size();
-}
+size_t packed_bytes(int64_t k, int64_t n, DType in) { return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size(); }
 
-void pack_matrix(const Product& p, void* to) {
+void pack_matrix(const GemmProblem& p, void* to) {
   const bool widens = !is_native(p.in);
   const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(p.k * p.n) : 0);
   const void* from = p.b;
@@ -381,7 +379,7 @@ void pack_matrix(const Product& p, void* to) {
   dnnl::reorder(source, packed).execute(stream, source, packed);
 }
 
-void multiply_packed(const Product& p, bool shared) {
+void run_gemm_packed(const GemmProblem& p, bool shared) {
   const auto as_packed = [](Piece piece) {
     piece.packed = true;
     piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "framework/backend/cpu/lanes.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {

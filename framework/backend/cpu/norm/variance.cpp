@@ -223,8 +223,8 @@ void by_columns(const TensorView& x, const Out& out, const Space& kept, const Sp
 
 void variance(const TensorView& x, double correction, const TensorView& mean, const TensorView& var) {
   if (var.numel() == 0) return;
-  const Split split(x, var);
-  const Strides mean_out = mean ? Split(x, mean).kept_out : split.kept_out;
+  const ReduceSplit split(x, var);
+  const Strides mean_out = mean ? ReduceSplit(x, mean).kept_out : split.kept_out;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in, &mean_out}), reduced(split.reduced, {&split.reduced_in});
   const Out out{mean, var, correction};
   if (split.by_columns())

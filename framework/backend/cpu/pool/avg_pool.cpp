@@ -192,7 +192,7 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
     const Pooling p(x.shape, out.shape, args, x.format());
     const Divisors<C> divisors(p, args);
     const int64_t width = p.x.out * p.lanes;
-    if (p.lanes == 1 && p.whole() && p.in_plane() <= kBlock)
+    if (p.lanes == 1 && p.covers_planes() && p.in_plane() <= kBlock)
       return avg_planes<C>(x, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     parallel_for(p.rows(), 1, std::max(x.numel(), out.numel()), [&](int64_t begin, int64_t end) {
       Rows<C> rows(x, p);
@@ -213,7 +213,7 @@ void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const Tenso
     using C = decltype(tag);
     const Pooling p(out.shape, grad.shape, args, out.format());
     const Divisors<C> divisors(p, args);
-    if (p.lanes == 1 && p.whole())
+    if (p.lanes == 1 && p.covers_planes())
       return spread_planes<C>(grad, p.planes, p.in_plane(), divisors.along[0] * divisors.row(0, 0), out);
     for_planes<C>(out, p.planes, [&](int64_t plane, C* dx) {
       const int64_t from = p.x.out * p.lanes, to = p.x.in * p.lanes;

@@ -53,10 +53,11 @@ struct Pooling {
     Axis all[3];
     for (int d = 0; d < 3; ++d) {
       const int s = d - (3 - (in.size() - 2));  // the spatial dimension; x is the last one
-      if (s < 0) all[d] = {1, 1, 1, 1, 0, 1, false};
+      if (s < 0)
+        all[d] = {1, 1, 1, 1, 0, 1, false};
       else
-        all[d] = {in[s + 2],           out[s + 2],           w.size[size_t(s)], w.stride[size_t(s)],
-                  w.padding[size_t(s)], w.dilation[size_t(s)], args.adaptive};
+        all[d] = {in[s + 2],    out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)],
+                  args.adaptive};
     }
     z = all[0];
     y = all[1];
@@ -67,7 +68,7 @@ struct Pooling {
   int64_t in_plane() const { return z.in * y.in * x.in; }  // pixels
   int64_t rows() const { return planes * z.out * y.out; }
   // Returns whether one window covers each whole plane.
-  bool whole() const {
+  bool covers_planes() const {
     const auto covered = [](const Axis& a) { return a.out == 1 && a.begin(0) == 0 && a.end(0) == a.in; };
     return covered(z) && covered(y) && covered(x);
   }
@@ -106,8 +107,10 @@ class Rows {
 // Calls f(C{}) for a floating dtype.
 template <class F>
 void floating(Compute c, const F& f) {
-  if (c == Compute::wide) f(double{});
-  else f(float{});
+  if (c == Compute::wide)
+    f(double{});
+  else
+    f(float{});
 }
 
 // Calls f(P{}) for the type of the maxima's indices.

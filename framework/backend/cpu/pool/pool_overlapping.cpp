@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/backend/cpu/lanes.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/pool/pool.h"
-#include "framework/backend/cpu/simd.h"
 
 namespace halfstep::cpu::pooling {
 namespace {

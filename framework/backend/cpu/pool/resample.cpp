@@ -74,10 +74,10 @@ struct Matrix {
     for (int64_t o = 0; o < rows; ++o) {
       for (int64_t t = 0; t < taps; ++t) {
         const int64_t k = start[o] + t;
-        const bool there = k < start[o + 1];
-        flat_index[size_t(t * rows + o)] = int32_t(index[there ? k : start[o]]);
-        flat_weight[size_t(t * rows + o)] = there ? weight[k] : C(0);
-        picks = picks && there && weight[k] == C(1);
+        const bool has_entry = k < start[o + 1];
+        flat_index[size_t(t * rows + o)] = int32_t(index[has_entry ? k : start[o]]);
+        flat_weight[size_t(t * rows + o)] = has_entry ? weight[k] : C(0);
+        picks = picks && has_entry && weight[k] == C(1);
       }
     }
   }

@@ -72,7 +72,7 @@ void usual_rows(Reduce op, const TensorView& x, const TensorView& out, const Usu
 }
 
 template <class C>
-void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Split& split) {
+void by_rows(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
   using W = Wide<C>;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in}), reduced(split.reduced, {&split.reduced_in});
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
@@ -150,7 +150,7 @@ void join_columns(Reduce op, std::vector<W>& partial, int64_t segments, const Sp
 }
 
 template <class C>
-void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Split& split) {
+void by_columns(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
   using W = Wide<C>;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in}), reduced(split.reduced, {&split.reduced_in});
   const int64_t width = kept.shape[kept.rank - 1], stride = kept.strides[1][kept.rank - 1];
@@ -276,7 +276,7 @@ struct ArgRows {
 
 void reduce(Reduce op, const TensorView& x, const TensorView& out) {
   if (out.numel() == 0) return;
-  const Split split(x, out);
+  const ReduceSplit split(x, out);
   Compute c = compute_of(x.dtype);
   // A product may leave float's range on the way to a result inside it.
   if (op == Reduce::prod && c == Compute::single && split.by_columns()) c = Compute::wide;

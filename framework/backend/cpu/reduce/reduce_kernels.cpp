@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "framework/backend/cpu/lanes.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/math/combine.h"
 
 namespace halfstep::cpu {

@@ -11,11 +11,11 @@
 namespace halfstep::cpu {
 
 // The dimensions of x: kept ones (with the strides of out and x) and reduced ones (strides of x), largest stride first.
-struct Split {
+struct ReduceSplit {
   Shape kept, reduced;
   Strides kept_out, kept_in, reduced_in;
 
-  Split(const TensorView& x, const TensorView& out) {
+  ReduceSplit(const TensorView& x, const TensorView& out) {
     int order[kMaxDims], count = 0;
     for (int d = 0; d < x.shape.size(); ++d) {
       if (x.shape[d] != 1) order[count++] = d;

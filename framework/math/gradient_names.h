@@ -2,7 +2,7 @@
 // Computes which values a gradient's formula reads.
 #pragma once
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep {
 namespace math {
@@ -23,9 +23,13 @@ struct Names {
     x.bits |= y.bits;                                   \
     return x;                                           \
   }
-HS_NAMES(+) HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==) HS_NAMES(!=)
+HS_NAMES(+)
+HS_NAMES(-) HS_NAMES(*) HS_NAMES(/) HS_NAMES(<) HS_NAMES(<=) HS_NAMES(>) HS_NAMES(>=) HS_NAMES(==) HS_NAMES(!=)
 #undef HS_NAMES
-HS_HD constexpr Names operator-(Names x) { return x; }
+    HS_HD constexpr Names
+    operator-(Names x) {
+  return x;
+}
 HS_HD constexpr Names select(Names cond, Names x, Names y) { return cond + x + y; }
 
 }  // namespace math

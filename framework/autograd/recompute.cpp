@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/autograd/checkpoint.h"
+#include "framework/autograd/recompute.h"
 
 #include <algorithm>
 #include <optional>

@@ -15,17 +15,17 @@
 
 namespace halfstep::cuda {
 
-struct Verdict {
+struct TuningResult {
   std::string rung;
   int candidate = 0, algorithm = -1;  // index among the candidates for the rung, and the library's number of the algorithm
   double ms = 0;
 };
 
 // Returns the stored result. `device`: everything besides the product on which it depends, in one line.
-std::optional<Verdict> recall_verdict(const std::string& device, const std::string& product);
-void remember_verdict(const std::string& device, const std::string& product, const Verdict& verdict);
+std::optional<TuningResult> recall_tuning(const std::string& device, const std::string& product);
+void remember_tuning(const std::string& device, const std::string& product, const TuningResult& result);
 
 // Returns the file in use; empty: none.
-std::string verdict_file();
+std::string tuning_file();
 
 }  // namespace halfstep::cuda

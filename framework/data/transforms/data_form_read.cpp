@@ -7,8 +7,8 @@
 
 #include "framework/base/check.h"
 #include "framework/data/tokens/bpe.h"
-#include "framework/data/transforms/form.h"
-#include "framework/data/transforms/form_words.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/data/transforms/data_form_words.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/checkpoint/stored_json.h"
 

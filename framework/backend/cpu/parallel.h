@@ -54,7 +54,8 @@ inline int threads_to_cut_for(int64_t work) {
 // tasks of unequal cost. With one thread, wakes no other.
 template <class F>
 void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
-  if (WorkspacePlan::open()) [[unlikely]] return;
+  if (WorkspacePlan::open()) [[unlikely]]
+    return;
   const int threads = threads_for(work, int(std::min<int64_t>(num_threads(), tasks)));
   if (threads == 1) {
     for (int64_t i = 0; i < tasks; ++i) f(i);

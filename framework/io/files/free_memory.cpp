@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/files/room.h"
+#include "framework/io/files/free_memory.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/blas/ledger.h"
+#include "cuda/blas/product_stats.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -57,13 +57,13 @@ struct ProductKeyHash {
     return size_t(h);
   }
 };
-struct Ledger {
+struct ProductStats {
   std::unordered_map<ProductKey, ProductRecord, ProductKeyHash> records;
   std::vector<const ProductKey*> order;
 };
 // Never destroyed: static objects may still multiply.
-Ledger& ledger() {
-  static Ledger* const instance = new Ledger;
+ProductStats& product_stats() {
+  static ProductStats* const instance = new ProductStats;
   return *instance;
 }
 
@@ -96,7 +96,7 @@ std::string ProductKey::text() const {
 }
 
 ProductRecord& product_record(const GemmArgs& g, const ProductKey& key) {
-  Ledger& all = ledger();
+  ProductStats& all = product_stats();
   if (const auto found = all.records.find(key); found != all.records.end()) return found->second;
   if (all.records.size() >= kKinds) {
     all.order.clear();
@@ -108,7 +108,7 @@ ProductRecord& product_record(const GemmArgs& g, const ProductKey& key) {
 }
 
 std::vector<ProductReport> take_product_reports() {
-  Ledger& all = ledger();
+  ProductStats& all = product_stats();
   std::vector<ProductReport> out;
   for (const ProductKey* key : all.order) {
     ProductReport& report = all.records.at(*key).report;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/transforms/form.h"
+#include "framework/data/transforms/data_form.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "framework/data/tokens/bpe.h"
-#include "framework/data/transforms/form_words.h"
+#include "framework/data/transforms/data_form_words.h"
 
 namespace halfstep {
 namespace {

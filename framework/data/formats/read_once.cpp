@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/formats/keep.h"
+#include "framework/data/formats/read_once.h"
 
 #include <sys/stat.h>
 

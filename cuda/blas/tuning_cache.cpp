@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/tuning_cache.h"
 
 #include <unistd.h>
 
@@ -22,19 +22,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstLine = "halfstep products 1";
-constexpr size_t kMostVerdicts = 4096;      // a longer file would be restarted
+constexpr size_t kMostResults = 4096;       // a longer file would be restarted
 constexpr uintmax_t kMostBytes = 4u << 20;  // a larger file is not ours
 
-using Verdicts = std::map<std::string, Verdict>;  // by device TAB product
+using TuningResults = std::map<std::string, TuningResult>;  // by device TAB product
 
 struct Contents {
-  Verdicts verdicts;
+  TuningResults results;
   bool ours = true;  // whether the file is ours or missing, so that it may be written
 };
 
-std::optional<Verdict> parse(const std::string& text) {
+std::optional<TuningResult> parse(const std::string& text) {
   std::istringstream in(text);
-  Verdict v;
+  TuningResult v;
   std::string rest;
   if (!(in >> v.rung >> v.candidate >> v.algorithm >> v.ms) || in >> rest) return {};
   if (v.candidate < 0 || !std::isfinite(v.ms) || v.ms < 0) return {};
@@ -62,20 +62,20 @@ Contents read(const std::string& path) {
   bool damaged = false;
   while (std::getline(file, line)) {
     const size_t last = line.rfind('\t');
-    const std::optional<Verdict> v = last == std::string::npos ? std::nullopt : parse(line.substr(last + 1));
-    if (v && out.verdicts.size() < kMostVerdicts)
-      out.verdicts[line.substr(0, last)] = *v;
+    const std::optional<TuningResult> v = last == std::string::npos ? std::nullopt : parse(line.substr(last + 1));
+    if (v && out.results.size() < kMostResults)
+      out.results[line.substr(0, last)] = *v;
     else
       damaged = true;
   }
-  if (damaged) logging::warn_once("[products] " + path + " has lines that are no verdicts of the tuner: they are left out");
+  if (damaged) logging::warn_once("[products] " + path + " has lines that are no results of the tuner: they are left out");
   return out;
 }
 
-void write(const std::string& path, const Verdicts& verdicts) {
+void write(const std::string& path, const TuningResults& results) {
   std::ostringstream text;
   text << kFirstLine << '\n';
-  for (const auto& [key, v] : verdicts)
+  for (const auto& [key, v] : results)
     text << key << '\t' << v.rung << ' ' << v.candidate << ' ' << v.algorithm << ' ' << v.ms << '\n';
   std::error_code error;
   if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) fs::create_directories(folder, error);
@@ -96,34 +96,34 @@ void write(const std::string& path, const Verdicts& verdicts) {
 
 }  // namespace
 
-std::string verdict_file() {
+std::string tuning_file() {
   if (const char* file = std::getenv("HALFSTEP_TUNE_FILE")) return file;
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return cache + std::string("/halfstep/products.txt");
   if (const char* home = std::getenv("HOME"); home && *home) return home + std::string("/.cache/halfstep/products.txt");
   return "";
 }
 
-std::optional<Verdict> recall_verdict(const std::string& device, const std::string& product) {
-  static Verdicts known;  // of the file that was read last
+std::optional<TuningResult> recall_tuning(const std::string& device, const std::string& product) {
+  static TuningResults known;  // of the file that was read last
   static std::string known_from;
-  const std::string path = verdict_file();
+  const std::string path = tuning_file();
   if (path.empty()) return {};
   if (path != known_from) {
-    known = read(path).verdicts;
+    known = read(path).results;
     known_from = path;
   }
   const auto found = known.find(device + '\t' + product);
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
 
-void remember_verdict(const std::string& device, const std::string& product, const Verdict& verdict) {
-  const std::string path = verdict_file();
+void remember_tuning(const std::string& device, const std::string& product, const TuningResult& result) {
+  const std::string path = tuning_file();
   if (path.empty()) return;
   Contents now = read(path);  // other processes write it too
   if (!now.ours) return;
-  if (now.verdicts.size() >= kMostVerdicts) now.verdicts.clear();
-  now.verdicts[device + '\t' + product] = verdict;
-  write(path, now.verdicts);
+  if (now.results.size() >= kMostResults) now.results.clear();
+  now.results[device + '\t' + product] = result;
+  write(path, now.results);
 }
 
 }  // namespace halfstep::cuda
