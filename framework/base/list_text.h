@@ -12,4 +12,7 @@ namespace halfstep {
 // "a, b, c and 3 more": the first `most` of all.
 std::string list_text(const std::vector<std::string>& all, size_t most = 8, std::string_view between = ", ");
 
+// "\"a\", \"b\" or \"c\"".
+std::string one_of(const std::vector<std::string>& words);
+
 }  // namespace halfstep

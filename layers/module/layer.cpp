@@ -7,12 +7,6 @@
 
 namespace halfstep {
 
-Dims Sizes::each(int count, std::string_view layer, std::string_view argument, int64_t least) const {
-  check<ValueError>(is_number() || values_.size() == count, layer, argument, " must be one number or ", count, ", got ", values_);
-  for (int64_t v : values_) check<ValueError>(v >= least, layer, argument, " must be >= ", least, ", got ", v);
-  return values_.size() == count ? values_ : Dims::filled(count, values_[0]);
-}
-
 std::string Repr::python(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
   std::array<char, 400> text;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/base/arguments.h"
+#include "framework/base/sizes.h"
 #include "framework/ops/ops.h"
 #include "layers/module/module.h"
 
@@ -22,30 +23,6 @@ class Whole {
 
  private:
   int64_t value_;
-};
-
-// One number for all dimensions, or one each: MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
-class Sizes {
- public:
-  Sizes() = default;
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
-  // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
-  template <std::integral First, std::integral... Rest>
-  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
-  Sizes(const Dims& each) : values_(each) {}
-
-  bool empty() const { return values_.empty(); }
-  bool is_number() const { return is_number_; }
-  const Dims& values() const { return values_; }
-  bool operator==(const Sizes&) const = default;
-  // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
-  // below `least`.
-  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least) const;
-
- private:
-  Dims values_;
-  bool is_number_ = false;
 };
 
 // Prints a layer as PyTorch does: Repr("Dropout").arg("p", 0.5).str() is "Dropout(p=0.5)".

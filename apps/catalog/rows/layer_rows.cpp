@@ -110,13 +110,6 @@ Sizes ReadArg<Sizes>::from(const Json& value) {
   return each;
 }
 
-Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc) {
-  const Field item = integer("", nullptr, "size").at_least(double(least)).at_most(kMaxSample);
-  return list(std::move(key), std::move(fallback), item, std::move(doc))
-      .items(count ? count : 1, count ? count : kMaxDims)
-      .or_one();
-}
-
 Field weights(std::string key, std::string doc) {
   return list(std::move(key), nullptr, number("", nullptr, "weight").at_least(0), std::move(doc)).items(1, 1 << 20);
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/catalog/modules.h"
+#include "apps/catalog/option_fields.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
@@ -40,7 +41,4 @@ template <>
 struct ReadArg<Sizes> {
   static Sizes from(const Json& value);
 };
-// One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
-Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
-
 }  // namespace halfstep::app
