@@ -90,10 +90,14 @@ inline Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Ten
 }
 
 // Arguments by name.
+#define HS_ONE_OPTION(row, layer, ...) \
+  using halfstep::row;                 \
+  inline Tensor row(const Tensor& x, const layer##Options& o) { return o(x); }
+#define HS_TWO_OPTIONS(row, layer, ...) \
+  using halfstep::row;                  \
+  inline Tensor row(const Tensor& x, const layer##Options& o) { return o(x); }
+#include "framework/math/pointwise.def"
 inline Tensor gelu(const Tensor& x, const GELUOptions& o) { return halfstep::gelu(x, std::string_view(o.approximate)); }
-inline Tensor leaky_relu(const Tensor& x, const LeakyReLUOptions& o) { return halfstep::leaky_relu(x, o.negative_slope); }
-inline Tensor elu(const Tensor& x, const ELUOptions& o) { return halfstep::elu(x, o.alpha); }
-inline Tensor softplus(const Tensor& x, const SoftplusOptions& o) { return halfstep::softplus(x, o.beta, o.threshold); }
 inline Tensor softmax(const Tensor& x, const SoftmaxOptions& o) { return halfstep::softmax(x, o.dim); }
 inline Tensor log_softmax(const Tensor& x, const SoftmaxOptions& o) { return halfstep::log_softmax(x, o.dim); }
 inline Tensor mse_loss(const Tensor& x, const Tensor& target, const LossOptions& o) { return MSELoss(o)(x, target); }

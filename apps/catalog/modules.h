@@ -13,6 +13,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
+#include "apps/catalog/option_fields.h"
 #include "framework/backend/ledger.h"
 #include "framework/base/dtype.h"
 #include "layers/module/module.h"
@@ -42,6 +43,22 @@ template <class M, class... Ts>
 ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
           [args...](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<M>(value_of(self, args)...); }};
+}
+
+// A layer whose constructor takes the values of these fields, in order, and options, whose fields come from their list. M has
+// kName, Options, and kDims where sizes are of so many dimensions.
+template <class M, class... Ts>
+ModuleRow option_row(std::string doc, Arg<Ts>... args) {
+  using O = typename M::Options;
+  FieldRules rules;
+  if constexpr (requires { M::kDims; }) rules.dims = M::kDims;
+  std::vector<Field> fields{args.field...};
+  for (Field& f : fields_of(O{}, rules)) fields.push_back(std::move(f));
+  return {{M::kName, std::move(doc), std::move(fields)}, [args...](const Json& self) -> std::shared_ptr<Module> {
+            O options;
+            read_options(self, options);
+            return std::make_shared<M>(value_of(self, args)..., options);
+          }};
 }
 
 // One layer of a model, as it ran.

@@ -15,6 +15,7 @@ void check_number(std::string_view owner, const OptionFacts& o, Number x) {
                      (o.below_most ? double(x) < o.most : double(x) <= o.most) && !(o.not_zero && x == Number(0));
   if (legal) [[likely]]
     return;
+  if (x == Number(0) && o.not_zero) fail<ValueError>(owner, o.name, " must not be 0");
   if constexpr (std::is_same_v<Number, double>)
     check<ValueError>(!std::isnan(x) || !o.domain().empty(), owner, o.name, " must be a number, got ", x);
   fail<ValueError>(owner, o.name, " must be ", o.domain(), ", got ", x);

@@ -34,6 +34,23 @@ std::string Repr::python(const Sizes& values) {
 }
 std::string Repr::python(const std::vector<double>& values) { return values.size() == 1 ? python(values[0]) : tuple(values); }
 
+std::string Repr::python(const OptionValue& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>)
+          return "None";
+        else
+          return python(v);
+      },
+      value);
+}
+
+Repr& Repr::option(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
+  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return *this;
+  const std::string mark = o.quoted ? "'" : "";
+  return add(o.shown == OptionShown::bare ? "" : o.name + "=", mark + python(value) + mark);
+}
+
 Repr& Repr::add(const std::string& key, const std::string& value) {
   text_ += (first_ ? "" : ", ") + key + value;
   first_ = false;

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "framework/base/arguments.h"
-#include "framework/base/sizes.h"
+#include "framework/base/options.h"
 #include "framework/ops/ops.h"
 #include "layers/module/module.h"
 
@@ -41,6 +41,13 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
+  // The options in the order of their list, as it says that they are shown.
+  template <HasOptionList O>
+  Repr& options(const O& options) {
+    const O usual;
+    for (const Option<O>& o : O::list()) option(o, o.get(options), o.get(usual));
+    return *this;
+  }
   std::string str() const { return text_ + ")"; }
 
   static std::string python(bool value) { return value ? "True" : "False"; }
@@ -50,6 +57,7 @@ class Repr {
   static std::string python(const Dims& values);   // (2, 3), (2,)
   static std::string python(const Sizes& values);  // 2, (2, 3), None
   static std::string python(const std::vector<double>& values);
+  static std::string python(const OptionValue& value);
   static std::string python(const std::string& value) { return value; }
   template <class T>
   static std::string python(const std::optional<T>& value) {
@@ -58,6 +66,7 @@ class Repr {
 
  private:
   Repr& add(const std::string& key, const std::string& value);
+  Repr& option(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
   std::string text_;
   bool first_ = true;
 };
@@ -75,6 +84,57 @@ class FunctionLayer : public Module {
  private:
   std::string description_;
   Function function_;
+};
+
+// The name of a class as an argument of a template.
+struct ClassName {
+  char text[40] = {};
+  template <size_t n>
+  constexpr ClassName(const char (&name)[n]) {
+    for (size_t i = 0; i < n; ++i) text[i] = name[i];
+  }
+};
+
+// A layer that is a function and has no options: using ReLU = PlainLayer<"ReLU", relu>.
+template <ClassName type, Tensor (*function)(const Tensor&)>
+class PlainLayer : public FunctionLayer {
+ public:
+  static constexpr const char* kName = type.text;
+  PlainLayer() : FunctionLayer(Repr(kName).str(), function) {}
+};
+
+// A type that can be given for the first option of O, by position: Softshrink(0.3). A bool is no number, a fraction no whole number.
+template <class T, class O>
+concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
+                      (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||
+                      (std::convertible_to<T, std::string> && requires(std::string x) { O{x}; });
+template <class O, FirstOption<O> T>
+O with_first(const T& first) {
+  if constexpr (PlainNumber<T> && requires(double x) { O{x}; })
+    return O{double(first)};
+  else if constexpr (std::integral<T>)
+    return O{int64_t(first)};
+  else
+    return O{std::string(first)};
+}
+
+// A function of a tensor and options: how a struct of options computes it.
+template <class O>
+Tensor call_options(const Tensor& x, const O& options) {
+  return options(x);
+}
+// A layer that is a function of its input and options: constructor, checks and describe() come from the list of the options.
+template <ClassName type, HasOptionList O, Tensor (*function)(const Tensor&, const O&) = call_options<O>>
+class OptionLayer : public FunctionLayer {
+ public:
+  using Options = O;
+  static constexpr const char* kName = type.text;
+  explicit OptionLayer(const O& options = {})
+      : FunctionLayer(Repr(kName).options(options).str(), [options](const Tensor& x) { return function(x, options); }) {
+    check_options(kName, options);
+  }
+  template <FirstOption<O> T>
+  explicit OptionLayer(const T& first) : OptionLayer(with_first<O>(first)) {}
 };
 
 // For arguments that are given by position: throws ValueError if the options beside them have them, too.

@@ -154,7 +154,7 @@ O with(O options, const Json& args) {
       stored = value.get<std::vector<double>>();
     else
       stored = std::vector<double>{value.is_boolean() ? double(value.get<bool>()) : value.get<double>()};
-    REQUIRE(put_stored(o, options, stored));
+    REQUIRE(o.put(options, from_stored(stored, o)));
   }
   return options;
 }

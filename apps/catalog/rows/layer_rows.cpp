@@ -2,11 +2,19 @@
 // Activations, normalisations, Dropout, Embedding, and layers that move elements.
 #include "apps/catalog/rows/layer_rows.h"
 
+#include <map>
+
+#include "framework/ops/elementwise/pointwise.h"
+
 namespace halfstep::app {
 namespace {
 
 Arg<double> real(const char* key, double fallback, const char* doc) { return arg<double>(number(key, fallback, doc)); }
 Arg<int64_t> whole(const char* key, int64_t fallback, const char* doc) { return arg<int64_t>(integer(key, fallback, doc)); }
+template <class M>
+ModuleRow plain_row(std::string doc) {
+  return module_row<M>(M::kName, std::move(doc));
+}
 Field factor(const char* key) { return width(key, "factor").required(); }
 Field eps() { return number("eps", 1e-5, "added to the variance").at_least(0); }
 Field channels(const char* key) { return width(key, "channels; left out: those of the input").from_input_dim(1); }
@@ -118,43 +126,49 @@ Tensor weights_of(const Json& list) {
   return !given ? Tensor() : tensor(list.get<std::vector<double>>(), {int64_t(list.size())});
 }
 
+// The rows of pointwise.def that are layers, by type.
+std::map<std::string, ModuleRow> rows_of_ops() {
+  std::map<std::string, ModuleRow> out;
+#define HS_ONE_OPTION(row, layer, ...) out.emplace(#layer, option_row<layer>(std::string(info_of(Pointwise::row).doc)));
+#define HS_TWO_OPTIONS(row, layer, ...) out.emplace(#layer, option_row<layer>(std::string(info_of(Pointwise::row).doc)));
+#include "framework/math/pointwise.def"
+  return out;
+}
+
 void add_activation_rows(Catalog<ModuleRow>& all) {
-  all.add(module_row<ReLU>("ReLU", "max(x, 0)"));
-  all.add(module_row<GELU>("GELU", "x times the normal distribution function of x",
-                           arg<std::string>(choice("approximate", "none", {"none", "tanh"}, "\"none\": by erf"))));
-  all.add(module_row<Tanh>("Tanh", "hyperbolic tangent"));
-  all.add(module_row<Sigmoid>("Sigmoid", "1 / (1 + exp(-x))"));
-  all.add(module_row<SiLU>("SiLU", "x sigmoid(x)"));
-  all.add(module_row<ReLU6>("ReLU6", "min(max(x, 0), 6)"));
-  all.add(module_row<ELU>("ELU", "x, or alpha (exp(x) - 1) for x <= 0", real("alpha", 1, "factor")));
-  all.add(module_row<CELU>("CELU", "x, or alpha (exp(x / alpha) - 1) for x <= 0", real("alpha", 1, "factor, not 0")));
-  all.add(module_row<SELU>("SELU", "1.0507 (x, or 1.6733 (exp(x) - 1) for x <= 0)"));
-  all.add(module_row<LeakyReLU>("LeakyReLU", "x, or negative_slope x for x <= 0", real("negative_slope", 0.01, "slope")));
-  all.add(module_row<PReLU>("PReLU", "x, or weight x for x <= 0",
-                            arg<int64_t>(integer("num_parameters", 1, "1, or one per channel").at_least(1).at_most(kMaxSample)),
-                            real("init", 0.25, "first weight")));
-  all.add(module_row<RReLU>("RReLU", "x, or s x for x <= 0, s drawn while training, else the mean of both bounds",
-                            real("lower", 1.0 / 8, "bound of s"), real("upper", 1.0 / 3, "bound of s")));
-  all.add(module_row<Hardtanh>("Hardtanh", "x, from min_val to max_val", real("min_val", -1, "least"), real("max_val", 1, "most")));
-  all.add(module_row<Hardsigmoid>("Hardsigmoid", "x / 6 + 1 / 2, from 0 to 1"));
-  all.add(module_row<Hardswish>("Hardswish", "x hardsigmoid(x)"));
-  all.add(module_row<Hardshrink>("Hardshrink", "x, 0 for |x| <= lambd", real("lambd", 0.5, "bound")));
-  all.add(
-      module_row<Softshrink>("Softshrink", "x moved towards 0 by lambd", arg<double>(number("lambd", 0.5, "how far").at_least(0))));
-  all.add(module_row<Tanhshrink>("Tanhshrink", "x - tanh(x)"));
-  all.add(module_row<LogSigmoid>("LogSigmoid", "ln(sigmoid(x))"));
-  all.add(module_row<Mish>("Mish", "x tanh(softplus(x))"));
-  all.add(module_row<Softplus>("Softplus", "ln(1 + exp(beta x)) / beta; x where beta x > threshold", real("beta", 1, "steepness"),
-                               real("threshold", 20, "where it becomes x")));
-  all.add(module_row<Softsign>("Softsign", "x / (1 + |x|)"));
+  std::map<std::string, ModuleRow> of_ops = rows_of_ops();
+  const auto add_op = [&](const char* type) { all.add(std::move(of_ops.extract(type).mapped())); };
+  all.add(plain_row<ReLU>("max(x, 0)"));
+  all.add(option_row<GELU>("x times the normal distribution function of x"));
+  all.add(plain_row<Tanh>("hyperbolic tangent"));
+  all.add(plain_row<Sigmoid>("1 / (1 + exp(-x))"));
+  all.add(plain_row<SiLU>("x sigmoid(x)"));
+  all.add(plain_row<ReLU6>("min(max(x, 0), 6)"));
+  add_op("ELU");
+  add_op("CELU");
+  all.add(plain_row<SELU>("1.0507 (x, or 1.6733 (exp(x) - 1) for x <= 0)"));
+  add_op("LeakyReLU");
+  all.add(option_row<PReLU>("x, or weight x for x <= 0"));
+  all.add(option_row<RReLU>("x, or s x for x <= 0, s drawn while training, else the mean of both bounds"));
+  all.add(option_row<Hardtanh>("x, from min_val to max_val"));
+  all.add(plain_row<Hardsigmoid>("x / 6 + 1 / 2, from 0 to 1"));
+  all.add(plain_row<Hardswish>("x hardsigmoid(x)"));
+  add_op("Hardshrink");
+  add_op("Softshrink");
+  all.add(plain_row<Tanhshrink>("x - tanh(x)"));
+  all.add(plain_row<LogSigmoid>("ln(sigmoid(x))"));
+  all.add(plain_row<Mish>("x tanh(softplus(x))"));
+  add_op("Softplus");
+  all.add(plain_row<Softsign>("x / (1 + |x|)"));
   all.add(module_row<Threshold>("Threshold", "x where x > threshold, else value",
                                 arg<double>(number("threshold", nullptr, "bound").required()),
                                 arg<double>(number("value", nullptr, "value that replaces x").required())));
-  all.add(module_row<GLU>("GLU", "a sigmoid(b), a and b the halves of x along dim", whole("dim", -1, "dimension; 0 is the batch")));
-  all.add(module_row<Softmax>("Softmax", "exp(x) over its sum", whole("dim", -1, "dimension; 0 is the batch")));
-  all.add(module_row<Softmin>("Softmin", "Softmax of -x", whole("dim", -1, "dimension; 0 is the batch")));
-  all.add(module_row<LogSoftmax>("LogSoftmax", "ln of Softmax", whole("dim", -1, "dimension; 0 is the batch")));
-  all.add(module_row<Softmax2d>("Softmax2d", "Softmax over the channels of an image"));
+  all.add(option_row<GLU>("a sigmoid(b), a and b the halves of x along dim"));
+  all.add(option_row<Softmax>("exp(x) over its sum"));
+  all.add(option_row<Softmin>("Softmax of -x"));
+  all.add(option_row<LogSoftmax>("ln of Softmax"));
+  all.add(plain_row<Softmax2d>("Softmax over the channels of an image"));
+  for (auto& [type, row] : of_ops) all.add(std::move(row));  // with no place of their own
 }
 
 void add_norm_rows(Catalog<ModuleRow>& all) {
