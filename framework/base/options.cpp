@@ -26,6 +26,8 @@ void check_number(std::string_view owner, const OptionFacts& o, Number x) {
 std::string OptionFacts::domain() const {
   if (kind == OptionKind::text) return halfstep::one_of(words);
   const bool low = std::isfinite(least), high = std::isfinite(most);
+  if (low && high && kind == OptionKind::whole && least + 1 == most && !above_least && !below_most)
+    return joined(least, " or ", most);
   if (low && high) return joined("in ", above_least ? '(' : '[', least, ", ", most, below_most ? ')' : ']');
   if (low) return joined(above_least ? "> " : ">= ", least);
   if (high) return joined(below_most ? "< " : "<= ", most);

@@ -30,7 +30,7 @@ namespace halfstep {
 
 // The value of an option as data; monostate: not given.
 using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;
-enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes };
+enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
 
 // How a member of type T is an option: its kind, its value as data, and back. put returns false for data of another form, and then
 // changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any).

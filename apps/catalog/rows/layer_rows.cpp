@@ -118,14 +118,6 @@ Sizes ReadArg<Sizes>::from(const Json& value) {
   return each;
 }
 
-Field weights(std::string key, std::string doc) {
-  return list(std::move(key), nullptr, number("", nullptr, "weight").at_least(0), std::move(doc)).items(1, 1 << 20);
-}
-Tensor weights_of(const Json& list) {
-  const bool given = !list.is_null() && list != "balanced";  // a word that remains only if the data is not there
-  return !given ? Tensor() : tensor(list.get<std::vector<double>>(), {int64_t(list.size())});
-}
-
 // The rows of pointwise.def that are layers, by type.
 std::map<std::string, ModuleRow> rows_of_ops() {
   std::map<std::string, ModuleRow> out;

@@ -44,6 +44,9 @@ std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch
 
 }  // namespace
 
+HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no label").at_least(0), reduction_of<O>(),
+                 option("zero_infinity", &O::zero_infinity, "the loss of labels that do not fit into the steps is 0"))
+
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
                 const CtcOptions& o) {
   constexpr std::string_view op = kCtc.name;
@@ -118,8 +121,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 
 void add_ctc_loss(OpList& list) {
   list.add(kCtc, [](Args& a) {
-    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3),
-                    {.blank = a.integer("blank", 0), .reduction = a.reduction(), .zero_infinity = a.flag("zero_infinity", false)});
+    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3), a.options<CtcOptions>());
   });
 }
 

@@ -11,7 +11,8 @@ namespace halfstep {
 struct CtcOptions {
   int64_t blank = 0;
   LossReduction reduction = Reduction::mean;  // mean: each loss is divided by its target's length (at least 1) first
-  bool zero_infinity = false;             // targets that do not fit their input: a loss and a gradient of 0, not of inf and NaN
+  bool zero_infinity = false;
+  static const OptionList<CtcOptions>& list();
 };
 // -ln of the probability of all alignments of the target. log_probs: [T, N, C] or [T, C], logarithms of probabilities. targets: i64
 // [N, S], or the targets one after another and nothing behind them; input_lengths, target_lengths: integers [N] (or [] for one),
