@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "framework/base/shape.h"
@@ -29,7 +30,7 @@ class Sizes {
   bool operator==(const Sizes&) const = default;
   // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
   // below `least`.
-  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least) const;
+  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least = std::numeric_limits<int64_t>::min()) const;
 
  private:
   Dims values_;

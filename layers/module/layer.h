@@ -95,6 +95,22 @@ struct ClassName {
   }
 };
 
+// "Conv" and 2: "Conv2d".
+constexpr ClassName with_dims(ClassName family, int dims) {
+  size_t end = 0;
+  while (family.text[end]) ++end;
+  family.text[end] = char('0' + dims);
+  family.text[end + 1] = 'd';
+  return family;
+}
+// What a class of a family has for `dims` spatial dimensions: its name, and how many numbers its sizes are.
+template <ClassName family, int dims>
+struct OfDims {
+  static constexpr int kDims = dims;
+  static constexpr ClassName kType = with_dims(family, dims);
+  static constexpr const char* kName = kType.text;
+};
+
 // A layer that is a function and has no options: using ReLU = PlainLayer<"ReLU", relu>.
 template <ClassName type, Tensor (*function)(const Tensor&)>
 class PlainLayer : public FunctionLayer {
