@@ -57,10 +57,6 @@ Repr& Repr::add(const std::string& key, const std::string& value) {
   return *this;
 }
 
-void check_once(bool also_in_options, std::string_view argument) {
-  check<ValueError>(!also_in_options, "options", argument, " is given twice, by position and by name");
-}
-
 void check_rank(std::string_view layer, const Tensor& x, int least, int most) {
   if (least == most)
     check<ShapeError>(x.dim() == least, layer, "needs an input of ", least, " dimensions, got ", x.shape());

@@ -153,9 +153,6 @@ class OptionLayer : public FunctionLayer {
   explicit OptionLayer(const T& first) : OptionLayer(with_first<O>(first)) {}
 };
 
-// For arguments that are given by position: throws ValueError if the options beside them have them, too.
-void check_once(bool also_in_options, std::string_view argument);
-
 // A rank that a layer takes. Throws ShapeError that names it.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);
 

@@ -56,12 +56,15 @@ ModuleRow upsample_row() {
             o.align_corners = ReadArg<std::optional<bool>>::from(self["align_corners"]);
             o.recompute_scale_factor = self["recompute_scale_factor"];
             return std::make_shared<Upsample>(o);
-          }};
+          },
+          {}, {}, 0};
 }
 
 template <class M>
 ModuleRow upsampling_row(const char* type, const char* doc) {
-  return {{type, doc, upsample_fields(2)}, [](const Json& self) { return std::make_shared<M>(upsample_options(self)); }};
+  return {{type, doc, upsample_fields(2)},
+          [](const Json& self) { return std::make_shared<M>(upsample_options(self)); },
+          {}, {}, 0};
 }
 
 }  // namespace
@@ -147,36 +150,15 @@ void add_dropout_rows(Catalog<ModuleRow>& all) {
 }
 
 void add_embedding_rows(Catalog<ModuleRow>& all) {
-  all.add({{"Embedding",
-            "rows of a matrix, selected by their indices",
-            {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
-             integer("padding_idx", nullptr, "a row of zeros without gradient").at_least(-kMaxSample).at_most(kMaxSample),
-             number("max_norm", nullptr, "largest norm of a row; rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses")}},
-           [](const Json& self) {
-             return std::make_shared<Embedding>(self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
-                                                EmbeddingOptions{ReadArg<std::optional<int64_t>>::from(self["padding_idx"]),
-                                                                 ReadArg<std::optional<double>>::from(self["max_norm"]),
-                                                                 self["norm_type"], self["scale_grad_by_freq"]});
-           }});
-  all.add({{"EmbeddingBag",
-            "mean, sum or maximum of the rows that a sample's indices select",
-            {rows_of_tokens(), width("embedding_dim", "width of a row").required(),
-             number("max_norm", nullptr, "largest norm of a row; rows that are used are scaled down to it").above(0),
-             number("norm_type", 2.0, "of max_norm").above(0), boolean("scale_grad_by_freq", false, "divide gradients by uses"),
-             choice("mode", "mean", {"mean", "sum", "max"}, "how"),
-             boolean("include_last_offset", false, "of offsets, which configs cannot pass"),
-             integer("padding_idx", nullptr, "index that is ignored").at_least(-kMaxSample).at_most(kMaxSample)}},
-           [](const Json& self) {
-             return make<EmbeddingBag>(
-                 self["num_embeddings"].get<int64_t>(), self["embedding_dim"].get<int64_t>(),
-                 EmbeddingBagLayerOptions{.max_norm = ReadArg<std::optional<double>>::from(self["max_norm"]),
-                                          .norm_type = self["norm_type"],
-                                          .scale_grad_by_freq = self["scale_grad_by_freq"],
-                                          .mode = self["mode"],
-                                          .include_last_offset = self["include_last_offset"],
-                                          .padding_idx = ReadArg<std::optional<int64_t>>::from(self["padding_idx"])});
-           }});
+  const auto rows = arg<int64_t>(rows_of_tokens());
+  const auto dim = arg<int64_t>(width("embedding_dim", "width of a row").required());
+  const auto add = [&](ModuleRow row) {
+    Field& padding = field_of(row, "padding_idx");
+    padding = padding.at_least(-kMaxSample).at_most(kMaxSample);
+    all.add(std::move(row));
+  };
+  add(option_row<Embedding>("rows of a matrix, selected by their indices", rows, dim));
+  add(option_row<EmbeddingBag>("mean, sum or maximum of the rows that a sample's indices select", rows, dim));
 }
 
 void add_shape_rows(Catalog<ModuleRow>& all) {
