@@ -23,6 +23,7 @@
 #include <variant>
 #include <vector>
 
+#include "framework/base/check.h"
 #include "framework/base/number_tuple.h"
 #include "framework/base/sizes.h"
 
@@ -179,6 +180,15 @@ template <HasOptionList O>
 void check_options(std::string_view owner, const O& options) {
   for (const Option<O>& o : O::list()) check_option(owner, o, o.get(options));
   if constexpr (requires { options.check(owner); }) options.check(owner);
+}
+
+// The options with this member, which was given by position. Throws ValueError if they have it by name as well.
+template <class O, class T>
+O with_option(O options, const char* name, T O::*member, const T& value) {
+  if (!(OptionMember<T>::get(options.*member) == OptionMember<T>::get(O().*member)))
+    fail<ValueError>("options", name, " is given twice, by position and by name");
+  options.*member = value;
+  return options;
 }
 
 // Are all options of the list the same? Allocates nothing.

@@ -79,7 +79,7 @@ class ConvNd : public Module {
   Dims around_;  // padding that pad() adds before the op, if it is not of zeros
   LaidWeights laid_;
 };
-// Conv2d(3, 8, 3, {.padding = 1}), or by position Conv2d(3, 8, 3, stride, padding).
+// Conv2d(3, 8, 3, {.padding = 1}), or by position Conv2d(3, 8, 3, stride, padding, {.bias = false}).
 template <int n>
 class Conv : public ConvNd, public OfDims<"Conv", n> {
  public:
@@ -89,10 +89,12 @@ class Conv : public ConvNd, public OfDims<"Conv", n> {
        Generator* generator = nullptr)
       : ConvNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
   Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-       const std::convertible_to<ConvPadding> auto& padding)
-      : Conv(in_channels, out_channels, kernel_size, ConvLayerOptions{.stride = stride, .padding = padding}) {}
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride)
-      : Conv(in_channels, out_channels, kernel_size, ConvLayerOptions{.stride = stride}) {}
+       const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+       const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, stride,
+             with_option(rest, "padding", &Options::padding, ConvPadding(padding))) {}
 };
 using Conv1d = Conv<1>;
 using Conv2d = Conv<2>;
@@ -132,10 +134,12 @@ class ConvTranspose : public ConvTransposeNd, public OfDims<"ConvTranspose", n> 
                 Generator* generator = nullptr)
       : ConvTransposeNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
   ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                const std::convertible_to<Sizes> auto& padding)
-      : ConvTranspose(in_channels, out_channels, kernel_size, ConvTransposeLayerOptions{.stride = stride, .padding = padding}) {}
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride)
-      : ConvTranspose(in_channels, out_channels, kernel_size, ConvTransposeLayerOptions{.stride = stride}) {}
+                const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, stride,
+                      with_option(rest, "padding", &Options::padding, Sizes(padding))) {}
 };
 using ConvTranspose1d = ConvTranspose<1>;
 using ConvTranspose2d = ConvTranspose<2>;

@@ -172,8 +172,8 @@ class RNN : public OneStateLayer {
   static constexpr const char* kName = "RNN";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
-  RNN(Whole input_size, Whole hidden_size, Whole num_layers)
-      : RNN(input_size, hidden_size, RNNOptions{.num_layers = num_layers}) {}
+  RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
+      : RNN(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
 // r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
@@ -183,8 +183,8 @@ class GRU : public OneStateLayer {
   static constexpr const char* kName = "GRU";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
-  GRU(Whole input_size, Whole hidden_size, Whole num_layers)
-      : GRU(input_size, hidden_size, GRUOptions{.num_layers = num_layers}) {}
+  GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
+      : GRU(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
 struct LSTMState {
@@ -223,8 +223,8 @@ class LSTM : public RecurrentLayer {
   };
   using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
   LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
-  LSTM(Whole input_size, Whole hidden_size, Whole num_layers)
-      : LSTM(input_size, hidden_size, LSTMOptions{.num_layers = num_layers}) {}
+  LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
+      : LSTM(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);

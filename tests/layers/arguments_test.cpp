@@ -41,7 +41,7 @@ TEST_CASE("pooling refuses what does not fit") {
                       [] { MaxPool2d(3, {.padding = 2}); });
   refuses<ValueError>("[AvgPool3d] stride must be >= 1, got -1", [] { AvgPool3d(2, {.stride = -1}); });
   refuses<ValueError>("[AvgPool1d] has no divisor_override", [] { AvgPool1d(2, {.divisor_override = 3}); });
-  refuses<ValueError>("[AvgPool2d] divisor_override must not be 0", [] { AvgPool2d(2, {.divisor_override = 0}); });
+  refuses<ValueError>("[AvgPool2d] divisor_override must be >= 1, got 0", [] { AvgPool2d(2, {.divisor_override = 0}); });
   refuses<ValueError>("[LPPool1d] norm_type must be > 0, got 0", [] { LPPool1d(0, 2); });
   refuses<ValueError>("[AdaptiveAvgPool2d] output_size must be one number or 2, got 3 numbers", [] {
     AdaptiveAvgPool2d({1, 2, 3});
@@ -128,7 +128,7 @@ TEST_CASE("layers of several tensors refuse what does not fit") {
   refuses<ValueError>("[Bilinear] in1_features, in2_features and out_features must be >= 1, got 2, 0 and 3",
                       [] { Bilinear(2, 0, 3); });
   CHECK_THROWS_AS(Bilinear(2, 3, 4)(ones({5, 2}), ones({5, 2})), ShapeError);
-  refuses<ValueError>("[EmbeddingBag] mode must be \"sum\", \"mean\" or \"max\", got \"min\"", [] {
+  refuses<ValueError>("[EmbeddingBag] mode must be \"mean\", \"sum\" or \"max\", got \"min\"", [] {
     EmbeddingBag(4, 2, {.mode = "min"})(zeros({1, 2}, {.dtype = DType::i64}));
   });
   refuses<ValueError>("[EmbeddingBag] num_embeddings and embedding_dim must be >= 1, got 0 and 2", [] { EmbeddingBag(0, 2); });
