@@ -6,12 +6,12 @@
 namespace halfstep {
 namespace {
 
-FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, PadMode mode, double value) {
+FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Surround mode, double value) {
   check<ValueError>(padding.is_number() || padding.values().size() == 2 * dims, type, "padding must be one number or ", 2 * dims,
                     ", got ", padding.values());
   const Dims around = padding.is_number() ? Dims::filled(2 * dims, padding.values()[0]) : padding.values();
   Repr text(type);
-  if (mode == PadMode::constant)
+  if (mode == Surround::constant)
     text.arg("padding", around).arg("value", value);
   else
     text.arg(around);
@@ -129,7 +129,7 @@ Unfold::Unfold(const Sizes& kernel_size, const FoldOptions& options) : FunctionL
 Fold::Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options)
     : FunctionLayer(fold_layer(output_size, kernel_size, options)) {}
 
-PadNd::PadNd(const char* type, int dims, const Sizes& padding, PadMode mode, double value)
+PadNd::PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value)
     : FunctionLayer(padding_layer(type, dims, padding, mode, value)) {}
 
 }  // namespace halfstep

@@ -86,12 +86,12 @@ class Fold : public FunctionLayer {
 
 // Padding around [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after) from the last
 // on. Negative ones cut off. Throws ValueError for another number of them.
-enum class PadMode : uint8_t { zero, constant, reflect, replicate, circular };
+enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
  protected:
-  PadNd(const char* type, int dims, const Sizes& padding, PadMode mode, double value = 0);
+  PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value = 0);
 };
-template <ClassName family, PadMode mode, int n>
+template <ClassName family, Surround mode, int n>
 class PadOf : public PadNd, public OfDims<family, n> {
  public:
   using OfDims<family, n>::kName;
@@ -101,16 +101,16 @@ template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
   using OfDims<"ConstantPad", n>::kName;
-  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadMode::constant, value) {}
+  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, Surround::constant, value) {}
 };
 template <int n>
-using ZeroPad = PadOf<"ZeroPad", PadMode::zero, n>;
+using ZeroPad = PadOf<"ZeroPad", Surround::zero, n>;
 template <int n>
-using ReflectionPad = PadOf<"ReflectionPad", PadMode::reflect, n>;
+using ReflectionPad = PadOf<"ReflectionPad", Surround::reflect, n>;
 template <int n>
-using ReplicationPad = PadOf<"ReplicationPad", PadMode::replicate, n>;
+using ReplicationPad = PadOf<"ReplicationPad", Surround::replicate, n>;
 template <int n>
-using CircularPad = PadOf<"CircularPad", PadMode::circular, n>;
+using CircularPad = PadOf<"CircularPad", Surround::circular, n>;
 using ZeroPad1d = ZeroPad<1>;
 using ZeroPad2d = ZeroPad<2>;
 using ZeroPad3d = ZeroPad<3>;
