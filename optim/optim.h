@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.optim's names: optim::AdamW, optim::lr_scheduler::StepLR. Each is the class of namespace halfstep. nn::utils has the
+// torch.optim's names: optim::AdamW, optim::lr_scheduler::LambdaLR. Each is the class of namespace halfstep. nn::utils has the
 // functions on gradients and parameters, as torch.nn.utils.
 #pragma once
 

@@ -62,13 +62,12 @@ void add_numbers(const OptionValue& value, std::vector<double>& out) {
 
 const OptionList<SGDOptions>& SGDOptions::list() {
   using O = SGDOptions;
-  static const OptionList<O> all{
-      lr_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
-      decay_of<O>(),
-      option("nesterov", &O::nesterov, "look one step ahead"),
-      maximize_of<O>()};
+  static const OptionList<O> all{lr_of<O>(),
+                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                 option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
+                                 decay_of<O>(),
+                                 option("nesterov", &O::nesterov, "look one step ahead"),
+                                 maximize_of<O>()};
   return all;
 }
 void SGDOptions::check(std::string_view name) const {
@@ -128,12 +127,12 @@ UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 const OptionList<NAdamOptions>& NAdamOptions::list() {
   using O = NAdamOptions;
   static const OptionList<O> all{lr_of<O>(),
-                                          betas_of<O>(),
-                                          eps_of<O>(),
-                                          decay_of<O>(),
-                                          option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
-                                          decoupled_of<O>(),
-                                          maximize_of<O>()};
+                                 betas_of<O>(),
+                                 eps_of<O>(),
+                                 decay_of<O>(),
+                                 option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
+                                 decoupled_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -150,8 +149,7 @@ UpdateRule NAdamOptions::rule() const {
 
 const OptionList<RAdamOptions>& RAdamOptions::list() {
   using O = RAdamOptions;
-  static const OptionList<O> all{lr_of<O>(),    betas_of<O>(),     eps_of<O>(),
-                                          decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  static const OptionList<O> all{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -168,8 +166,8 @@ UpdateRule RAdamOptions::rule() const {
 const OptionList<AdamaxOptions>& AdamaxOptions::list() {
   using O = AdamaxOptions;
   static const OptionList<O> all{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
-                                          option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
-                                          maximize_of<O>()};
+                                 option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
@@ -180,14 +178,13 @@ UpdateRule AdamaxOptions::rule() const {
 
 const OptionList<RMSpropOptions>& RMSpropOptions::list() {
   using O = RMSpropOptions;
-  static const OptionList<O> all{
-      lr_of<O>(),
-      option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
-      eps_of<O>(),
-      decay_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
-      maximize_of<O>()};
+  static const OptionList<O> all{lr_of<O>(),
+                                 option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
+                                 eps_of<O>(),
+                                 decay_of<O>(),
+                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                 option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
+                                 maximize_of<O>()};
   return all;
 }
 Names RMSpropOptions::states() const {
@@ -231,7 +228,7 @@ UpdateRule AdagradOptions::rule() const {
 const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
   using O = AdadeltaOptions;
   static const OptionList<O> all{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
-                                          eps_of<O>(), decay_of<O>(), maximize_of<O>()};
+                                 eps_of<O>(), decay_of<O>(), maximize_of<O>()};
   return all;
 }
 Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
@@ -242,11 +239,11 @@ UpdateRule AdadeltaOptions::rule() const {
 const OptionList<ASGDOptions>& ASGDOptions::list() {
   using O = ASGDOptions;
   static const OptionList<O> all{lr_of<O>(),
-                                          option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
-                                          option("alpha", &O::alpha, "power of the step size").at_least(0),
-                                          option("t0", &O::t0, "step that averaging begins at"),
-                                          decay_of<O>(),
-                                          maximize_of<O>()};
+                                 option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
+                                 option("alpha", &O::alpha, "power of the step size").at_least(0),
+                                 option("t0", &O::t0, "step that averaging begins at"),
+                                 decay_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names ASGDOptions::states() const { return {"ax"}; }
@@ -261,17 +258,14 @@ UpdateRule ASGDOptions::rule() const {
 const OptionList<RpropOptions>& RpropOptions::list() {
   using O = RpropOptions;
   static const OptionList<O> all{
-      lr_of<O>(),
-      option("etas", &O::etas,
-                "factors of the step size where the sign changes, and where not")
-          .above(0),
+      lr_of<O>(), option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
       option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
   return all;
 }
 void RpropOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, name, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
-  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0],
-                              " and ", step_sizes[1]);
+  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0], " and ",
+                              step_sizes[1]);
 }
 Names RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
@@ -286,7 +280,7 @@ UpdateRule RpropOptions::rule() const {
 const OptionList<LionOptions>& LionOptions::list() {
   using O = LionOptions;
   static const OptionList<O> all{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
-                                          decay_of<O>(kShrinks), maximize_of<O>()};
+                                 decay_of<O>(kShrinks), maximize_of<O>()};
   return all;
 }
 Names LionOptions::states() const { return {"exp_avg"}; }
@@ -298,10 +292,7 @@ const OptionList<AdEMAMixOptions>& AdEMAMixOptions::list() {
   using O = AdEMAMixOptions;
   static const OptionList<O> all{
       lr_of<O>(),
-      option("betas", &O::betas,
-                "decay rates: fast moment, second moment, slow moment")
-          .at_least(0)
-          .under(1),
+      option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
       option("alpha", &O::alpha, "share of the slow moment").at_least(0),
       option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
       option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),

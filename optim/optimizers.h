@@ -148,8 +148,7 @@ class WithOptions : public Base {
     O now = own(group);
     for (const auto& [name, value] : values) {
       bool known = false;
-      for (const Option<O>& o : O::list())
-        known = known || (o.name == name && o.name != "lr" && o.put(now, from_stored(value, o)));
+      for (const Option<O>& o : O::list()) known = known || (o.name == name && o.name != "lr" && o.put(now, from_stored(value, o)));
       check<ValueError>(known, O::kName, "the option \"", name, "\" of a state has no place in ", describe());
     }
     check_options(now);
@@ -243,10 +242,10 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
   }
 };
 
-#define HALFSTEP_OPTIMIZER_OPTIONS(Options, Name)    \
-  static constexpr const char* kName = Name;         \
-  static const OptionList<Options>& list();           \
-  std::vector<std::string> states() const;           \
+#define HALFSTEP_OPTIMIZER_OPTIONS(Options, Name) \
+  static constexpr const char* kName = Name;      \
+  static const OptionList<Options>& list();       \
+  std::vector<std::string> states() const;        \
   UpdateRule rule() const
 
 struct SGDOptions {

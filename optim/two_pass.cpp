@@ -195,9 +195,7 @@ const OptionList<AdafactorOptions>& AdafactorOptions::list() {
   static const OptionList<O> all{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
-      option("eps", &O::eps,
-                "least mean square of a gradient, and least size of a tensor's values")
-          .at_least(0),
+      option("eps", &O::eps, "least mean square of a gradient, and least size of a tensor's values").at_least(0),
       option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("maximize", &O::maximize, "climb instead of descend")};

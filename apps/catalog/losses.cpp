@@ -47,8 +47,8 @@ void add_number_rows(Catalog<LossRow>& all) {
   all.add(option_row<HuberLoss>("(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers));
   all.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers));
   all.add(option_row<KLDivLoss>("target (ln(target) - output), output in log space", numbers));
-  all.add(option_row<BCELoss>(
-      "-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision", numbers));
+  all.add(option_row<BCELoss>("-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision",
+                              numbers));
   all.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers));
   all.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers));
   all.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers));

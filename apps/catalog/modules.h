@@ -56,12 +56,15 @@ ModuleRow option_row(std::string doc, const typename M::Options& defaults, Arg<T
   if constexpr (requires { M::kDims; }) rules.dims = M::kDims;
   std::vector<Field> fields{args.field...};
   for (Field& f : fields_of<O>(defaults, rules)) fields.push_back(std::move(f));
-  return {{M::kName, std::move(doc), std::move(fields)}, [args...](const Json& self) -> std::shared_ptr<Module> {
+  return {{M::kName, std::move(doc), std::move(fields)},
+          [args...](const Json& self) -> std::shared_ptr<Module> {
             O options;
             read_options(self, options);
             return halfstep::make<M>(value_of(self, args)..., options);
           },
-          {}, {}, sizeof...(Ts)};
+          {},
+          {},
+          sizeof...(Ts)};
 }
 template <class M, class... Ts>
 ModuleRow option_row(std::string doc, Arg<Ts>... args) {

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "amp/step/param_groups.h"
 #include "apps/catalog/option_fields.h"
 #include "apps/schema/pattern.h"
-#include "amp/step/param_groups.h"
 #include "optim/lbfgs.h"
 #include "optim/two_pass.h"
 

@@ -48,7 +48,8 @@ Field field_of(const OptionFacts& o, const OptionValue& otherwise, const FieldRu
     case OptionKind::number: f = bounded(number(o.name, fallback, o.doc), o, rules.most); break;
     case OptionKind::text: return o.words.empty() ? text(o.name, fallback, o.doc) : choice(o.name, fallback, o.words, o.doc);
     case OptionKind::sizes: f = sizes(o.name, fallback, rules.dims, int64_t(o.least), o.doc); break;
-    case OptionKind::tensor: return list(o.name, nullptr, bounded(number("", nullptr, "weight"), o, rules.most), o.doc).items(1, 1 << 20);
+    case OptionKind::tensor:
+      return list(o.name, nullptr, bounded(number("", nullptr, "weight"), o, rules.most), o.doc).items(1, 1 << 20);
     case OptionKind::numbers:
       f = list(o.name, fallback, bounded(number("", nullptr, "number"), o, rules.most), o.doc);
       f = o.count ? f.items(o.count, o.count) : f.items(1, 1 << 20);
@@ -62,8 +63,9 @@ OptionValue value_in(const Json& json, const OptionFacts& o) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_string())
     return o.kind == OptionKind::text || o.kind == OptionKind::sizes ? OptionValue(json.get<std::string>()) : OptionValue();
-  if (json.is_number()) return o.kind == OptionKind::whole || o.kind == OptionKind::sizes ? OptionValue(json.get<int64_t>())
-                                                                                          : OptionValue(json.get<double>());
+  if (json.is_number())
+    return o.kind == OptionKind::whole || o.kind == OptionKind::sizes ? OptionValue(json.get<int64_t>())
+                                                                      : OptionValue(json.get<double>());
   if (!json.is_array()) return {};
   if (o.kind == OptionKind::numbers || o.kind == OptionKind::tensor) return json.get<std::vector<double>>();
   return Sizes(Dims(json.get<std::vector<int64_t>>()));

@@ -11,8 +11,8 @@
 namespace halfstep::app {
 
 struct FieldRules {
-  int dims = 0;               // how many numbers sizes may have besides one for all; 0: up to kMaxDims
-  double most = kMaxSample;   // of integers that have a least value and no other bound
+  int dims = 0;              // how many numbers sizes may have besides one for all; 0: up to kMaxDims
+  double most = kMaxSample;  // of integers that have a least value and no other bound
 };
 // `otherwise`: the default; monostate: none.
 Field field_of(const OptionFacts& option, const OptionValue& otherwise, const FieldRules& rules = {});

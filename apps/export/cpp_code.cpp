@@ -91,8 +91,7 @@ class Mlp : public Sequential {
     std::string first, options;
     for (const Argument& a : arguments) {
       const auto end = row.component.fields.begin() + int64_t(std::min(row.positional, row.component.fields.size()));
-      const bool by_position =
-          std::any_of(row.component.fields.begin(), end, [&](const Field& f) { return f.key == a.name; });
+      const bool by_position = std::any_of(row.component.fields.begin(), end, [&](const Field& f) { return f.key == a.name; });
       if (by_position) first += (first.empty() ? "" : ", ") + value(a.value);
       if (!by_position && !a.is_default) options += (options.empty() ? "." : ", .") + a.name + " = " + value(a.value);
     }

@@ -2,13 +2,13 @@
 // Options structs as lists that can be walked. A list says of each option its name, default, bounds and a sentence, once: checks,
 // the text of describe(), JSON fields, docs, exports and tests are made from it.
 //
-//   struct SoftshrinkOptions {
-//     double lambd = 0.5;
-//     static const OptionList<SoftshrinkOptions>& list();
+//   struct DropoutOptions {
+//     double p = 0.5;
+//     static const OptionList<DropoutOptions>& list();
 //   };
-//   HALFSTEP_OPTIONS(SoftshrinkOptions, option("lambd", &O::lambd, "half width of the zero zone").at_least(0))  // in the .cpp
+//   HALFSTEP_OPTIONS(DropoutOptions, option("p", &O::p, "probability").at_least(0).at_most(1))  // in the .cpp
 //
-//   check_options("Softshrink", options);  // throws ValueError: [Softshrink] lambd must be >= 0, got -1
+//   check_options("Dropout", options);  // throws ValueError: [Dropout] p must be in [0, 1], got 2
 #pragma once
 
 #include <concepts>
@@ -106,7 +106,7 @@ enum class OptionShown : uint8_t { named, bare, if_changed, never };
 struct OptionFacts {
   std::string name, doc;
   OptionKind kind = OptionKind::number;
-  int count = 0;  // of `numbers`; 0: any
+  int count = 0;                                                                                            // of `numbers`; 0: any
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();  // of each number
   bool above_least = false, below_most = false;  // without the bound itself
   bool not_zero = false;
@@ -125,19 +125,39 @@ void check_option(std::string_view owner, const OptionFacts& option, const Optio
 template <class O>
 struct Option : OptionFacts {
   std::function<OptionValue(const O&)> get;
-  std::function<bool(O&, const OptionValue&)> put;       // false, and nothing is changed, for data of another form
-  std::function<bool(const O&, const O&)> same = {};     // empty for types without ==
+  std::function<bool(O&, const OptionValue&)> put;    // false, and nothing is changed, for data of another form
+  std::function<bool(const O&, const O&)> same = {};  // empty for types without ==
 
-  Option at_least(double bound) const { return with([=](Option& o) { o.least = bound; }); }
-  Option above(double bound) const { return with([=](Option& o) { o.least = bound, o.above_least = true; }); }
-  Option at_most(double bound) const { return with([=](Option& o) { o.most = bound; }); }
-  Option under(double bound) const { return with([=](Option& o) { o.most = bound, o.below_most = true; }); }
-  Option nonzero() const { return with([](Option& o) { o.not_zero = true; }); }
-  Option one_of(std::vector<std::string> all) const { return with([&](Option& o) { o.words = std::move(all); }); }
-  Option bare() const { return with([](Option& o) { o.shown = OptionShown::bare; }); }
-  Option if_changed() const { return with([](Option& o) { o.shown = OptionShown::if_changed; }); }
-  Option unseen() const { return with([](Option& o) { o.shown = OptionShown::never; }); }
-  Option in_quotes() const { return with([](Option& o) { o.quoted = true; }); }
+  Option at_least(double bound) const {
+    return with([=](Option& o) { o.least = bound; });
+  }
+  Option above(double bound) const {
+    return with([=](Option& o) { o.least = bound, o.above_least = true; });
+  }
+  Option at_most(double bound) const {
+    return with([=](Option& o) { o.most = bound; });
+  }
+  Option under(double bound) const {
+    return with([=](Option& o) { o.most = bound, o.below_most = true; });
+  }
+  Option nonzero() const {
+    return with([](Option& o) { o.not_zero = true; });
+  }
+  Option one_of(std::vector<std::string> all) const {
+    return with([&](Option& o) { o.words = std::move(all); });
+  }
+  Option bare() const {
+    return with([](Option& o) { o.shown = OptionShown::bare; });
+  }
+  Option if_changed() const {
+    return with([](Option& o) { o.shown = OptionShown::if_changed; });
+  }
+  Option unseen() const {
+    return with([](Option& o) { o.shown = OptionShown::never; });
+  }
+  Option in_quotes() const {
+    return with([](Option& o) { o.quoted = true; });
+  }
 
  private:
   template <class F>
@@ -162,11 +182,11 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
 }
 
 // Defines Options::list(), where O is Options.
-#define HALFSTEP_OPTIONS(Options, ...)                                 \
-  const ::halfstep::OptionList<Options>& Options::list() {             \
-    using O [[maybe_unused]] = Options;                                \
-    static const ::halfstep::OptionList<O> all{__VA_ARGS__};           \
-    return all;                                                        \
+#define HALFSTEP_OPTIONS(Options, ...)                       \
+  const ::halfstep::OptionList<Options>& Options::list() {   \
+    using O [[maybe_unused]] = Options;                      \
+    static const ::halfstep::OptionList<O> all{__VA_ARGS__}; \
+    return all;                                              \
   }
 
 // A struct with a list. It may also have check(owner) const, which throws ValueError for values that do not fit each other.

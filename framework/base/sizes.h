@@ -16,12 +16,10 @@ class Sizes {
  public:
   Sizes() = default;
   template <std::integral T>
-    requires(!std::same_as<T, bool>)
-  Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
+  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
   // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
   template <std::integral First, std::integral... Rest>
-    requires(sizeof...(Rest) > 0)
-  Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
+  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
   Sizes(const Dims& each) : values_(each) {}
 
   bool empty() const { return values_.empty(); }
@@ -30,7 +28,8 @@ class Sizes {
   bool operator==(const Sizes&) const = default;
   // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
   // below `least`.
-  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least = std::numeric_limits<int64_t>::min()) const;
+  Dims each(int count, std::string_view layer, std::string_view argument,
+            int64_t least = std::numeric_limits<int64_t>::min()) const;
 
  private:
   Dims values_;

@@ -25,7 +25,7 @@ using Softsign = PlainLayer<"Softsign", softsign>;
 Tensor softmax_of_image(const Tensor& x);  // over the channels of [N, C, H, W] or [C, H, W]
 using Softmax2d = PlainLayer<"Softmax2d", softmax_of_image>;
 
-// Softplus, LeakyReLU, ELU, CELU, Hardshrink, Softshrink: the rows of pointwise.def whose numbers have names there.
+// LeakyReLU and the like: the rows of pointwise.def whose numbers have names there.
 #define HS_ONE_OPTION(row, layer, ...) using layer = OptionLayer<#layer, layer##Options>;
 #define HS_TWO_OPTIONS(row, layer, ...) using layer = OptionLayer<#layer, layer##Options>;
 #include "framework/math/pointwise.def"

@@ -81,15 +81,12 @@ Option<O> bias_of() {
 }
 }  // namespace
 
-HALFSTEP_OPTIONS(ConvLayerOptions, stride_of<O>(),
-                 option("padding", &O::padding, "around the input; \"same\": the output is as large")
-                     .at_least(0)
-                     .one_of({"same", "valid"}),
-                 dilation_of<O>(), groups_of<O>(), bias_of<O>(),
-                 option("padding_mode", &O::padding_mode, "contents of the padding")
-                     .one_of({"zeros", "reflect", "replicate", "circular"}))
-HALFSTEP_OPTIONS(ConvTransposeLayerOptions, stride_of<O>(),
-                 option("padding", &O::padding, "cut off from the output").at_least(0),
+HALFSTEP_OPTIONS(
+    ConvLayerOptions, stride_of<O>(),
+    option("padding", &O::padding, "around the input; \"same\": the output is as large").at_least(0).one_of({"same", "valid"}),
+    dilation_of<O>(), groups_of<O>(), bias_of<O>(),
+    option("padding_mode", &O::padding_mode, "contents of the padding").one_of({"zeros", "reflect", "replicate", "circular"}))
+HALFSTEP_OPTIONS(ConvTransposeLayerOptions, stride_of<O>(), option("padding", &O::padding, "cut off from the output").at_least(0),
                  option("output_padding", &O::output_padding, "added behind the output; less than stride or dilation").at_least(0),
                  groups_of<O>(), bias_of<O>(), dilation_of<O>())
 

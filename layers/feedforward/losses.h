@@ -140,7 +140,8 @@ using CrossEntropyLoss = OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, los
 using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
 using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;
 // Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
-using MultiLabelMarginLoss = OptionLoss<"MultiLabelMarginLoss", LossOptions, loss_functions::multilabel_margin, MeanOver<MeanOf::lists>>;
+using MultiLabelMarginLoss =
+    OptionLoss<"MultiLabelMarginLoss", LossOptions, loss_functions::multilabel_margin, MeanOver<MeanOf::lists>>;
 using MultiLabelSoftMarginLoss = OptionLoss<"MultiLabelSoftMarginLoss", MultiLabelSoftMarginLossOptions,
                                             loss_functions::multilabel_soft_margin, MeanOver<MeanOf::lists>>;
 
@@ -189,9 +190,7 @@ struct TripletMarginWithDistanceLoss {
 };
 struct GaussianNLLLoss {
   GaussianNllOptions options;
-  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) {
-    check_options("GaussianNLLLoss", options);
-  }
+  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) { check_options("GaussianNLLLoss", options); }
   Tensor operator()(const Tensor& output, const Tensor& target, const Tensor& var) const {
     return gaussian_nll_loss(output, target, var, options);
   }

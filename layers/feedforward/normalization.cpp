@@ -33,14 +33,14 @@ Option<O> bias_of() {
 }
 template <class O>
 OptionList<O> running_list() {
-  return {eps_of<O>(),
-          option("momentum", &O::momentum, "share of the new statistics; \"cumulative\", PyTorch's None: all batches count the same")
-              .at_least(0)
-              .at_most(1)
-              .one_of({"cumulative"}),
-          option("affine", &O::affine, "has weights"),
-          option("track_running_stats", &O::track_running_stats, "gathers statistics for evaluation"),
-          bias_of<O>()};
+  return {
+      eps_of<O>(),
+      option("momentum", &O::momentum, "share of the new statistics; \"cumulative\", PyTorch's None: all batches count the same")
+          .at_least(0)
+          .at_most(1)
+          .one_of({"cumulative"}),
+      option("affine", &O::affine, "has weights"),
+      option("track_running_stats", &O::track_running_stats, "gathers statistics for evaluation"), bias_of<O>()};
 }
 }  // namespace
 
@@ -243,9 +243,7 @@ Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, num_groups_, weight, bias, options_.eps);
 }
 
-std::string GroupNorm::describe() const {
-  return Repr(kName).arg(num_groups_).arg(num_channels_).options(options_).str();
-}
+std::string GroupNorm::describe() const { return Repr(kName).arg(num_groups_).arg(num_channels_).options(options_).str(); }
 
 LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions& o)
     : FunctionLayer(Repr(kName).arg(int64_t(size)).options(o).str(),

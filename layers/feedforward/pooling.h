@@ -184,7 +184,11 @@ class AdaptiveAvgPool : public AdaptivePoolNd, public OfDims<"AdaptiveAvgPool", 
  public:
   using OfDims<"AdaptiveAvgPool", n>::kName;
   explicit AdaptiveAvgPool(const AdaptiveSizes& output_size)
-      : AdaptivePoolNd(kName, n, n == 1 ? adaptive_avg_pool1d : n == 2 ? adaptive_avg_pool2d : adaptive_avg_pool3d, output_size) {}
+      : AdaptivePoolNd(kName, n,
+                       n == 1   ? adaptive_avg_pool1d
+                       : n == 2 ? adaptive_avg_pool2d
+                                : adaptive_avg_pool3d,
+                       output_size) {}
 };
 using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
 using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
@@ -195,7 +199,11 @@ class AdaptiveMaxPool : public AdaptivePoolNd, public OfDims<"AdaptiveMaxPool", 
  public:
   using OfDims<"AdaptiveMaxPool", n>::kName;
   explicit AdaptiveMaxPool(const AdaptiveSizes& output_size)
-      : AdaptivePoolNd(kName, n, n == 1 ? adaptive_max_pool1d : n == 2 ? adaptive_max_pool2d : adaptive_max_pool3d, output_size) {}
+      : AdaptivePoolNd(kName, n,
+                       n == 1   ? adaptive_max_pool1d
+                       : n == 2 ? adaptive_max_pool2d
+                                : adaptive_max_pool3d,
+                       output_size) {}
   TensorAndIndices forward_with_indices(const Tensor& x) const {
     const auto pool = n == 1   ? adaptive_max_pool1d_with_indices
                       : n == 2 ? adaptive_max_pool2d_with_indices

@@ -29,9 +29,7 @@ WindowOptions window_of(const char* type, const FoldOptions& o) {
           .stride = o.stride.each(2, type, "stride")};
 }
 
-Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) {
-  return text.arg("kernel_size", kernel_size).options(o);
-}
+Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) { return text.arg("kernel_size", kernel_size).options(o); }
 
 FunctionLayer unfold_layer(const Sizes& kernel_size, const FoldOptions& o) {
   const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size", 1);

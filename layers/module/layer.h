@@ -119,7 +119,8 @@ class PlainLayer : public FunctionLayer {
   PlainLayer() : FunctionLayer(Repr(kName).str(), function) {}
 };
 
-// A type that can be given for the first option of O, by position: Softshrink(0.3). A bool is no number, a fraction no whole number.
+// A type that can be given for the first option of O, by position: Dropout(0.3). A bool is no number, a fraction no whole
+// number.
 template <class T, class O>
 concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
                       (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||

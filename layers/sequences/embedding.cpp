@@ -72,9 +72,7 @@ Tensor Embedding::forward(const Tensor& x) {
   return embedding(weight, x, options_.padding_idx, options_.scale_grad_by_freq, options_.max_norm, options_.norm_type);
 }
 
-std::string Embedding::describe() const {
-  return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str();
-}
+std::string Embedding::describe() const { return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str(); }
 
 EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& o) : options_(o) {
   check_weight(kName, given, options_);
@@ -106,8 +104,6 @@ Tensor EmbeddingBag::forward(const Tensor& index, const Tensor& offsets, const T
                         .padding_idx = options_.padding_idx});
 }
 
-std::string EmbeddingBag::describe() const {
-  return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str();
-}
+std::string EmbeddingBag::describe() const { return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str(); }
 
 }  // namespace halfstep

@@ -50,7 +50,7 @@ const OptionList<TransformerOptions>& TransformerOptions::list() {
   using O = TransformerOptions;
   static const OptionList<O> all = [] {
     OptionList<O> made{option("d_model", &O::d_model, "width of the sequences").at_least(1),
-                       option("nhead", &O::nhead, "heads, which divide the width").at_least(1),
+                       option("nhead", &O::nhead, "heads of each attention").at_least(1),
                        option("num_encoder_layers", &O::num_encoder_layers, "layers of the encoder").at_least(1),
                        option("num_decoder_layers", &O::num_decoder_layers, "layers of the decoder").at_least(1)};
     for (Option<O>& o : layer_list<O>()) made.push_back(std::move(o));

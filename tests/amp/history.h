@@ -133,8 +133,7 @@ inline std::unique_ptr<Criterion> criterion_of(const Json& loss) {
   if (kind == "MultiMarginLoss")
     is(MultiMarginLoss(
         {.p = loss.value("p", 1), .margin = loss.value("margin", 1.0), .weight = weight, .reduction = reduction}));
-  if (kind == "KLDivLoss")
-    is(KLDivLoss({.reduction = how}));
+  if (kind == "KLDivLoss") is(KLDivLoss({.reduction = how}));
   REQUIRE_MESSAGE(out->base, kind);
   out->of_logs = kind == "NLLLoss" || kind == "KLDivLoss";
   return out;

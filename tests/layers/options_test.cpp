@@ -176,7 +176,8 @@ TEST_CASE("every loss takes its optional arguments in braces") {
   equal(HingeEmbeddingLoss({.margin = 2, .reduction = sum_})(x, sign), hinge_embedding_loss(x, sign, 2, sum_));
   equal(MultiLabelSoftMarginLoss({.weight = x})(rows, rows * 0.0), multilabel_soft_margin_loss(rows, rows * 0.0, x));
   const Tensor classes = arange(2);
-  equal(MultiLabelMarginLoss({.reduction = sum_})(rows, rows * 0.0), multilabel_margin_loss(rows, (rows * 0.0).to(DType::i64), sum_));
+  equal(MultiLabelMarginLoss({.reduction = sum_})(rows, rows * 0.0),
+        multilabel_margin_loss(rows, (rows * 0.0).to(DType::i64), sum_));
   equal(CrossEntropyLoss({.label_smoothing = 0.1})(rows, classes), cross_entropy(rows, classes, {.label_smoothing = 0.1}));
   equal(NLLLoss({.reduction = sum_})(rows, classes), nll_loss(rows, classes, {.reduction = sum_}));
   equal(BCELoss({.reduction = sum_})(y, y), binary_cross_entropy(y, y, {}, sum_));

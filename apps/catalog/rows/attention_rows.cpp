@@ -23,8 +23,7 @@ std::shared_ptr<TransformerEncoder> encoder(const Json& self) {
   TransformerLayerOptions o;
   read_options(self, o);
   std::shared_ptr<LayerNorm> norm;
-  if (self["norm"].get<bool>())
-    norm = make<LayerNorm>(Sizes(d_model), LayerNormOptions{.eps = o.layer_norm_eps, .bias = o.bias});
+  if (self["norm"].get<bool>()) norm = make<LayerNorm>(Sizes(d_model), LayerNormOptions{.eps = o.layer_norm_eps, .bias = o.bias});
   return std::make_shared<TransformerEncoder>(make<TransformerEncoderLayer>(d_model, self["nhead"].get<int64_t>(), o),
                                               self["num_layers"].get<int64_t>(), norm);
 }
@@ -46,8 +45,7 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
                                              model_width("d_model")));
   all.add(option_row<RotaryEmbedding>(
       "pairs of features of [L, E], turned by their position",
-      arg<int64_t>(
-          width("dim", "features of the input, an even number; left out: those of the input").from_input_dim(-1))));
+      arg<int64_t>(width("dim", "features of the input, an even number; left out: those of the input").from_input_dim(-1))));
 }
 
 }  // namespace halfstep::app

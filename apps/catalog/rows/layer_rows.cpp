@@ -50,21 +50,22 @@ ModuleRow upsample_row() {
   fields.push_back(choice("mode", "nearest", {"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"}, "how"));
   fields.push_back(boolean("align_corners", nullptr, "the corner elements keep their places; not for nearest"));
   fields.push_back(boolean("recompute_scale_factor", false, "positions from the sizes, not from scale_factor"));
-  return {{"Upsample", "interpolates to another size", fields}, [](const Json& self) {
+  return {{"Upsample", "interpolates to another size", fields},
+          [](const Json& self) {
             InterpolateOptions o = upsample_options(self);
             o.mode = self["mode"];
             o.align_corners = ReadArg<std::optional<bool>>::from(self["align_corners"]);
             o.recompute_scale_factor = self["recompute_scale_factor"];
             return std::make_shared<Upsample>(o);
           },
-          {}, {}, 0};
+          {},
+          {},
+          0};
 }
 
 template <class M>
 ModuleRow upsampling_row(const char* type, const char* doc) {
-  return {{type, doc, upsample_fields(2)},
-          [](const Json& self) { return std::make_shared<M>(upsample_options(self)); },
-          {}, {}, 0};
+  return {{type, doc, upsample_fields(2)}, [](const Json& self) { return std::make_shared<M>(upsample_options(self)); }, {}, {}, 0};
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(option_row<Flatten>("joins dimensions"));
   all.add({{"Unflatten",
             "splits a dimension into several",
-            {integer("dim", nullptr, "dimension; 0 is the batch").required(),
+            {integer("dim", nullptr, "dimension to split; 0 is the batch").required(),
              list("unflattened_size", nullptr, integer("", nullptr, "size").at_least(-1), "its parts; one may be -1")
                  .items(1, kMaxDims - 1)
                  .required()}},

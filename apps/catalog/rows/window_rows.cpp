@@ -11,10 +11,9 @@ Arg<Sizes> kernel(int dims) { return arg<Sizes>(sizes("kernel_size", nullptr, di
 
 template <class M>
 ModuleRow conv_row(const char* what) {
-  return option_row<M>(
-      joined(what, " of ", input_of(M::kDims)),
-      arg<int64_t>(width("in_channels", "channels of the input; left out: those of the input").from_input_dim(1)),
-      arg<int64_t>(width("out_channels", "channels of the output").required()), kernel(M::kDims));
+  return option_row<M>(joined(what, " of ", input_of(M::kDims)),
+                       arg<int64_t>(width("in_channels", "channels of the input; left out: those of the input").from_input_dim(1)),
+                       arg<int64_t>(width("out_channels", "channels of the output").required()), kernel(M::kDims));
 }
 template <class M>
 ModuleRow conv_transpose_row() {

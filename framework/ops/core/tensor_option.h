@@ -10,7 +10,7 @@ namespace halfstep {
 template <>
 struct OptionMember<Tensor> {
   static constexpr OptionKind kKind = OptionKind::tensor;
-  static OptionValue get(const Tensor&) { return {}; }  // values of a tensor are not read back
+  static OptionValue get(const Tensor&) { return {}; }        // values of a tensor are not read back
   static bool put(Tensor& member, const OptionValue& value);  // from a list of numbers
 };
 // Weights of a loss.

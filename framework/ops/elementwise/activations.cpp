@@ -119,17 +119,17 @@ Tensor add_relu(const Tensor& a, const Tensor& b) {
   return under_name(AddRelu::info.name, [&] { return relu(add(a, b)); });
 }
 
-#define HS_ONE_OPTION(row, layer, p, p_default, p_doc, p_bound)                  \
-  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound)             \
-  Tensor row(const Tensor& x, double p) {                                        \
-    check_options(#row, layer##Options{p});                                      \
-    return call_pointwise(Pointwise::row, {x}, p);                               \
+#define HS_ONE_OPTION(row, layer, p, p_default, p_doc, p_bound)      \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound) \
+  Tensor row(const Tensor& x, double p) {                            \
+    check_options(#row, layer##Options{p});                          \
+    return call_pointwise(Pointwise::row, {x}, p);                   \
   }
-#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, q_doc, q_bound)               \
-  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound, option(#q, &O::q, q_doc) q_bound)       \
-  Tensor row(const Tensor& x, double p, double q) {                                                          \
-    check_options(#row, layer##Options{p, q});                                                               \
-    return call_pointwise(Pointwise::row, {x}, p, q);                                                        \
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, q_doc, q_bound)         \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound, option(#q, &O::q, q_doc) q_bound) \
+  Tensor row(const Tensor& x, double p, double q) {                                                    \
+    check_options(#row, layer##Options{p, q});                                                         \
+    return call_pointwise(Pointwise::row, {x}, p, q);                                                  \
   }
 #include "framework/math/pointwise.def"
 
@@ -215,10 +215,9 @@ void add_activations(OpList& list) {
   list.add(AddRelu::info, [](Args& a) { return add_relu(a.tensor(0), a.tensor(1)); });
 #define HS_ONE_OPTION(row, layer, p, ...) \
   list.add(info_of(Pointwise::row), [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p)); });
-#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, ...)                                       \
-  list.add(info_of(Pointwise::row), [](Args& a) {                                                             \
-    return row(a.tensor(0), a.number(#p, layer##Options{}.p), a.number(#q, layer##Options{}.q));              \
-  });
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, ...) \
+  list.add(info_of(Pointwise::row),                                      \
+           [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p), a.number(#q, layer##Options{}.q)); });
 #include "framework/math/pointwise.def"
   list.add(of_numbers(info_of(Pointwise::hardtanh)),
            [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });

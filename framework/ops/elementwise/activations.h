@@ -18,14 +18,14 @@ Tensor polygamma(int64_t n, const Tensor& x);
 // relu(a + b) in one pass, forward and backward: for the sum behind which a residual block ends. As add it broadcasts and promotes.
 Tensor add_relu(const Tensor& a, const Tensor& b);
 
-// softplus, leaky_relu, elu, celu, hardshrink and softshrink: the rows of pointwise.def whose numbers have names there. Each has a
-// function, softshrink(x, 0.5), and a struct of its options, SoftshrinkOptions{.lambd = 0.5}, which also computes it.
-#define HS_ONE_OPTION(row, layer, p, p_default, ...)                      \
-  Tensor row(const Tensor& x, double p = p_default);                      \
-  struct layer##Options {                                                 \
-    double p = p_default;                                                 \
-    static const OptionList<layer##Options>& list();                      \
-    Tensor operator()(const Tensor& x) const { return row(x, p); }        \
+// The rows of pointwise.def whose numbers have names there. Each has a function, leaky_relu(x, 0.01), and a struct of its options,
+// LeakyReLUOptions{.negative_slope = 0.01}, which also computes it.
+#define HS_ONE_OPTION(row, layer, p, p_default, ...)               \
+  Tensor row(const Tensor& x, double p = p_default);               \
+  struct layer##Options {                                          \
+    double p = p_default;                                          \
+    static const OptionList<layer##Options>& list();               \
+    Tensor operator()(const Tensor& x) const { return row(x, p); } \
   };
 #define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, ...) \
   Tensor row(const Tensor& x, double p = p_default, double q = q_default);          \

@@ -55,7 +55,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
                     log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
-  check<ValueError>(o.blank >= 0 && o.blank < classes, op, "blank must be in [0, ", classes, "), got ", o.blank);
+  check_options(op, o);
+  check<ValueError>(o.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", o.blank);
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
@@ -120,9 +121,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 }
 
 void add_ctc_loss(OpList& list) {
-  list.add(kCtc, [](Args& a) {
-    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3), a.options<CtcOptions>());
-  });
+  list.add(kCtc, [](Args& a) { return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3), a.options<CtcOptions>()); });
 }
 
 }  // namespace halfstep

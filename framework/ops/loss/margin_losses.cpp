@@ -153,9 +153,8 @@ void add_margin_losses(OpList& list) {
   list.add(kCosineEmbedding, [](Args& a) {
     return cosine_embedding_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.number("margin", 0), a.reduction());
   });
-  list.add(kTripletMargin, [](Args& a) {
-    return triplet_margin_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<TripletMarginOptions>());
-  });
+  list.add(kTripletMargin,
+           [](Args& a) { return triplet_margin_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<TripletMarginOptions>()); });
   list.add(kMultiMargin, [](Args& a) {
     MultiMarginOptions o = a.options<MultiMarginOptions>();
     o.weight = a.tensor_or_none(2);

@@ -120,18 +120,18 @@ HALFSTEP_OPTIONS(LossOptions, reduction_of<O>())
 HALFSTEP_OPTIONS(SmoothL1LossOptions, reduction_of<O>(), option("beta", &O::beta, "where it becomes linear").at_least(0))
 HALFSTEP_OPTIONS(HuberLossOptions, reduction_of<O>(), option("delta", &O::delta, "where it becomes linear").above(0))
 HALFSTEP_OPTIONS(PoissonNllOptions, option("log_input", &O::log_input, "false: output - target ln(output + eps)"),
-                 option("full", &O::full, "add ln(target!), nearly"),
-                 option("eps", &O::eps, "keeps logarithms finite").above(0), reduction_of<O>())
-HALFSTEP_OPTIONS(KLDivLossOptions,
-                 option("reduction", &O::reduction, "\"batchmean\": the sum over the batch's size")
-                     .one_of({"mean", "batchmean", "sum", "none"}),
-                 option("log_target", &O::log_target, "the target is in log space, too"))
+                 option("full", &O::full, "add ln(target!), nearly"), option("eps", &O::eps, "keeps logarithms finite").above(0),
+                 reduction_of<O>())
+HALFSTEP_OPTIONS(
+    KLDivLossOptions,
+    option("reduction", &O::reduction, "\"batchmean\": the sum over the batch's size").one_of({"mean", "batchmean", "sum", "none"}),
+    option("log_target", &O::log_target, "the target is in log space, too"))
 HALFSTEP_OPTIONS(BCEOptions, weight_of<O>("one for each output; left out: all the same"), reduction_of<O>())
 HALFSTEP_OPTIONS(BceWithLogitsOptions, weight_of<O>("one for each output; left out: all the same"), reduction_of<O>(),
                  weight_of<O>("of the part of positive targets, one for each output", &O::pos_weight, "pos_weight"))
 HALFSTEP_OPTIONS(HingeEmbeddingLossOptions, option("margin", &O::margin, "how far apart"), reduction_of<O>())
-HALFSTEP_OPTIONS(GaussianNllOptions, option("full", &O::full, "add ln(2 pi)/2"),
-                 option("eps", &O::eps, "least variance").above(0), reduction_of<O>())
+HALFSTEP_OPTIONS(GaussianNllOptions, option("full", &O::full, "add ln(2 pi)/2"), option("eps", &O::eps, "least variance").above(0),
+                 reduction_of<O>())
 
 Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction, bool log_target) {
   check_target("kl_div", x, target);
@@ -208,10 +208,12 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
 
 void add_pointwise_losses(OpList& list) {
   list.add(info_of(Pointwise::l1_loss), [](Args& a) { return l1_loss(a.tensor(0), a.tensor(1), a.reduction()); });
-  list.add(info_of(Pointwise::smooth_l1_loss),
-           [](Args& a) { return smooth_l1_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("beta", SmoothL1LossOptions{}.beta)); });
-  list.add(info_of(Pointwise::huber_loss),
-           [](Args& a) { return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", HuberLossOptions{}.delta)); });
+  list.add(info_of(Pointwise::smooth_l1_loss), [](Args& a) {
+    return smooth_l1_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("beta", SmoothL1LossOptions{}.beta));
+  });
+  list.add(info_of(Pointwise::huber_loss), [](Args& a) {
+    return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", HuberLossOptions{}.delta));
+  });
   list.add(info_of(Pointwise::kl_div), [](Args& a) {
     const KLDivLossOptions o = a.options<KLDivLossOptions>();
     return kl_div(a.tensor(0), a.tensor(1), o.reduction, o.log_target);
@@ -221,15 +223,14 @@ void add_pointwise_losses(OpList& list) {
     return binary_cross_entropy_with_logits(
         a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .pos_weight = a.tensor_or_none(3), .reduction = a.reduction()});
   });
-  list.add(info_of(Pointwise::poisson_nll_loss), [](Args& a) {
-    return poisson_nll_loss(a.tensor(0), a.tensor(1), a.options<PoissonNllOptions>());
-  });
+  list.add(info_of(Pointwise::poisson_nll_loss),
+           [](Args& a) { return poisson_nll_loss(a.tensor(0), a.tensor(1), a.options<PoissonNllOptions>()); });
   list.add(info_of(Pointwise::soft_margin_loss), [](Args& a) { return soft_margin_loss(a.tensor(0), a.tensor(1), a.reduction()); });
-  list.add(info_of(Pointwise::hinge_embedding_loss),
-           [](Args& a) { return hinge_embedding_loss(a.tensor(0), a.tensor(1), a.number("margin", HingeEmbeddingLossOptions{}.margin), a.reduction()); });
-  list.add(info_of(Pointwise::gaussian_nll_loss), [](Args& a) {
-    return gaussian_nll_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<GaussianNllOptions>());
+  list.add(info_of(Pointwise::hinge_embedding_loss), [](Args& a) {
+    return hinge_embedding_loss(a.tensor(0), a.tensor(1), a.number("margin", HingeEmbeddingLossOptions{}.margin), a.reduction());
   });
+  list.add(info_of(Pointwise::gaussian_nll_loss),
+           [](Args& a) { return gaussian_nll_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<GaussianNllOptions>()); });
 }
 
 }  // namespace halfstep
