@@ -30,9 +30,9 @@ enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kN
 
 }  // namespace
 
-const std::vector<Option<LBFGSOptions>>& LBFGSOptions::list() {
+const OptionList<LBFGSOptions>& LBFGSOptions::list() {
   using O = LBFGSOptions;
-  static const std::vector<Option<O>> all{
+  static const OptionList<O> all{
       option("lr", &O::lr, "length of a step, of a search the first one tried").at_least(0),
       option("max_iter", &O::max_iter, "iterations a step").at_least(1),
       option("max_eval", &O::max_eval, "evaluations a step; 0: 5/4 of max_iter").at_least(0),

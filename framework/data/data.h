@@ -24,8 +24,7 @@
 
 namespace halfstep::data {
 
-using halfstep::DataLoader, halfstep::Dataset, halfstep::Sampler, halfstep::TensorDataset, halfstep::WeightedSampler;
-using halfstep::Subset, halfstep::ConcatDataset, halfstep::random_split, halfstep::default_collate;
+using namespace halfstep;
 using WeightedRandomSampler = halfstep::WeightedSampler;
 
 }  // namespace halfstep::data

@@ -254,6 +254,7 @@ struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   LossReduction reduction = Reduction::mean;
   double label_smoothing = 0;
+  static const OptionList<CrossEntropyOptions>& list();
 };
 // Returns -log_softmax(logits)[target], weighted. logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N,
 // d1...], or probabilities of logits' shape, with which an ignore_index of 0 or more is a ValueError. The mean of class indices is
@@ -263,6 +264,7 @@ struct NllLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;
   LossReduction reduction = Reduction::mean;
+  static const OptionList<NllLossOptions>& list();
 };
 // Returns -log_probs[target], with shapes and means like cross_entropy. Throws DTypeError for a weight of another dtype, unless it
 // is float32 beside 16 bits.

@@ -28,13 +28,21 @@ Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_
   return out;
 }
 
-void check_channels(const char* type, int64_t in_channels, int64_t out_channels, int64_t groups) {
+// Both are at least 1, and groups, which the options' list checks, divides them.
+template <class O>
+void check_arguments(const char* type, int64_t in_channels, int64_t out_channels, const O& o) {
   check<ValueError>(in_channels >= 1 && out_channels >= 1, type, "in_channels and out_channels must be >= 1, got ", in_channels,
                     " and ", out_channels);
-  check<ValueError>(groups >= 1, type, "groups must be >= 1, got ", groups);
-  check<ValueError>(in_channels % groups == 0, type, "in_channels must be divisible by groups, got ", in_channels, " and ", groups);
-  check<ValueError>(out_channels % groups == 0, type, "out_channels must be divisible by groups, got ", out_channels, " and ",
-                    groups);
+  check_options(type, o);
+  check<ValueError>(in_channels % o.groups == 0, type, "in_channels must be divisible by groups, got ", in_channels, " and ",
+                    o.groups);
+  check<ValueError>(out_channels % o.groups == 0, type, "out_channels must be divisible by groups, got ", out_channels, " and ",
+                    o.groups);
+}
+
+// One number for each dimension.
+Dims padding_sizes(const char* type, int dims, const ConvPadding& padding) {
+  return std::get<Sizes>(OptionMember<ConvPadding>::get(padding)).each(dims, type, "padding");
 }
 
 // kernel...: the last dimensions of a weight.
@@ -42,28 +50,59 @@ Dims kernel_of(const Tensor& weight) { return Dims(weight.shape().span().subspan
 
 }  // namespace
 
+OptionValue OptionMember<ConvPadding>::get(const ConvPadding& member) {
+  if (!member.name.empty()) return member.name;
+  return member.sizes.size() == 1 ? Sizes(member.sizes[0]) : Sizes(member.sizes);
+}
+bool OptionMember<ConvPadding>::put(ConvPadding& member, const OptionValue& value) {
+  Sizes sizes;
+  if (const auto* const name = std::get_if<std::string>(&value)) return member = *name, true;
+  if (!OptionMember<Sizes>::put(sizes, value)) return false;
+  member = sizes.values();
+  return true;
+}
+
+namespace {
+template <class O>
+Option<O> stride_of() {
+  return option("stride", &O::stride, "step of the window").at_least(1);
+}
+template <class O>
+Option<O> dilation_of() {
+  return option("dilation", &O::dilation, "step within the window").at_least(1);
+}
+template <class O>
+Option<O> groups_of() {
+  return option("groups", &O::groups, "number of groups; channels of different groups are not connected").at_least(1);
+}
+template <class O>
+Option<O> bias_of() {
+  return option("bias", &O::bias, "add a bias");
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(
+    ConvLayerOptions, stride_of<O>(),
+    option("padding", &O::padding, "around the input; \"same\": the output is as large").at_least(0).one_of({"same", "valid"}),
+    dilation_of<O>(), groups_of<O>(), bias_of<O>(),
+    option("padding_mode", &O::padding_mode, "contents of the padding").one_of({"zeros", "reflect", "replicate", "circular"}))
+HALFSTEP_OPTIONS(ConvTransposeLayerOptions, stride_of<O>(), option("padding", &O::padding, "cut off from the output").at_least(0),
+                 option("output_padding", &O::output_padding, "added behind the output; less than stride or dilation").at_least(0),
+                 groups_of<O>(), bias_of<O>(), dilation_of<O>())
+
 ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                const ConvLayerOptions& o, Generator* generator)
     : type_(type), dims_(dims), padding_mode_(o.padding_mode) {
-  check_channels(type, in_channels, out_channels, o.groups);
+  check_arguments(type, in_channels, out_channels, o);
   const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
-  options_.stride = o.stride.each(dims, type, "stride", 1);
-  options_.dilation = o.dilation.each(dims, type, "dilation", 1);
+  options_.stride = o.stride.each(dims, type, "stride");
+  options_.dilation = o.dilation.each(dims, type, "dilation");
   options_.groups = o.groups;
   options_.padding = o.padding;
   const bool same = o.padding.name == "same";
-  if (o.padding.name.empty()) {
-    const Dims& given = o.padding.sizes;
-    options_.padding = (given.size() == 1 ? Sizes(given[0]) : Sizes(given)).each(dims, type, "padding", 0);
-  } else {
-    check<ValueError>(same || o.padding.name == "valid", type, "padding must be numbers, \"same\" or \"valid\", got \"",
-                      o.padding.name, '"');
-  }
+  if (o.padding.name.empty()) options_.padding = padding_sizes(type, dims, o.padding);
   check<ValueError>(!same || options_.stride == Dims::filled(dims, 1), type, "padding \"same\" needs stride 1, got ",
                     options_.stride);
-  const auto modes = {"zeros", "reflect", "replicate", "circular"};
-  check<ValueError>(std::find(modes.begin(), modes.end(), o.padding_mode) != modes.end(), type,
-                    "padding_mode must be \"zeros\", \"reflect\", \"replicate\" or \"circular\", got \"", o.padding_mode, '"');
   if (o.padding_mode != "zeros" && o.padding.name != "valid") {
     for (int d = dims - 1; d >= 0; --d) {  // pad() counts from the last dimension
       const int64_t total = same ? options_.dilation[d] * (kernel[d] - 1) : 2 * options_.padding.sizes[d];
@@ -105,13 +144,13 @@ std::string ConvNd::describe() const {
 ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                                  const ConvTransposeLayerOptions& o, Generator* generator)
     : type_(type), dims_(dims) {
-  check_channels(type, in_channels, out_channels, o.groups);
+  check_arguments(type, in_channels, out_channels, o);
   const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
-  options_ = {.stride = o.stride.each(dims, type, "stride", 1),
-              .padding = o.padding.each(dims, type, "padding", 0),
-              .output_padding = o.output_padding.each(dims, type, "output_padding", 0),
+  options_ = {.stride = o.stride.each(dims, type, "stride"),
+              .padding = o.padding.each(dims, type, "padding"),
+              .output_padding = o.output_padding.each(dims, type, "output_padding"),
               .groups = o.groups,
-              .dilation = o.dilation.each(dims, type, "dilation", 1)};
+              .dilation = o.dilation.each(dims, type, "dilation")};
   for (int d = 0; d < dims; ++d) {
     check<ValueError>(options_.output_padding[d] < std::max(options_.stride[d], options_.dilation[d]), type,
                       "output_padding must be less than stride or dilation, got ", options_.output_padding, ", stride ",
@@ -120,41 +159,6 @@ ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels
   const Weights made = random_weights(in_channels, out_channels / o.groups, kernel, out_channels, o.bias, generator);
   weight = register_parameter("weight", made.weight);
   bias = register_parameter("bias", made.bias);
-}
-
-ConvLayerOptions ConvNd::rest(const ConvArguments& a) {
-  return {.stride = a.stride,
-          .padding = a.padding,
-          .dilation = a.dilation,
-          .groups = a.groups,
-          .bias = a.bias,
-          .padding_mode = a.padding_mode};
-}
-ConvTransposeLayerOptions ConvTransposeNd::rest(const ConvTransposeArguments& a) {
-  return {.stride = a.stride,
-          .padding = a.padding,
-          .output_padding = a.output_padding,
-          .groups = a.groups,
-          .bias = a.bias,
-          .dilation = a.dilation};
-}
-
-ConvLayerOptions ConvNd::with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding) {
-  check_once(!(rest.stride == Sizes(1)), "stride");
-  rest.stride = stride;
-  if (!padding) return rest;
-  check_once(!rest.padding.name.empty() || !(rest.padding.sizes == Dims{0}), "padding");
-  rest.padding = *padding;
-  return rest;
-}
-
-ConvTransposeLayerOptions ConvTransposeNd::with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding) {
-  check_once(!(rest.stride == Sizes(1)), "stride");
-  rest.stride = stride;
-  if (padding.empty()) return rest;
-  check_once(!(rest.padding == Sizes(0)), "padding");
-  rest.padding = padding;
-  return rest;
 }
 
 Tensor ConvTransposeNd::forward(const Tensor& x) {

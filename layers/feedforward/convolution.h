@@ -2,7 +2,7 @@
 // Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
 //
 //   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});
-//   Conv2d same(64, 64, 3, 1, 1, {.bias = false});  // stride and padding, as Python has them
+//   Conv2d same(64, 64, 3, 1, 1);  // stride and padding by position
 //
 // Parameters: weight, and bias [out_channels] unless without one, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
 // size). Arguments for dimensions are one number or one each. Throws ValueError for channels that groups does not divide, for
@@ -10,7 +10,6 @@
 #pragma once
 
 #include <concepts>
-#include <optional>
 #include <string>
 
 #include "framework/ops/window/laid_weights.h"
@@ -21,11 +20,12 @@ namespace halfstep {
 struct ConvLayerOptions {
   ByName by_name = ByName();
   Sizes stride = 1;
-  ConvPadding padding = 0;  // or "same" (stride 1 only), "valid"
+  ConvPadding padding = 0;
   Sizes dilation = 1;
   int64_t groups = 1;
   bool bias = true;
-  std::string padding_mode = "zeros";  // or reflect, replicate, circular: contents of the padding
+  std::string padding_mode = "zeros";
+  static const OptionList<ConvLayerOptions>& list();
 };
 struct ConvTransposeLayerOptions {
   ByName by_name = ByName();
@@ -35,27 +35,13 @@ struct ConvTransposeLayerOptions {
   int64_t groups = 1;
   bool bias = true;
   Sizes dilation = 1;
+  static const OptionList<ConvTransposeLayerOptions>& list();
 };
-// All arguments by name: Conv2d({.in_channels = 3, .out_channels = 8, .kernel_size = 3, .padding = 1}).
-struct ConvArguments {
-  ByName by_name = ByName();
-  Required<int64_t> in_channels, out_channels;
-  Required<Sizes> kernel_size;
-  Sizes stride = 1;
-  ConvPadding padding = 0;
-  Sizes dilation = 1;
-  int64_t groups = 1;
-  bool bias = true;
-  std::string padding_mode = "zeros";
-};
-struct ConvTransposeArguments {
-  ByName by_name = ByName();
-  Required<int64_t> in_channels, out_channels;
-  Required<Sizes> kernel_size;
-  Sizes stride = 1, padding = 0, output_padding = 0;
-  int64_t groups = 1;
-  bool bias = true;
-  Sizes dilation = 1;
+template <>
+struct OptionMember<ConvPadding> {
+  static constexpr OptionKind kKind = OptionKind::sizes;
+  static OptionValue get(const ConvPadding& member);
+  static bool put(ConvPadding& member, const OptionValue& value);  // sizes or a name
 };
 
 // weight: [out_channels, in_channels / groups, kernel...]
@@ -82,9 +68,6 @@ class ConvNd : public Module {
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
          const ConvLayerOptions& options, Generator* generator);
-  static ConvLayerOptions rest(const ConvArguments& a);
-  // The options with these. Throws ValueError if they have others.
-  static ConvLayerOptions with(ConvLayerOptions rest, const Sizes& stride, const std::optional<ConvPadding>& padding = {});
 
  private:
   Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const;
@@ -96,45 +79,26 @@ class ConvNd : public Module {
   Dims around_;  // padding that pad() adds before the op, if it is not of zeros
   LaidWeights laid_;
 };
-class Conv1d : public ConvNd {
+// Conv2d(3, 8, 3, {.padding = 1}), or by position Conv2d(3, 8, 3, stride, padding, {.bias = false}).
+template <int n>
+class Conv : public ConvNd, public OfDims<"Conv", n> {
  public:
-  explicit Conv1d(const ConvArguments& a) : Conv1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
-         Generator* generator = nullptr)
-      : ConvNd("Conv1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
-  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const ConvLayerOptions& rest = {})
-      : Conv1d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  Conv1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
-      : Conv1d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
+  using Options = ConvLayerOptions;
+  using OfDims<"Conv", n>::kName;
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+       Generator* generator = nullptr)
+      : ConvNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+       const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+       const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, stride,
+             with_option(rest, "padding", &Options::padding, ConvPadding(padding))) {}
 };
-class Conv2d : public ConvNd {
- public:
-  explicit Conv2d(const ConvArguments& a) : Conv2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
-         Generator* generator = nullptr)
-      : ConvNd("Conv2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
-  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const ConvLayerOptions& rest = {})
-      : Conv2d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  Conv2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
-      : Conv2d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
-};
-class Conv3d : public ConvNd {
- public:
-  explicit Conv3d(const ConvArguments& a) : Conv3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
-         Generator* generator = nullptr)
-      : ConvNd("Conv3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
-  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const ConvLayerOptions& rest = {})
-      : Conv3d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  Conv3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-         const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
-      : Conv3d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
-};
+using Conv1d = Conv<1>;
+using Conv2d = Conv<2>;
+using Conv3d = Conv<3>;
 
 // weight: [in_channels, out_channels / groups, kernel...]. output_size, in place of output_padding: of the spatial dimensions or of
 // all, up to stride - 1 more than without output_padding, else ShapeError; convolutions give the same size for several.
@@ -154,55 +118,31 @@ class ConvTransposeNd : public Module {
  protected:
   ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                   const ConvTransposeLayerOptions& options, Generator* generator);
-  static ConvTransposeLayerOptions rest(const ConvTransposeArguments& a);
-  static ConvTransposeLayerOptions with(ConvTransposeLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   const char* type_;
   int dims_;
   ConvTransposeOptions options_;
 };
-class ConvTranspose1d : public ConvTransposeNd {
+// ConvTranspose2d(8, 3, 2, {.stride = 2}), or by position ConvTranspose2d(8, 3, 3, stride, padding).
+template <int n>
+class ConvTranspose : public ConvTransposeNd, public OfDims<"ConvTranspose", n> {
  public:
-  explicit ConvTranspose1d(const ConvTransposeArguments& a)
-      : ConvTranspose1d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
-                  Generator* generator = nullptr)
-      : ConvTransposeNd("ConvTranspose1d", 1, in_channels, out_channels, kernel_size, options, generator) {}
-  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose1d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  ConvTranspose1d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose1d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
+  using Options = ConvTransposeLayerOptions;
+  using OfDims<"ConvTranspose", n>::kName;
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+                Generator* generator = nullptr)
+      : ConvTransposeNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, stride,
+                      with_option(rest, "padding", &Options::padding, Sizes(padding))) {}
 };
-class ConvTranspose2d : public ConvTransposeNd {
- public:
-  explicit ConvTranspose2d(const ConvTransposeArguments& a)
-      : ConvTranspose2d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
-                  Generator* generator = nullptr)
-      : ConvTransposeNd("ConvTranspose2d", 2, in_channels, out_channels, kernel_size, options, generator) {}
-  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose2d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  ConvTranspose2d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose2d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
-};
-class ConvTranspose3d : public ConvTransposeNd {
- public:
-  explicit ConvTranspose3d(const ConvTransposeArguments& a)
-      : ConvTranspose3d(*a.in_channels, *a.out_channels, *a.kernel_size, rest(a)) {}
-  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
-                  Generator* generator = nullptr)
-      : ConvTransposeNd("ConvTranspose3d", 3, in_channels, out_channels, kernel_size, options, generator) {}
-  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose3d(in_channels, out_channels, kernel_size, with(rest, stride)) {}
-  ConvTranspose3d(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
-                  const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
-      : ConvTranspose3d(in_channels, out_channels, kernel_size, with(rest, stride, padding)) {}
-};
+using ConvTranspose1d = ConvTranspose<1>;
+using ConvTranspose2d = ConvTranspose<2>;
+using ConvTranspose3d = ConvTranspose<3>;
 
 }  // namespace halfstep

@@ -21,34 +21,36 @@ Tensor alpha_dropout(const Tensor& x, double p, int dims) {
   return x * (kept * a) + ((kept - 1.0) * (kLimit * a) + kLimit * a * p);
 }
 
+// 0 with probability p and 1 / (1 - p) else, one value for each of the first `dims` dimensions of x, to multiply x by.
+Tensor mask(const Tensor& x, double p, int dims) { return dropout(ones_of(x, dims), p, true); }
+
+Tensor of_channels(const Tensor& x, double p, bool active, int dims) { return active && p > 0 ? x * mask(x, p, dims) : x; }
+
 }  // namespace
 
-DropoutBase::DropoutBase(const char* type, double p) : type_(type), p_(p) {
-  check<ValueError>(p >= 0 && p <= 1, type, "p must be in [0, 1], got ", p);
+HALFSTEP_OPTIONS(DropoutOptions, option("p", &O::p, "probability").at_least(0).at_most(1))
+
+namespace dropouts {
+
+Tensor elements(const Tensor& x, double p, bool active) { return dropout(x, p, active); }
+Tensor channels1d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout1d", x, 2, 3);
+  return of_channels(x, p, active, x.dim() - 1);
+}
+Tensor channels2d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout2d", x, 3, 4);
+  return of_channels(x, p, active, 2);
+}
+Tensor channels3d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout3d", x, 4, 5);
+  return of_channels(x, p, active, x.dim() - 3);
+}
+Tensor alpha(const Tensor& x, double p, bool active) { return active && p > 0 ? alpha_dropout(x, p, x.dim()) : x; }
+Tensor feature_alpha(const Tensor& x, double p, bool active) {
+  check<ShapeError>(x.dim() >= 2, "FeatureAlphaDropout", "needs an input of at least 2 dimensions, got ", x.shape());
+  return active && p > 0 ? alpha_dropout(x, p, 2) : x;
 }
 
-Tensor DropoutBase::mask(const Tensor& x, int dims) const { return dropout(ones_of(x, dims), p_, true); }
-
-Tensor Dropout1d::forward(const Tensor& x) {
-  check_rank(type_, x, 2, 3);
-  return active() ? x * mask(x, x.dim() - 1) : x;
-}
-
-Tensor Dropout2d::forward(const Tensor& x) {
-  check_rank(type_, x, 3, 4);
-  return active() ? x * mask(x, 2) : x;
-}
-
-Tensor Dropout3d::forward(const Tensor& x) {
-  check_rank(type_, x, 4, 5);
-  return active() ? x * mask(x, x.dim() - 3) : x;
-}
-
-Tensor AlphaDropout::forward(const Tensor& x) { return active() ? alpha_dropout(x, p_, x.dim()) : x; }
-
-Tensor FeatureAlphaDropout::forward(const Tensor& x) {
-  check<ShapeError>(x.dim() >= 2, type_, "needs an input of at least 2 dimensions, got ", x.shape());
-  return active() ? alpha_dropout(x, p_, 2) : x;
-}
+}  // namespace dropouts
 
 }  // namespace halfstep

@@ -80,7 +80,6 @@ void Lazy<Plain>::settle(const Tensor& x) {
 class LazyLinear : public Lazy<Linear> {
  public:
   explicit LazyLinear(Whole out_features, const LinearOptions& options = {});
-  LazyLinear(Whole out_features, std::same_as<bool> auto bias) : LazyLinear(out_features, LinearOptions{bias}) {}
 };
 
 #define HALFSTEP_LAZY(dims)                                                                                            \

@@ -5,6 +5,9 @@
 
 namespace halfstep {
 
+HALFSTEP_OPTIONS(LinearOptions, option("bias", &O::bias, "add a bias"))
+HALFSTEP_OPTIONS(BilinearOptions, option("bias", &O::bias, "add a bias"))
+
 Linear::Linear(Whole in, Whole out, const LinearOptions& o, Generator* generator) {
   const int64_t in_features = in, out_features = out;
   check<ValueError>(in_features > 0 && out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", in_features,

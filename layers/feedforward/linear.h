@@ -11,19 +11,16 @@ namespace halfstep {
 
 struct LinearOptions {
   bool bias = true;
-};
-struct LinearArguments {
-  ByName by_name = ByName();
-  Required<int64_t> in_features, out_features;
-  bool bias = true;
+  static const OptionList<LinearOptions>& list();
 };
 // y = x W^T + b. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
 class Linear : public Module {
  public:
+  using Options = LinearOptions;
+  static constexpr const char* kName = "Linear";
   Linear(Whole in_features, Whole out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
   Linear(Whole in_features, Whole out_features, std::same_as<bool> auto bias)
       : Linear(in_features, out_features, LinearOptions{bias}) {}
-  explicit Linear(const LinearArguments& a) : Linear(*a.in_features, *a.out_features, LinearOptions{a.bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.
@@ -40,6 +37,7 @@ class Linear : public Module {
 
 struct BilinearOptions {
   bool bias = true;
+  static const OptionList<BilinearOptions>& list();
 };
 // y_o = x1 W_o x2 + b_o. weight: [out, in1, in2], bias: [out], both from U(-1/sqrt(in1), 1/sqrt(in1)). x1 [..., in1], x2 [...,
 // in2].
@@ -47,8 +45,6 @@ class Bilinear : public ModuleOf<Bilinear> {
  public:
   Bilinear(Whole in1_features, Whole in2_features, Whole out_features, const BilinearOptions& options = {},
            Generator* generator = nullptr);
-  Bilinear(Whole in1_features, Whole in2_features, Whole out_features, std::same_as<bool> auto bias)
-      : Bilinear(in1_features, in2_features, out_features, BilinearOptions{bias}) {}
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;

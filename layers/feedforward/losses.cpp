@@ -18,17 +18,6 @@ Tensor beside(const Tensor& weight, const Tensor& output) {
 
 int64_t row_count(const Tensor& target) { return target.dim() > 0 ? target.size(0) : 1; }
 
-// The parts of a batch that a mean is over. All counts are by shape, so ranks know them of one another.
-enum class MeanOf : uint8_t { elements, lists, rows };  // lists: of the last dimension, as of a number for each class
-FunctionLoss::Over over(Reduction reduction, MeanOf part = MeanOf::elements) {
-  return [=](const Tensor& target) -> Denominator {
-    if (reduction == Reduction::sum) return Denominator::of_sum();
-    if (part == MeanOf::rows) return double(row_count(target));
-    if (part == MeanOf::lists) return double(target.dim() < 2 ? 1 : target.numel() / std::max<int64_t>(target.size(-1), 1));
-    return double(target.numel());
-  };
-}
-
 // The geometric mean of the weights above 0.
 double usual(const std::vector<double>& weights) {
   double logs = 0;
@@ -65,6 +54,22 @@ FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64
 
 }  // namespace
 
+// All counts are by shape, so ranks know them of one another.
+FunctionLoss::Over mean_over(Reduction reduction, MeanOf part) {
+  return [=](const Tensor& target) -> Denominator {
+    if (reduction == Reduction::sum) return Denominator::of_sum();
+    if (part == MeanOf::rows) return double(row_count(target));
+    if (part == MeanOf::lists) return double(target.dim() < 2 ? 1 : target.numel() / std::max<int64_t>(target.size(-1), 1));
+    return double(target.numel());
+  };
+}
+FunctionLoss::Over MeanOverClasses::of(const CrossEntropyOptions& o) { return over_classes(o.reduction, o.weight, o.ignore_index); }
+FunctionLoss::Over MeanOverClasses::of(const NllLossOptions& o) { return over_classes(o.reduction, o.weight, o.ignore_index); }
+FunctionLoss::Over MeanOverBatch::of(const KLDivLossOptions& o) {
+  return mean_over(o.reduction == KlReduction::sum ? Reduction::sum : Reduction::mean,
+                   o.reduction == KlReduction::batchmean ? MeanOf::rows : MeanOf::elements);
+}
+
 Denominator::Denominator(int64_t elements, double each, const Tensor& value)
     : elements_(double(elements)), each_(each), value_(double(elements) * each) {
   if (!value.defined() || value.device().is_meta()) return;  // nothing more is known
@@ -98,104 +103,46 @@ Denominator Denominator::clone() const {
 
 Denominator Loss::denominator(const Tensor& target) const { return double(row_count(target)); }
 
-MSELoss::MSELoss(const LossOptions& o)
-    : FunctionLoss(
-          "MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }, over(o.reduction)) {}
+namespace loss_functions {
 
-L1Loss::L1Loss(const LossOptions& o)
-    : FunctionLoss(
-          "L1Loss()", [=](const Tensor& x, const Tensor& y) { return l1_loss(x, y, o.reduction); }, over(o.reduction)) {}
-
-SmoothL1Loss::SmoothL1Loss(const SmoothL1LossOptions& o)
-    : FunctionLoss(
-          "SmoothL1Loss()", [=](const Tensor& x, const Tensor& y) { return smooth_l1_loss(x, y, o.reduction, o.beta); },
-          over(o.reduction)) {
-  check<ValueError>(o.beta >= 0, "SmoothL1Loss", "beta must be >= 0, got ", o.beta);
+Tensor mse(const Tensor& x, const Tensor& y, const LossOptions& o) { return mse_loss(x, y, o.reduction); }
+Tensor l1(const Tensor& x, const Tensor& y, const LossOptions& o) { return l1_loss(x, y, o.reduction); }
+Tensor smooth_l1(const Tensor& x, const Tensor& y, const SmoothL1LossOptions& o) {
+  return smooth_l1_loss(x, y, o.reduction, o.beta);
+}
+Tensor huber(const Tensor& x, const Tensor& y, const HuberLossOptions& o) { return huber_loss(x, y, o.reduction, o.delta); }
+Tensor kl_div(const Tensor& x, const Tensor& y, const KLDivLossOptions& o) {
+  return halfstep::kl_div(x, y, o.reduction, o.log_target);
+}
+Tensor bce(const Tensor& x, const Tensor& y, const BCEOptions& o) {
+  return binary_cross_entropy(x, y, beside(o.weight, x), o.reduction);
+}
+Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceWithLogitsOptions& o) {
+  return binary_cross_entropy_with_logits(x, y, {beside(o.weight, x), beside(o.pos_weight, x), o.reduction});
+}
+Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o) { return soft_margin_loss(x, y, o.reduction); }
+Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o) {
+  return hinge_embedding_loss(x, y, o.margin, o.reduction);
+}
+Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o) {
+  return halfstep::cross_entropy(x, y, {beside(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
+}
+Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o) {
+  // Only to more bits: what would lose some, the op refuses.
+  const bool narrows = o.weight.defined() && !(is_half(o.weight.dtype()) || o.weight.dtype() == DType::f32);
+  return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : beside(o.weight, x), o.ignore_index, o.reduction});
+}
+Tensor multi_margin(const Tensor& x, const Tensor& y, const MultiMarginOptions& o) {
+  return multi_margin_loss(x, y, {o.p, o.margin, beside(o.weight, x), o.reduction});
+}
+Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o) {
+  return multilabel_margin_loss(x, y.to(DType::i64), o.reduction);
+}
+Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabelSoftMarginLossOptions& o) {
+  return multilabel_soft_margin_loss(x, y, beside(o.weight, x), o.reduction);
 }
 
-HuberLoss::HuberLoss(const HuberLossOptions& o)
-    : FunctionLoss(
-          "HuberLoss()", [=](const Tensor& x, const Tensor& y) { return huber_loss(x, y, o.reduction, o.delta); },
-          over(o.reduction)) {
-  check<ValueError>(o.delta > 0, "HuberLoss", "delta must be > 0, got ", o.delta);
-}
-
-PoissonNLLLoss::PoissonNLLLoss(const PoissonNllOptions& o)
-    : FunctionLoss(
-          "PoissonNLLLoss()", [=](const Tensor& x, const Tensor& y) { return poisson_nll_loss(x, y, o); }, over(o.reduction)) {}
-
-KLDivLoss::KLDivLoss(const KLDivLossOptions& o)
-    : FunctionLoss(
-          "KLDivLoss()", [=](const Tensor& x, const Tensor& y) { return kl_div(x, y, o.reduction, o.log_target); },
-          over(o.reduction == KlReduction::sum ? Reduction::sum : Reduction::mean,
-               o.reduction == KlReduction::batchmean ? MeanOf::rows : MeanOf::elements)) {}
-
-BCELoss::BCELoss(const BCEOptions& o)
-    : FunctionLoss(
-          "BCELoss()",
-          [=](const Tensor& x, const Tensor& y) { return binary_cross_entropy(x, y, beside(o.weight, x), o.reduction); },
-          over(o.reduction)) {}
-
-BCEWithLogitsLoss::BCEWithLogitsLoss(const BceWithLogitsOptions& o)
-    : FunctionLoss(
-          "BCEWithLogitsLoss()",
-          [=](const Tensor& x, const Tensor& y) {
-            return binary_cross_entropy_with_logits(x, y, {beside(o.weight, x), beside(o.pos_weight, x), o.reduction});
-          },
-          over(o.reduction)) {}
-
-SoftMarginLoss::SoftMarginLoss(const LossOptions& o)
-    : FunctionLoss(
-          "SoftMarginLoss()", [=](const Tensor& x, const Tensor& y) { return soft_margin_loss(x, y, o.reduction); },
-          over(o.reduction)) {}
-
-HingeEmbeddingLoss::HingeEmbeddingLoss(const HingeEmbeddingLossOptions& o)
-    : FunctionLoss(
-          "HingeEmbeddingLoss()",
-          [=](const Tensor& x, const Tensor& y) { return hinge_embedding_loss(x, y, o.margin, o.reduction); }, over(o.reduction)) {}
-
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& o)
-    : FunctionLoss(
-          "CrossEntropyLoss()",
-          [=](const Tensor& x, const Tensor& y) {
-            return cross_entropy(x, y, {beside(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
-          },
-          over_classes(o.reduction, o.weight, o.ignore_index)) {
-  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "CrossEntropyLoss", "label_smoothing must be in [0, 1], got ",
-                    o.label_smoothing);
-}
-
-NLLLoss::NLLLoss(const NllLossOptions& o)
-    : FunctionLoss(
-          "NLLLoss()",
-          [=](const Tensor& x, const Tensor& y) {
-            // Only to more bits: what would lose some, the op refuses.
-            const bool narrows = o.weight.defined() && !(is_half(o.weight.dtype()) || o.weight.dtype() == DType::f32);
-            return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : beside(o.weight, x), o.ignore_index, o.reduction});
-          },
-          over_classes(o.reduction, o.weight, o.ignore_index)) {}
-
-MultiMarginLoss::MultiMarginLoss(const MultiMarginOptions& o)
-    : FunctionLoss(
-          "MultiMarginLoss()",
-          [=](const Tensor& x, const Tensor& y) {
-            return multi_margin_loss(x, y, {o.p, o.margin, beside(o.weight, x), o.reduction});
-          },
-          over(o.reduction)) {
-  check<ValueError>(o.p == 1 || o.p == 2, "MultiMarginLoss", "p must be 1 or 2, got ", o.p);
-}
-
-MultiLabelMarginLoss::MultiLabelMarginLoss(const LossOptions& o)
-    : FunctionLoss(
-          "MultiLabelMarginLoss()",
-          [=](const Tensor& x, const Tensor& y) { return multilabel_margin_loss(x, y.to(DType::i64), o.reduction); },
-          over(o.reduction, MeanOf::lists)) {}
-
-MultiLabelSoftMarginLoss::MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLossOptions& o)
-    : FunctionLoss(
-          "MultiLabelSoftMarginLoss()",
-          [=](const Tensor& x, const Tensor& y) { return multilabel_soft_margin_loss(x, y, beside(o.weight, x), o.reduction); },
-          over(o.reduction, MeanOf::lists)) {}
+}  // namespace loss_functions
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
   constexpr const char* kName = "TripletMarginWithDistanceLoss";

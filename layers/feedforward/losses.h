@@ -3,11 +3,11 @@
 // framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device and dtype.
 #pragma once
 
-#include <concepts>
 #include <functional>
 #include <string>
 
 #include "framework/ops/ops.h"
+#include "layers/module/layer.h"
 
 namespace halfstep {
 
@@ -67,115 +67,83 @@ class FunctionLoss : public Loss {
   Over over_;
 };
 
-struct LossOptions {
-  LossReduction reduction = Reduction::mean;
+// What a loss is a mean over: the elements, lists of the last dimension (as of a number for each class), or rows.
+enum class MeanOf : uint8_t { elements, lists, rows };
+FunctionLoss::Over mean_over(Reduction reduction, MeanOf part);
+template <MeanOf part = MeanOf::elements>
+struct MeanOver {
+  template <class O>
+  static FunctionLoss::Over of(const O& o) {
+    return mean_over(o.reduction, part);
+  }
 };
+// The sum of the weights of the classes that are not ignored.
+struct MeanOverClasses {
+  static FunctionLoss::Over of(const CrossEntropyOptions& o);
+  static FunctionLoss::Over of(const NllLossOptions& o);
+};
+struct MeanOverBatch {
+  static FunctionLoss::Over of(const KLDivLossOptions& o);
+};
+
+// A loss that is a function of output, target and options; checks come from the list of the options.
+template <ClassName type, HasOptionList O, Tensor (*function)(const Tensor&, const Tensor&, const O&), class Mean = MeanOver<>>
+class OptionLoss : public FunctionLoss {
+ public:
+  using Options = O;
+  static constexpr const char* kName = type.text;
+  explicit OptionLoss(const O& options = {})
+      : FunctionLoss(
+            std::string(kName) + "()", [options](const Tensor& x, const Tensor& y) { return function(x, y, options); },
+            Mean::of(options)) {
+    check_options(kName, options);
+  }
+};
+
+// The functions of the losses below. Weights follow the output to its device and dtype.
+namespace loss_functions {
+Tensor mse(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor l1(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor smooth_l1(const Tensor& x, const Tensor& y, const SmoothL1LossOptions& o);
+Tensor huber(const Tensor& x, const Tensor& y, const HuberLossOptions& o);
+Tensor kl_div(const Tensor& x, const Tensor& y, const KLDivLossOptions& o);
+Tensor bce(const Tensor& x, const Tensor& y, const BCEOptions& o);
+Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceWithLogitsOptions& o);
+Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o);
+Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o);
+Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o);
+Tensor multi_margin(const Tensor& x, const Tensor& y, const MultiMarginOptions& o);
+Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabelSoftMarginLossOptions& o);
+}  // namespace loss_functions
 
 // ---- a number against a number
-class MSELoss : public FunctionLoss {
- public:
-  explicit MSELoss(const LossOptions& options = {});
-  explicit MSELoss(std::same_as<Reduction> auto reduction) : MSELoss(LossOptions{reduction}) {}
-};
-class L1Loss : public FunctionLoss {
- public:
-  explicit L1Loss(const LossOptions& options = {});
-  explicit L1Loss(std::same_as<Reduction> auto reduction) : L1Loss(LossOptions{reduction}) {}
-};
-struct SmoothL1LossOptions {
-  LossReduction reduction = Reduction::mean;
-  double beta = 1;
-};
-class SmoothL1Loss : public FunctionLoss {
- public:
-  explicit SmoothL1Loss(const SmoothL1LossOptions& options = {});
-  explicit SmoothL1Loss(std::same_as<Reduction> auto reduction, double beta = 1)
-      : SmoothL1Loss(SmoothL1LossOptions{reduction, beta}) {}
-};
-struct HuberLossOptions {
-  LossReduction reduction = Reduction::mean;
-  double delta = 1;
-};
-class HuberLoss : public FunctionLoss {
- public:
-  explicit HuberLoss(const HuberLossOptions& options = {});
-  explicit HuberLoss(std::same_as<Reduction> auto reduction, double delta = 1) : HuberLoss(HuberLossOptions{reduction, delta}) {}
-};
-class PoissonNLLLoss : public FunctionLoss {
- public:
-  explicit PoissonNLLLoss(const PoissonNllOptions& options = {});
-};
-struct KLDivLossOptions {
-  KlLossReduction reduction = KlReduction::mean;
-  bool log_target = false;
-};
-class KLDivLoss : public FunctionLoss {  // log-probabilities against probabilities, or against their logarithms
- public:
-  explicit KLDivLoss(const KLDivLossOptions& options = {});
-  explicit KLDivLoss(std::same_as<KlReduction> auto reduction, bool log_target = false)
-      : KLDivLoss(KLDivLossOptions{reduction, log_target}) {}
-};
+using MSELoss = OptionLoss<"MSELoss", LossOptions, loss_functions::mse>;
+using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
+using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
+using HuberLoss = OptionLoss<"HuberLoss", HuberLossOptions, loss_functions::huber>;
+using PoissonNLLLoss = OptionLoss<"PoissonNLLLoss", PoissonNllOptions, poisson_nll_loss>;
+// Log-probabilities against probabilities, or against their logarithms.
+using KLDivLoss = OptionLoss<"KLDivLoss", KLDivLossOptions, loss_functions::kl_div, MeanOverBatch>;
 
 // ---- a probability or its logit against a target in [0, 1]
-struct BCEOptions {
-  Tensor weight = {};  // broadcasts
-  LossReduction reduction = Reduction::mean;
-};
-class BCELoss : public FunctionLoss {
- public:
-  explicit BCELoss(const BCEOptions& options = {});
-};  // not in an autocast region
-class BCEWithLogitsLoss : public FunctionLoss {
- public:
-  explicit BCEWithLogitsLoss(const BceWithLogitsOptions& options = {});
-};
+using BCELoss = OptionLoss<"BCELoss", BCEOptions, loss_functions::bce>;  // not in an autocast region
+using BCEWithLogitsLoss = OptionLoss<"BCEWithLogitsLoss", BceWithLogitsOptions, loss_functions::bce_with_logits>;
 
 // ---- a score against 1 or -1
-class SoftMarginLoss : public FunctionLoss {
- public:
-  explicit SoftMarginLoss(const LossOptions& options = {});
-  explicit SoftMarginLoss(std::same_as<Reduction> auto reduction) : SoftMarginLoss(LossOptions{reduction}) {}
-};
-struct HingeEmbeddingLossOptions {
-  double margin = 1;
-  LossReduction reduction = Reduction::mean;
-};
-class HingeEmbeddingLoss : public FunctionLoss {
- public:
-  explicit HingeEmbeddingLoss(const HingeEmbeddingLossOptions& options = {});
-  explicit HingeEmbeddingLoss(PlainNumber auto margin, Reduction reduction = Reduction::mean)
-      : HingeEmbeddingLoss(HingeEmbeddingLossOptions{double(margin), reduction}) {}
-};
+using SoftMarginLoss = OptionLoss<"SoftMarginLoss", LossOptions, loss_functions::soft_margin>;
+using HingeEmbeddingLoss = OptionLoss<"HingeEmbeddingLoss", HingeEmbeddingLossOptions, loss_functions::hinge_embedding>;
 
 // ---- a score for each class against a class, or several
-class CrossEntropyLoss : public FunctionLoss {
- public:
-  explicit CrossEntropyLoss(const CrossEntropyOptions& options = {});
-};
-class NLLLoss : public FunctionLoss {
- public:
-  explicit NLLLoss(const NllLossOptions& options = {});
-};
-class MultiMarginLoss : public FunctionLoss {
- public:
-  explicit MultiMarginLoss(const MultiMarginOptions& options = {});
-};
+using CrossEntropyLoss = OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses>;
+using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
+using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;
 // Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
-class MultiLabelMarginLoss : public FunctionLoss {
- public:
-  explicit MultiLabelMarginLoss(const LossOptions& options = {});
-  explicit MultiLabelMarginLoss(std::same_as<Reduction> auto reduction) : MultiLabelMarginLoss(LossOptions{reduction}) {}
-};
-struct MultiLabelSoftMarginLossOptions {
-  Tensor weight = {};  // [C]
-  LossReduction reduction = Reduction::mean;
-};
-class MultiLabelSoftMarginLoss : public FunctionLoss {
- public:
-  explicit MultiLabelSoftMarginLoss(const MultiLabelSoftMarginLossOptions& options = {});
-  explicit MultiLabelSoftMarginLoss(const std::derived_from<Tensor> auto& weight, Reduction reduction = Reduction::mean)
-      : MultiLabelSoftMarginLoss(MultiLabelSoftMarginLossOptions{weight, reduction}) {}
-};
+using MultiLabelMarginLoss =
+    OptionLoss<"MultiLabelMarginLoss", LossOptions, loss_functions::multilabel_margin, MeanOver<MeanOf::lists>>;
+using MultiLabelSoftMarginLoss = OptionLoss<"MultiLabelSoftMarginLoss", MultiLabelSoftMarginLossOptions,
+                                            loss_functions::multilabel_soft_margin, MeanOver<MeanOf::lists>>;
 
 // ---- distances; for C++ alone
 struct PairwiseDistance {
@@ -206,7 +174,9 @@ struct MarginRankingLoss {
 };
 struct TripletMarginLoss {
   TripletMarginOptions options;
-  explicit TripletMarginLoss(const TripletMarginOptions& options = {}) : options(options) {}
+  explicit TripletMarginLoss(const TripletMarginOptions& options = {}) : options(options) {
+    check_options("TripletMarginLoss", options);
+  }
   Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
     return triplet_margin_loss(anchor, positive, negative, options);
   }
@@ -220,14 +190,14 @@ struct TripletMarginWithDistanceLoss {
 };
 struct GaussianNLLLoss {
   GaussianNllOptions options;
-  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) {}
+  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) { check_options("GaussianNLLLoss", options); }
   Tensor operator()(const Tensor& output, const Tensor& target, const Tensor& var) const {
     return gaussian_nll_loss(output, target, var, options);
   }
 };
 struct CTCLoss {
   CtcOptions options;
-  explicit CTCLoss(const CtcOptions& options = {}) : options(options) {}
+  explicit CTCLoss(const CtcOptions& options = {}) : options(options) { check_options("CTCLoss", options); }
   Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                     const Tensor& target_lengths) const {
     return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);

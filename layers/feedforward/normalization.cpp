@@ -14,8 +14,6 @@ Tensor parameter(const Shape& shape, double value) {
   return full(shape, value);
 }
 
-void check_eps(const char* type, double eps) { check<ValueError>(eps >= 0, type, "eps must be >= 0, got ", eps); }
-
 Shape normalized(const char* type, const Sizes& shape) {
   check<ValueError>(!shape.empty(), type, "normalized_shape must have a dimension");
   for (int64_t s : shape.values()) check<ValueError>(s >= 1, type, "normalized_shape must be >= 1, got ", shape.values());
@@ -24,12 +22,55 @@ Shape normalized(const char* type, const Sizes& shape) {
 
 }  // namespace
 
+namespace {
+template <class O>
+Option<O> eps_of() {
+  return option("eps", &O::eps, "added to the variance").at_least(0);
+}
+template <class O>
+Option<O> bias_of() {
+  return option("bias", &O::bias, "add a bias, where affine");
+}
+template <class O>
+OptionList<O> running_list() {
+  return {
+      eps_of<O>(),
+      option("momentum", &O::momentum, "share of the new statistics; \"cumulative\", PyTorch's None: all batches count the same")
+          .at_least(0)
+          .at_most(1)
+          .one_of({"cumulative"}),
+      option("affine", &O::affine, "has weights"),
+      option("track_running_stats", &O::track_running_stats, "gathers statistics for evaluation"), bias_of<O>()};
+}
+}  // namespace
+
+const OptionList<BatchNormOptions>& BatchNormOptions::list() {
+  using O = BatchNormOptions;
+  static const OptionList<O> all = [] {
+    OptionList<O> made = running_list<O>();
+    made.push_back(option("sync", &O::sync, "statistics of all ranks' samples, where ranks train together"));
+    return made;
+  }();
+  return all;
+}
+const OptionList<InstanceNormOptions>& InstanceNormOptions::list() {
+  static const OptionList<InstanceNormOptions> all = running_list<InstanceNormOptions>();
+  return all;
+}
+HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"), bias_of<O>())
+HALFSTEP_OPTIONS(RMSNormOptions, option("eps", &O::eps, "left out: the dtype's epsilon").at_least(0),
+                 option("elementwise_affine", &O::elementwise_affine, "has weights"))
+HALFSTEP_OPTIONS(GroupNormOptions, eps_of<O>(), option("affine", &O::affine, "has weights"), bias_of<O>())
+HALFSTEP_OPTIONS(LocalResponseNormOptions, option("alpha", &O::alpha, "factor"), option("beta", &O::beta, "exponent"),
+                 option("k", &O::k, "summand"))
+HALFSTEP_OPTIONS(UnitNormOptions, option("p", &O::p, "which norm; 2: the length").above(0),
+                 option("dim", &O::dim, "dimension").at_least(-kMaxDims).at_most(kMaxDims),
+                 option("eps", &O::eps, "least divisor").at_least(0))
+
 RunningNorm::RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& o)
     : type_(type), num_features_(num_features), options_(o) {
   check<ValueError>(num_features >= 1, type, "num_features must be >= 1, got ", num_features);
-  check_eps(type, o.eps);
-  check<ValueError>(!o.momentum || (*o.momentum >= 0 && *o.momentum <= 1), type, "momentum must be in [0, 1], got ",
-                    o.momentum.value_or(0));
+  check_options(type, o);
   weight = register_parameter("weight", o.affine ? parameter({num_features}, 1) : Tensor());
   bias = register_parameter("bias", o.affine && o.bias ? parameter({num_features}, 0) : Tensor());
   const bool tracks = o.track_running_stats;
@@ -167,29 +208,21 @@ Tensor InstanceNormNd::forward(const Tensor& x) {
 
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& o)
     : shape_(normalized("LayerNorm", normalized_shape)), options_(o) {
-  check_eps("LayerNorm", o.eps);
+  check_options(kName, o);
+  options_.bias = o.bias && o.elementwise_affine;
   weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
   bias = register_parameter("bias", o.elementwise_affine && o.bias ? parameter(shape_, 0) : Tensor());
 }
 
-std::string LayerNorm::describe() const {
-  return Repr("LayerNorm")
-      .arg(shape_)
-      .arg("eps", options_.eps)
-      .arg("elementwise_affine", options_.elementwise_affine)
-      .arg("bias", bias.defined())
-      .str();
-}
+std::string LayerNorm::describe() const { return Repr(kName).arg(shape_).options(options_).str(); }
 
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
     : shape_(normalized("RMSNorm", normalized_shape)), options_(o) {
-  check_eps("RMSNorm", o.eps.value_or(0));
+  check_options(kName, o);
   weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
 }
 
-std::string RMSNorm::describe() const {
-  return Repr("RMSNorm").arg(shape_).arg("eps", options_.eps).arg("elementwise_affine", options_.elementwise_affine).str();
-}
+std::string RMSNorm::describe() const { return Repr(kName).arg(shape_).options(options_).str(); }
 
 GroupNorm::GroupNorm(Whole groups, Whole channels, const GroupNormOptions& o)
     : num_groups_(groups), num_channels_(channels), options_(o) {
@@ -198,7 +231,8 @@ GroupNorm::GroupNorm(Whole groups, Whole channels, const GroupNormOptions& o)
                     " and ", num_channels);
   check<ValueError>(num_channels % num_groups == 0, "GroupNorm", "num_channels must be divisible by num_groups, got ", num_channels,
                     " and ", num_groups);
-  check_eps("GroupNorm", o.eps);
+  check_options(kName, o);
+  options_.bias = o.bias && o.affine;
   weight = register_parameter("weight", o.affine ? parameter({num_channels}, 1) : Tensor());
   bias = register_parameter("bias", o.affine && o.bias ? parameter({num_channels}, 0) : Tensor());
 }
@@ -209,27 +243,13 @@ Tensor GroupNorm::forward(const Tensor& x) {
   return group_norm(x, num_groups_, weight, bias, options_.eps);
 }
 
-std::string GroupNorm::describe() const {
-  return Repr("GroupNorm")
-      .arg(num_groups_)
-      .arg(num_channels_)
-      .arg("eps", options_.eps)
-      .arg("affine", options_.affine)
-      .arg("bias", bias.defined())
-      .str();
-}
+std::string GroupNorm::describe() const { return Repr(kName).arg(num_groups_).arg(num_channels_).options(options_).str(); }
 
 LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions& o)
-    : FunctionLayer(Repr("LocalResponseNorm").arg(int64_t(size)).arg("alpha", o.alpha).arg("beta", o.beta).arg("k", o.k).str(),
+    : FunctionLayer(Repr(kName).arg(int64_t(size)).options(o).str(),
                     [=](const Tensor& x) { return local_response_norm(x, size, o.alpha, o.beta, o.k); }) {
-  check<ValueError>(size >= 1, "LocalResponseNorm", "size must be >= 1, got ", int64_t(size));
-}
-
-UnitNorm::UnitNorm(const UnitNormOptions& o)
-    : FunctionLayer(Repr("UnitNorm").arg("p", o.p).arg("dim", o.dim).arg("eps", o.eps).str(),
-                    [=](const Tensor& x) { return normalize(x, o.p, {o.dim}, o.eps); }) {
-  check<ValueError>(o.p > 0, "UnitNorm", "p must be > 0, got ", o.p);
-  check_eps("UnitNorm", o.eps);
+  check_options(kName, o);
+  check<ValueError>(size >= 1, kName, "size must be >= 1, got ", int64_t(size));
 }
 
 }  // namespace halfstep

@@ -2,7 +2,6 @@
 // Normalisations; the formulas: framework/ops/reduce/normalization.h. Parameters: weight (ones) and bias (zeros), where affine.
 #pragma once
 
-#include <concepts>
 #include <optional>
 #include <string>
 
@@ -12,11 +11,12 @@ namespace halfstep {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // share of the new statistics; unset: all batches so far count the same
+  std::optional<double> momentum = 0.1;  // unset: all batches so far count the same
   bool affine = true;
   bool track_running_stats = true;
-  bool bias = true;   // of an affine one
-  bool sync = false;  // training takes the statistics of all ranks' samples, where ranks train together
+  bool bias = true;
+  bool sync = false;
+  static const OptionList<BatchNormOptions>& list();
 };
 struct InstanceNormOptions {
   double eps = 1e-5;
@@ -24,25 +24,8 @@ struct InstanceNormOptions {
   bool affine = false;
   bool track_running_stats = false;
   bool bias = true;
+  static const OptionList<InstanceNormOptions>& list();
 };
-// All arguments by name: BatchNorm2d({.num_features = 8, .eps = 1e-3}).
-struct BatchNormArguments {
-  ByName by_name = ByName();
-  Required<int64_t> num_features;
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;
-  bool affine = true, track_running_stats = true, bias = true;
-  BatchNormOptions rest() const { return {eps, momentum, affine, track_running_stats, bias}; }
-};
-struct InstanceNormArguments {
-  ByName by_name = ByName();
-  Required<int64_t> num_features;
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;
-  bool affine = false, track_running_stats = false, bias = true;
-  InstanceNormOptions rest() const { return {eps, momentum, affine, track_running_stats, bias}; }
-};
-
 // What batch and instance normalisation share. Parameters: weight and bias [num_features], buffers: running_mean, running_var
 // [num_features] and num_batches_tracked [] (i64); undefined without affine and track_running_stats.
 class RunningNorm : public Module {
@@ -98,21 +81,18 @@ class BatchNormNd : public RunningNorm {
 
   int least_rank_, most_rank_;
 };
-class BatchNorm1d : public BatchNormNd {  // [N, C] or [N, C, L]
+// BatchNorm1d: [N, C] or [N, C, L], BatchNorm2d: [N, C, H, W], BatchNorm3d: [N, C, D, H, W].
+template <int n>
+class BatchNorm : public BatchNormNd, public OfDims<"BatchNorm", n> {
  public:
-  explicit BatchNorm1d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm1d", 2, 3, num_features, o) {}
-  explicit BatchNorm1d(const BatchNormArguments& a) : BatchNorm1d(*a.num_features, a.rest()) {}
+  using Options = BatchNormOptions;
+  using OfDims<"BatchNorm", n>::kName;
+  explicit BatchNorm(Whole num_features, const BatchNormOptions& options = {})
+      : BatchNormNd(kName, n == 1 ? 2 : n + 2, n + 2, num_features, options) {}
 };
-class BatchNorm2d : public BatchNormNd {  // [N, C, H, W]
- public:
-  explicit BatchNorm2d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm2d", 4, 4, num_features, o) {}
-  explicit BatchNorm2d(const BatchNormArguments& a) : BatchNorm2d(*a.num_features, a.rest()) {}
-};
-class BatchNorm3d : public BatchNormNd {  // [N, C, D, H, W]
- public:
-  explicit BatchNorm3d(Whole num_features, const BatchNormOptions& o = {}) : BatchNormNd("BatchNorm3d", 5, 5, num_features, o) {}
-  explicit BatchNorm3d(const BatchNormArguments& a) : BatchNorm3d(*a.num_features, a.rest()) {}
-};
+using BatchNorm1d = BatchNorm<1>;
+using BatchNorm2d = BatchNorm<2>;
+using BatchNorm3d = BatchNorm<3>;
 // Any of these shapes, with `sync`: PyTorch's name for it.
 class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
  public:
@@ -136,40 +116,30 @@ class InstanceNormNd : public RunningNorm {
  private:
   int dims_;
 };
-class InstanceNorm1d : public InstanceNormNd {
+template <int n>
+class InstanceNorm : public InstanceNormNd, public OfDims<"InstanceNorm", n> {
  public:
-  explicit InstanceNorm1d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm1d", 1, features, o) {}
-  explicit InstanceNorm1d(const InstanceNormArguments& a) : InstanceNorm1d(*a.num_features, a.rest()) {}
+  using Options = InstanceNormOptions;
+  using OfDims<"InstanceNorm", n>::kName;
+  explicit InstanceNorm(Whole num_features, const InstanceNormOptions& options = {})
+      : InstanceNormNd(kName, n, num_features, options) {}
 };
-class InstanceNorm2d : public InstanceNormNd {
- public:
-  explicit InstanceNorm2d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm2d", 2, features, o) {}
-  explicit InstanceNorm2d(const InstanceNormArguments& a) : InstanceNorm2d(*a.num_features, a.rest()) {}
-};
-class InstanceNorm3d : public InstanceNormNd {
- public:
-  explicit InstanceNorm3d(Whole features, const InstanceNormOptions& o = {}) : InstanceNormNd("InstanceNorm3d", 3, features, o) {}
-  explicit InstanceNorm3d(const InstanceNormArguments& a) : InstanceNorm3d(*a.num_features, a.rest()) {}
-};
+using InstanceNorm1d = InstanceNorm<1>;
+using InstanceNorm2d = InstanceNorm<2>;
+using InstanceNorm3d = InstanceNorm<3>;
 
 struct LayerNormOptions {
   double eps = 1e-5;
   bool elementwise_affine = true;
   bool bias = true;
-};
-struct LayerNormArguments {
-  ByName by_name = ByName();
-  Required<Sizes> normalized_shape;
-  double eps = 1e-5;
-  bool elementwise_affine = true, bias = true;
+  static const OptionList<LayerNormOptions>& list();
 };
 // Over the last dimensions, which are normalized_shape; weight and bias have it, too.
 class LayerNorm : public Module {
  public:
+  using Options = LayerNormOptions;
+  static constexpr const char* kName = "LayerNorm";
   explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
-  LayerNorm(const Sizes& normalized_shape, std::floating_point auto eps) : LayerNorm(normalized_shape, LayerNormOptions{eps}) {}
-  explicit LayerNorm(const LayerNormArguments& a)
-      : LayerNorm(*a.normalized_shape, LayerNormOptions{a.eps, a.elementwise_affine, a.bias}) {}
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -181,11 +151,14 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  // unset: the dtype's epsilon
+  std::optional<double> eps = {};
   bool elementwise_affine = true;
+  static const OptionList<RMSNormOptions>& list();
 };
 class RMSNorm : public Module {  // without a mean and a bias
  public:
+  using Options = RMSNormOptions;
+  static constexpr const char* kName = "RMSNorm";
   explicit RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& options = {});
   Tensor forward(const Tensor& x) override { return rms_norm(x, shape_, weight, options_.eps); }
   bool is_recordable() const override { return true; }
@@ -201,18 +174,14 @@ struct GroupNormOptions {
   double eps = 1e-5;
   bool affine = true;
   bool bias = true;
-};
-struct GroupNormArguments {
-  ByName by_name = ByName();
-  Required<int64_t> num_groups, num_channels;
-  double eps = 1e-5;
-  bool affine = true, bias = true;
+  static const OptionList<GroupNormOptions>& list();
 };
 // Over the channels of each group and all positions of [N, C, ...]; weight and bias: [num_channels].
 class GroupNorm : public Module {
  public:
+  using Options = GroupNormOptions;
+  static constexpr const char* kName = "GroupNorm";
   GroupNorm(Whole num_groups, Whole num_channels, const GroupNormOptions& options = {});
-  explicit GroupNorm(const GroupNormArguments& a) : GroupNorm(*a.num_groups, *a.num_channels, {a.eps, a.affine, a.bias}) {}
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -225,24 +194,23 @@ class GroupNorm : public Module {
 
 struct LocalResponseNormOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;
+  static const OptionList<LocalResponseNormOptions>& list();
 };
 class LocalResponseNorm : public FunctionLayer {
  public:
+  using Options = LocalResponseNormOptions;
+  static constexpr const char* kName = "LocalResponseNorm";
   explicit LocalResponseNorm(Whole size, const LocalResponseNormOptions& options = {});
-  LocalResponseNorm(Whole size, PlainNumber auto alpha, double beta = 0.75, double k = 1)
-      : LocalResponseNorm(size, LocalResponseNormOptions{double(alpha), beta, k}) {}
 };
 
 struct UnitNormOptions {
   double p = 2;
   int64_t dim = 1;
   double eps = 1e-12;
+  static const OptionList<UnitNormOptions>& list();
+  Tensor operator()(const Tensor& x) const { return normalize(x, p, {dim}, eps); }
 };
 // x / max(|x|_p, eps) along dim: torch.nn.functional.normalize as a layer, which Keras calls UnitNormalization.
-class UnitNorm : public FunctionLayer {
- public:
-  explicit UnitNorm(const UnitNormOptions& options = {});
-  explicit UnitNorm(PlainNumber auto p, int64_t dim = 1, double eps = 1e-12) : UnitNorm(UnitNormOptions{double(p), dim, eps}) {}
-};
+using UnitNorm = OptionLayer<"UnitNorm", UnitNormOptions>;
 
 }  // namespace halfstep

@@ -11,8 +11,8 @@ struct Window {
 Window window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
   Window out;
   out.kernel = kernel_size.each(dims, type, "kernel_size", 1);
-  out.stride = stride.empty() ? out.kernel : stride.each(dims, type, "stride", 1);
-  out.padding = padding.each(dims, type, "padding", 0);
+  out.stride = stride.empty() ? out.kernel : stride.each(dims, type, "stride");
+  out.padding = padding.each(dims, type, "padding");
   for (int d = 0; d < dims; ++d) {
     check<ValueError>(2 * out.padding[d] <= out.kernel[d], type, "padding must be at most half of kernel_size, got ", out.padding,
                       " and ", out.kernel);
@@ -23,10 +23,11 @@ Window window_of(const char* type, int dims, const Sizes& kernel_size, const Siz
 const Sizes& or_kernel(const Sizes& stride, const Sizes& kernel_size) { return stride.empty() ? kernel_size : stride; }
 
 MaxPoolOptions max_options(const char* type, int dims, const Window& w, const MaxPoolLayerOptions& o) {
-  return {w.stride, w.padding, o.dilation.each(dims, type, "dilation", 1), o.ceil_mode};
+  return {w.stride, w.padding, o.dilation.each(dims, type, "dilation"), o.ceil_mode};
 }
 
 FunctionLayer max_pool(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& o) {
+  check_options(type, o);
   const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
   const MaxPoolOptions options = max_options(type, dims, w, o);
   const auto pool = dims == 1 ? max_pool1d : dims == 2 ? max_pool2d : max_pool3d;
@@ -57,9 +58,9 @@ FunctionLayer fractional_max_pool(const char* type, int dims, const Sizes& kerne
 }
 
 FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& o) {
+  check_options(type, o);
   const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
   check<ValueError>(!o.divisor_override || dims > 1, type, "has no divisor_override");
-  check<ValueError>(!o.divisor_override || *o.divisor_override != 0, type, "divisor_override must not be 0");
   const AvgPoolOptions options{w.stride, w.padding, o.ceil_mode, o.count_include_pad, o.divisor_override};
   const auto pool = dims == 1 ? avg_pool1d : dims == 2 ? avg_pool2d : avg_pool3d;
   Repr text(type);
@@ -71,6 +72,7 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
 }
 
 FunctionLayer lp_pool(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& o) {
+  check_options(type, o);
   const Window w = window_of(type, dims, kernel_size, o.stride, 0);
   check<ValueError>(norm_type > 0, type, "norm_type must be > 0, got ", norm_type);
   const bool ceil_mode = o.ceil_mode;
@@ -95,36 +97,29 @@ std::string adaptive_text(const char* type, int dims, const OutputSize& sizes) {
   return Repr(type).arg("output_size", sizes.size() > 1 ? "(" + text + ")" : text).str();
 }
 
-}  // namespace
-
-namespace {
-
-template <class Options>
-Options with_window(Options rest, const Sizes& stride, const Sizes& padding) {
-  check_once(!rest.stride.empty(), "stride");
-  rest.stride = stride;
-  if (padding.empty()) return rest;
-  check_once(!(rest.padding == Sizes(0)), "padding");
-  rest.padding = padding;
-  return rest;
+template <class O>
+Option<O> stride_of() {
+  return option("stride", &O::stride, "step of the window; left out: kernel_size").at_least(1);
+}
+template <class O>
+Option<O> padding_of(const char* doc) {
+  return option("padding", &O::padding, doc).at_least(0);
+}
+template <class O>
+Option<O> ceil_mode_of() {
+  return option("ceil_mode", &O::ceil_mode, "include windows that extend beyond the end");
 }
 
 }  // namespace
 
-MaxPoolLayerOptions MaxPoolNd::with(MaxPoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
-  return with_window(rest, stride, padding);
-}
-MaxUnpoolLayerOptions MaxUnpoolNd::with(MaxUnpoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
-  return with_window(rest, stride, padding);
-}
-AvgPoolLayerOptions AvgPoolNd::with(AvgPoolLayerOptions rest, const Sizes& stride, const Sizes& padding) {
-  return with_window(rest, stride, padding);
-}
-LPPoolLayerOptions LPPoolNd::with(LPPoolLayerOptions rest, const Sizes& stride) {
-  check_once(!rest.stride.empty(), "stride");
-  rest.stride = stride;
-  return rest;
-}
+HALFSTEP_OPTIONS(MaxPoolLayerOptions, stride_of<O>(), padding_of<O>("around the input, as -inf; at most half of kernel_size"),
+                 option("dilation", &O::dilation, "step within the window").at_least(1), ceil_mode_of<O>())
+HALFSTEP_OPTIONS(MaxUnpoolLayerOptions, stride_of<O>(), padding_of<O>("of the pooling that is undone"))
+HALFSTEP_OPTIONS(AvgPoolLayerOptions, stride_of<O>(), padding_of<O>("zeros around the input; at most half of kernel_size"),
+                 ceil_mode_of<O>(),
+                 option("count_include_pad", &O::count_include_pad, "divide by the whole window, padding included"),
+                 option("divisor_override", &O::divisor_override, "divide by this instead").at_least(1))
+HALFSTEP_OPTIONS(LPPoolLayerOptions, stride_of<O>(), ceil_mode_of<O>())
 
 MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options)
     : FunctionLayer(max_pool(type, dims, kernel_size, options)) {
@@ -137,6 +132,7 @@ MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const
 
 MaxUnpoolNd::MaxUnpoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxUnpoolLayerOptions& o)
     : type_(type), dims_(dims) {
+  check_options(type, o);
   const auto w = window_of(type, dims, kernel_size, o.stride, o.padding);
   kernel_ = w.kernel, stride_ = w.stride, padding_ = w.padding;
 }

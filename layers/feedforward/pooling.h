@@ -15,52 +15,47 @@
 
 namespace halfstep {
 
+// A stride that is left out is the kernel's size.
 struct MaxPoolLayerOptions {
   ByName by_name = ByName();
-  Sizes stride = {};  // the kernel's size
+  Sizes stride = {};
   Sizes padding = 0;
   Sizes dilation = 1;
   bool ceil_mode = false;
+  static const OptionList<MaxPoolLayerOptions>& list();
 };
 struct MaxUnpoolLayerOptions {
   ByName by_name = ByName();
-  Sizes stride = {};  // the kernel's size
+  Sizes stride = {};
   Sizes padding = 0;
+  static const OptionList<MaxUnpoolLayerOptions>& list();
 };
 struct AvgPoolLayerOptions {
   ByName by_name = ByName();
-  Sizes stride = {};  // the kernel's size
+  Sizes stride = {};
   Sizes padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
   std::optional<int64_t> divisor_override = {};  // not of AvgPool1d
+  static const OptionList<AvgPoolLayerOptions>& list();
 };
 struct LPPoolLayerOptions {
   ByName by_name = ByName();
-  Sizes stride = {};  // the kernel's size
+  Sizes stride = {};
   bool ceil_mode = false;
+  static const OptionList<LPPoolLayerOptions>& list();
 };
-// All arguments by name: MaxPool2d({.kernel_size = 3, .stride = 2}).
-struct MaxPoolArguments {
-  ByName by_name = ByName();
-  Required<Sizes> kernel_size;
-  Sizes stride = {}, padding = 0, dilation = 1;
-  bool ceil_mode = false;
-  MaxPoolLayerOptions rest() const { return {.stride = stride, .padding = padding, .dilation = dilation, .ceil_mode = ceil_mode}; }
-};
-struct AvgPoolArguments {
-  ByName by_name = ByName();
-  Required<Sizes> kernel_size;
-  Sizes stride = {}, padding = 0;
-  bool ceil_mode = false, count_include_pad = true;
-  std::optional<int64_t> divisor_override = {};
-  AvgPoolLayerOptions rest() const {
-    return {.stride = stride,
-            .padding = padding,
-            .ceil_mode = ceil_mode,
-            .count_include_pad = count_include_pad,
-            .divisor_override = divisor_override};
-  }
+
+// MaxPool2d(3, {.stride = 2, .padding = 1}), or by position MaxPool2d(3, 2, 1).
+template <ClassName family, int n, class Base, class O>
+class PoolOf : public Base, public OfDims<family, n> {
+ public:
+  using Options = O;
+  using OfDims<family, n>::kName;
+  explicit PoolOf(const Sizes& kernel_size, const O& options = {}) : Base(kName, n, kernel_size, options) {}
+  PoolOf(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding)
+      : PoolOf(kernel_size, O{.stride = stride, .padding = padding}) {}
+  PoolOf(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride) : PoolOf(kernel_size, O{.stride = stride}) {}
 };
 
 using TensorAndIndices = std::pair<Tensor, Tensor>;
@@ -72,41 +67,15 @@ class MaxPoolNd : public FunctionLayer {
 
  protected:
   MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options);
-  static MaxPoolLayerOptions with(MaxPoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   std::function<TensorAndIndices(const Tensor&)> with_indices_;
 };
-class MaxPool1d : public MaxPoolNd {
- public:
-  explicit MaxPool1d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool1d", 1, kernel_size, o) {}
-  explicit MaxPool1d(const MaxPoolArguments& a) : MaxPool1d(*a.kernel_size, a.rest()) {}
-  MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
-      : MaxPool1d(kernel_size, with(rest, stride)) {}
-  MaxPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const MaxPoolLayerOptions& rest = {})
-      : MaxPool1d(kernel_size, with(rest, stride, padding)) {}
-};
-class MaxPool2d : public MaxPoolNd {
- public:
-  explicit MaxPool2d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool2d", 2, kernel_size, o) {}
-  explicit MaxPool2d(const MaxPoolArguments& a) : MaxPool2d(*a.kernel_size, a.rest()) {}
-  MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
-      : MaxPool2d(kernel_size, with(rest, stride)) {}
-  MaxPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const MaxPoolLayerOptions& rest = {})
-      : MaxPool2d(kernel_size, with(rest, stride, padding)) {}
-};
-class MaxPool3d : public MaxPoolNd {
- public:
-  explicit MaxPool3d(const Sizes& kernel_size, const MaxPoolLayerOptions& o = {}) : MaxPoolNd("MaxPool3d", 3, kernel_size, o) {}
-  explicit MaxPool3d(const MaxPoolArguments& a) : MaxPool3d(*a.kernel_size, a.rest()) {}
-  MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const MaxPoolLayerOptions& rest = {})
-      : MaxPool3d(kernel_size, with(rest, stride)) {}
-  MaxPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const MaxPoolLayerOptions& rest = {})
-      : MaxPool3d(kernel_size, with(rest, stride, padding)) {}
-};
+template <int n>
+using MaxPool = PoolOf<"MaxPool", n, MaxPoolNd, MaxPoolLayerOptions>;
+using MaxPool1d = MaxPool<1>;
+using MaxPool2d = MaxPool<2>;
+using MaxPool3d = MaxPool<3>;
 
 // Undoes a pooling: zeros, with x where its indices say. output_size: of the spatial dimensions or of all, less than a stride away
 // from (in - 1) stride - 2 padding + kernel, which it is where left out; poolings give the same size for several. Else ShapeError.
@@ -122,106 +91,43 @@ class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
 
  protected:
   MaxUnpoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxUnpoolLayerOptions& options);
-  static MaxUnpoolLayerOptions with(MaxUnpoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 
  private:
   const char* type_;
   int dims_;
   Dims kernel_, stride_, padding_;
 };
-class MaxUnpool1d : public MaxUnpoolNd {
- public:
-  explicit MaxUnpool1d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool1d", 1, kernel, o) {}
-  MaxUnpool1d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool1d(kernel, with(rest, stride)) {}
-  MaxUnpool1d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-              const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool1d(kernel, with(rest, stride, padding)) {}
-};
-class MaxUnpool2d : public MaxUnpoolNd {
- public:
-  explicit MaxUnpool2d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool2d", 2, kernel, o) {}
-  MaxUnpool2d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool2d(kernel, with(rest, stride)) {}
-  MaxUnpool2d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-              const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool2d(kernel, with(rest, stride, padding)) {}
-};
-class MaxUnpool3d : public MaxUnpoolNd {
- public:
-  explicit MaxUnpool3d(const Sizes& kernel, const MaxUnpoolLayerOptions& o = {}) : MaxUnpoolNd("MaxUnpool3d", 3, kernel, o) {}
-  MaxUnpool3d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool3d(kernel, with(rest, stride)) {}
-  MaxUnpool3d(const Sizes& kernel, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-              const MaxUnpoolLayerOptions& rest = {})
-      : MaxUnpool3d(kernel, with(rest, stride, padding)) {}
-};
+template <int n>
+using MaxUnpool = PoolOf<"MaxUnpool", n, MaxUnpoolNd, MaxUnpoolLayerOptions>;
+using MaxUnpool1d = MaxUnpool<1>;
+using MaxUnpool2d = MaxUnpool<2>;
+using MaxUnpool3d = MaxUnpool<3>;
 
 class AvgPoolNd : public FunctionLayer {
  protected:
   AvgPoolNd(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& options);
-  static AvgPoolLayerOptions with(AvgPoolLayerOptions rest, const Sizes& stride, const Sizes& padding = {});
 };
-class AvgPool1d : public AvgPoolNd {
- public:
-  explicit AvgPool1d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool1d", 1, kernel_size, o) {}
-  explicit AvgPool1d(const AvgPoolArguments& a) : AvgPool1d(*a.kernel_size, a.rest()) {}
-  AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
-      : AvgPool1d(kernel_size, with(rest, stride)) {}
-  AvgPool1d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const AvgPoolLayerOptions& rest = {})
-      : AvgPool1d(kernel_size, with(rest, stride, padding)) {}
-};
-class AvgPool2d : public AvgPoolNd {
- public:
-  explicit AvgPool2d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool2d", 2, kernel_size, o) {}
-  explicit AvgPool2d(const AvgPoolArguments& a) : AvgPool2d(*a.kernel_size, a.rest()) {}
-  AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
-      : AvgPool2d(kernel_size, with(rest, stride)) {}
-  AvgPool2d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const AvgPoolLayerOptions& rest = {})
-      : AvgPool2d(kernel_size, with(rest, stride, padding)) {}
-};
-class AvgPool3d : public AvgPoolNd {
- public:
-  explicit AvgPool3d(const Sizes& kernel_size, const AvgPoolLayerOptions& o = {}) : AvgPoolNd("AvgPool3d", 3, kernel_size, o) {}
-  explicit AvgPool3d(const AvgPoolArguments& a) : AvgPool3d(*a.kernel_size, a.rest()) {}
-  AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const AvgPoolLayerOptions& rest = {})
-      : AvgPool3d(kernel_size, with(rest, stride)) {}
-  AvgPool3d(const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride, const std::convertible_to<Sizes> auto& padding,
-            const AvgPoolLayerOptions& rest = {})
-      : AvgPool3d(kernel_size, with(rest, stride, padding)) {}
-};
+template <int n>
+using AvgPool = PoolOf<"AvgPool", n, AvgPoolNd, AvgPoolLayerOptions>;
+using AvgPool1d = AvgPool<1>;
+using AvgPool2d = AvgPool<2>;
+using AvgPool3d = AvgPool<3>;
 
 class LPPoolNd : public FunctionLayer {
  protected:
   LPPoolNd(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& options);
-  static LPPoolLayerOptions with(LPPoolLayerOptions rest, const Sizes& stride);
 };
-class LPPool1d : public LPPoolNd {
+template <int n>
+class LPPool : public LPPoolNd, public OfDims<"LPPool", n> {
  public:
-  LPPool1d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
-      : LPPoolNd("LPPool1d", 1, norm_type, kernel, o) {}
-  LPPool1d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
-           const LPPoolLayerOptions& rest = {})
-      : LPPool1d(norm_type, kernel, with(rest, stride)) {}
+  using Options = LPPoolLayerOptions;
+  using OfDims<"LPPool", n>::kName;
+  LPPool(double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& options = {})
+      : LPPoolNd(kName, n, norm_type, kernel_size, options) {}
 };
-class LPPool2d : public LPPoolNd {
- public:
-  LPPool2d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
-      : LPPoolNd("LPPool2d", 2, norm_type, kernel, o) {}
-  LPPool2d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
-           const LPPoolLayerOptions& rest = {})
-      : LPPool2d(norm_type, kernel, with(rest, stride)) {}
-};
-class LPPool3d : public LPPoolNd {
- public:
-  LPPool3d(double norm_type, const Sizes& kernel, const LPPoolLayerOptions& o = {})
-      : LPPoolNd("LPPool3d", 3, norm_type, kernel, o) {}
-  LPPool3d(double norm_type, const Sizes& kernel, const std::convertible_to<Sizes> auto& stride,
-           const LPPoolLayerOptions& rest = {})
-      : LPPool3d(norm_type, kernel, with(rest, stride)) {}
-};
+using LPPool1d = LPPool<1>;
+using LPPool2d = LPPool<2>;
+using LPPool3d = LPPool<3>;
 
 // Exactly one of the first two; of the ratio: sizes become floor(in * output_ratio).
 struct FractionalMaxPoolLayerOptions {
@@ -240,16 +146,15 @@ class FractionalMaxPoolNd : public FunctionLayer {
  private:
   std::function<TensorAndIndices(const Tensor&)> with_indices_;
 };
-class FractionalMaxPool2d : public FractionalMaxPoolNd {
+template <int n>
+class FractionalMaxPool : public FractionalMaxPoolNd, public OfDims<"FractionalMaxPool", n> {
  public:
-  FractionalMaxPool2d(const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o)
-      : FractionalMaxPoolNd("FractionalMaxPool2d", 2, kernel_size, o) {}
+  using OfDims<"FractionalMaxPool", n>::kName;
+  FractionalMaxPool(const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o)
+      : FractionalMaxPoolNd(kName, n, kernel_size, o) {}
 };
-class FractionalMaxPool3d : public FractionalMaxPoolNd {
- public:
-  FractionalMaxPool3d(const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o)
-      : FractionalMaxPoolNd("FractionalMaxPool3d", 3, kernel_size, o) {}
-};
+using FractionalMaxPool2d = FractionalMaxPool<2>;
+using FractionalMaxPool3d = FractionalMaxPool<3>;
 
 // The sizes that an adaptive pooling makes: one number for all, or one each, where an unset one stays the input's.
 class AdaptiveSizes {
@@ -268,49 +173,46 @@ class AdaptiveSizes {
  private:
   OutputSize values_;
 };
-struct AdaptivePoolArguments {
-  ByName by_name = ByName();
-  AdaptiveSizes output_size;
-};
 class AdaptivePoolNd : public FunctionLayer {
  protected:
   using Op = Tensor (*)(const Tensor& x, const OutputSize& output_size);
   AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size);
   OutputSize sizes_;
 };
-class AdaptiveAvgPool1d : public AdaptivePoolNd {
+template <int n>
+class AdaptiveAvgPool : public AdaptivePoolNd, public OfDims<"AdaptiveAvgPool", n> {
  public:
-  explicit AdaptiveAvgPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool1d", 1, adaptive_avg_pool1d, s) {}
-  explicit AdaptiveAvgPool1d(const AdaptivePoolArguments& a) : AdaptiveAvgPool1d(a.output_size) {}
+  using OfDims<"AdaptiveAvgPool", n>::kName;
+  explicit AdaptiveAvgPool(const AdaptiveSizes& output_size)
+      : AdaptivePoolNd(kName, n,
+                       n == 1   ? adaptive_avg_pool1d
+                       : n == 2 ? adaptive_avg_pool2d
+                                : adaptive_avg_pool3d,
+                       output_size) {}
 };
-class AdaptiveAvgPool2d : public AdaptivePoolNd {
- public:
-  explicit AdaptiveAvgPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool2d", 2, adaptive_avg_pool2d, s) {}
-  explicit AdaptiveAvgPool2d(const AdaptivePoolArguments& a) : AdaptiveAvgPool2d(a.output_size) {}
-};
-class AdaptiveAvgPool3d : public AdaptivePoolNd {
- public:
-  explicit AdaptiveAvgPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveAvgPool3d", 3, adaptive_avg_pool3d, s) {}
-  explicit AdaptiveAvgPool3d(const AdaptivePoolArguments& a) : AdaptiveAvgPool3d(a.output_size) {}
-};
+using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
+using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
+using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 // The indices of forward_with_indices: as those of MaxPool.
-class AdaptiveMaxPool1d : public AdaptivePoolNd {
+template <int n>
+class AdaptiveMaxPool : public AdaptivePoolNd, public OfDims<"AdaptiveMaxPool", n> {
  public:
-  explicit AdaptiveMaxPool1d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool1d", 1, adaptive_max_pool1d, s) {}
-  explicit AdaptiveMaxPool1d(const AdaptivePoolArguments& a) : AdaptiveMaxPool1d(a.output_size) {}
-  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool1d_with_indices(x, sizes_); }
+  using OfDims<"AdaptiveMaxPool", n>::kName;
+  explicit AdaptiveMaxPool(const AdaptiveSizes& output_size)
+      : AdaptivePoolNd(kName, n,
+                       n == 1   ? adaptive_max_pool1d
+                       : n == 2 ? adaptive_max_pool2d
+                                : adaptive_max_pool3d,
+                       output_size) {}
+  TensorAndIndices forward_with_indices(const Tensor& x) const {
+    const auto pool = n == 1   ? adaptive_max_pool1d_with_indices
+                      : n == 2 ? adaptive_max_pool2d_with_indices
+                               : adaptive_max_pool3d_with_indices;
+    return pool(x, sizes_);
+  }
 };
-class AdaptiveMaxPool2d : public AdaptivePoolNd {
- public:
-  explicit AdaptiveMaxPool2d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool2d", 2, adaptive_max_pool2d, s) {}
-  explicit AdaptiveMaxPool2d(const AdaptivePoolArguments& a) : AdaptiveMaxPool2d(a.output_size) {}
-  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool2d_with_indices(x, sizes_); }
-};
-class AdaptiveMaxPool3d : public AdaptivePoolNd {
- public:
-  explicit AdaptiveMaxPool3d(const AdaptiveSizes& s) : AdaptivePoolNd("AdaptiveMaxPool3d", 3, adaptive_max_pool3d, s) {}
-  explicit AdaptiveMaxPool3d(const AdaptivePoolArguments& a) : AdaptiveMaxPool3d(a.output_size) {}
-  TensorAndIndices forward_with_indices(const Tensor& x) const { return adaptive_max_pool3d_with_indices(x, sizes_); }
-};
+using AdaptiveMaxPool1d = AdaptiveMaxPool<1>;
+using AdaptiveMaxPool2d = AdaptiveMaxPool<2>;
+using AdaptiveMaxPool3d = AdaptiveMaxPool<3>;
 
 }  // namespace halfstep

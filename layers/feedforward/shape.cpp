@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/feedforward/shape.h"
 
+#include <array>
+
 namespace halfstep {
 namespace {
 
-FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, const std::string& mode, double value) {
+FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Surround mode, double value) {
   check<ValueError>(padding.is_number() || padding.values().size() == 2 * dims, type, "padding must be one number or ", 2 * dims,
                     ", got ", padding.values());
   const Dims around = padding.is_number() ? Dims::filled(2 * dims, padding.values()[0]) : padding.values();
   Repr text(type);
-  if (mode == "constant")
+  if (mode == Surround::constant)
     text.arg("padding", around).arg("value", value);
   else
     text.arg(around);
-  const std::string how = mode == "zero" ? "constant" : mode;
+  const std::string how = std::array{"constant", "constant", "reflect", "replicate", "circular"}[size_t(mode)];
   return {text.str(), [=](const Tensor& x) {
             check_rank(type, x, dims + 1, dims + 2);
             return pad(x, around, how, value);
@@ -21,14 +23,13 @@ FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, co
 }
 
 WindowOptions window_of(const char* type, const FoldOptions& o) {
-  return {.dilation = o.dilation.each(2, type, "dilation", 1),
-          .padding = o.padding.each(2, type, "padding", 0),
-          .stride = o.stride.each(2, type, "stride", 1)};
+  check_options(type, o);
+  return {.dilation = o.dilation.each(2, type, "dilation"),
+          .padding = o.padding.each(2, type, "padding"),
+          .stride = o.stride.each(2, type, "stride")};
 }
 
-Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) {
-  return text.arg("kernel_size", kernel_size).arg("dilation", o.dilation).arg("padding", o.padding).arg("stride", o.stride);
-}
+Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) { return text.arg("kernel_size", kernel_size).options(o); }
 
 FunctionLayer unfold_layer(const Sizes& kernel_size, const FoldOptions& o) {
   const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size", 1);
@@ -79,9 +80,11 @@ InterpolateOptions with(InterpolateOptions o, const char* mode, std::optional<bo
 
 }  // namespace
 
-Flatten::Flatten(const FlattenOptions& o)
-    : FunctionLayer(Repr("Flatten").arg("start_dim", o.start_dim).arg("end_dim", o.end_dim).str(),
-                    [=](const Tensor& x) { return flatten(x, o.start_dim, o.end_dim); }) {}
+HALFSTEP_OPTIONS(FlattenOptions, option("start_dim", &O::start_dim, "first dimension; 0 is the batch"),
+                 option("end_dim", &O::end_dim, "last dimension"))
+HALFSTEP_OPTIONS(FoldOptions, option("dilation", &O::dilation, "step within the window").at_least(1),
+                 option("padding", &O::padding, "zeros around the image").at_least(0),
+                 option("stride", &O::stride, "step of the window").at_least(1))
 
 Unflatten::Unflatten(Whole dim, const Dims& unflattened_size)
     : FunctionLayer(Repr("Unflatten").arg("dim", int64_t(dim)).arg("unflattened_size", unflattened_size).str(),
@@ -124,7 +127,7 @@ Unfold::Unfold(const Sizes& kernel_size, const FoldOptions& options) : FunctionL
 Fold::Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options)
     : FunctionLayer(fold_layer(output_size, kernel_size, options)) {}
 
-PadNd::PadNd(const char* type, int dims, const Sizes& padding, const std::string& mode, double value)
+PadNd::PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value)
     : FunctionLayer(padding_layer(type, dims, padding, mode, value)) {}
 
 }  // namespace halfstep

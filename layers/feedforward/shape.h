@@ -8,18 +8,16 @@
 
 namespace halfstep {
 
-class Identity : public FunctionLayer {
- public:
-  Identity() : FunctionLayer("Identity()", [](const Tensor& x) { return x; }) {}
-};
+inline Tensor itself(const Tensor& x) { return x; }
+using Identity = PlainLayer<"Identity", itself>;
+
 struct FlattenOptions {
   int64_t start_dim = 1, end_dim = -1;
+  static const OptionList<FlattenOptions>& list();
+  Tensor operator()(const Tensor& x) const { return flatten(x, start_dim, end_dim); }
 };
-class Flatten : public FunctionLayer {
- public:
-  explicit Flatten(const FlattenOptions& options = {});
-  explicit Flatten(Whole start_dim, Whole end_dim = -1) : Flatten(FlattenOptions{start_dim, end_dim}) {}
-};
+using Flatten = OptionLayer<"Flatten", FlattenOptions>;
+
 // Dimension dim as several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
@@ -68,47 +66,65 @@ struct FoldOptions {
   Sizes dilation = 1;
   Sizes padding = 0;
   Sizes stride = 1;
+  static const OptionList<FoldOptions>& list();
 };
 // [N, C, H, W] -> [N, C kh kw, L]: the elements of a window at each of its L places; and back, summing where windows overlap.
 class Unfold : public FunctionLayer {
  public:
+  using Options = FoldOptions;
+  static constexpr const char* kName = "Unfold";
+  static constexpr int kDims = 2;
   explicit Unfold(const Sizes& kernel_size, const FoldOptions& options = {});
 };
 class Fold : public FunctionLayer {
  public:
+  using Options = FoldOptions;
+  static constexpr const char* kName = "Fold";
+  static constexpr int kDims = 2;
   Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options = {});
 };
 
 // Padding around [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after) from the last
 // on. Negative ones cut off. Throws ValueError for another number of them.
+enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
  protected:
-  PadNd(const char* type, int dims, const Sizes& padding, const std::string& mode, double value = 0);
+  PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value = 0);
 };
-#define HALFSTEP_PAD(dims)                                                                                                         \
-  class ZeroPad##dims##d : public PadNd {                                                                                          \
-   public:                                                                                                                         \
-    explicit ZeroPad##dims##d(const Sizes& padding) : PadNd("ZeroPad" #dims "d", dims, padding, "zero") {}                         \
-  };                                                                                                                               \
-  class ConstantPad##dims##d : public PadNd {                                                                                      \
-   public:                                                                                                                         \
-    ConstantPad##dims##d(const Sizes& padding, double value) : PadNd("ConstantPad" #dims "d", dims, padding, "constant", value) {} \
-  };                                                                                                                               \
-  class ReflectionPad##dims##d : public PadNd {                                                                                    \
-   public:                                                                                                                         \
-    explicit ReflectionPad##dims##d(const Sizes& padding) : PadNd("ReflectionPad" #dims "d", dims, padding, "reflect") {}          \
-  };                                                                                                                               \
-  class ReplicationPad##dims##d : public PadNd {                                                                                   \
-   public:                                                                                                                         \
-    explicit ReplicationPad##dims##d(const Sizes& padding) : PadNd("ReplicationPad" #dims "d", dims, padding, "replicate") {}      \
-  };                                                                                                                               \
-  class CircularPad##dims##d : public PadNd {                                                                                      \
-   public:                                                                                                                         \
-    explicit CircularPad##dims##d(const Sizes& padding) : PadNd("CircularPad" #dims "d", dims, padding, "circular") {}             \
-  };
-HALFSTEP_PAD(1)  // ZeroPad1d, ConstantPad1d, ReflectionPad1d, ReplicationPad1d, CircularPad1d
-HALFSTEP_PAD(2)  // ZeroPad2d, ConstantPad2d, ReflectionPad2d, ReplicationPad2d, CircularPad2d
-HALFSTEP_PAD(3)  // ZeroPad3d, ConstantPad3d, ReflectionPad3d, ReplicationPad3d, CircularPad3d
-#undef HALFSTEP_PAD
+template <ClassName family, Surround mode, int n>
+class PadOf : public PadNd, public OfDims<family, n> {
+ public:
+  using OfDims<family, n>::kName;
+  explicit PadOf(const Sizes& padding) : PadNd(kName, n, padding, mode) {}
+};
+template <int n>
+class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
+ public:
+  using OfDims<"ConstantPad", n>::kName;
+  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, Surround::constant, value) {}
+};
+template <int n>
+using ZeroPad = PadOf<"ZeroPad", Surround::zero, n>;
+template <int n>
+using ReflectionPad = PadOf<"ReflectionPad", Surround::reflect, n>;
+template <int n>
+using ReplicationPad = PadOf<"ReplicationPad", Surround::replicate, n>;
+template <int n>
+using CircularPad = PadOf<"CircularPad", Surround::circular, n>;
+using ZeroPad1d = ZeroPad<1>;
+using ZeroPad2d = ZeroPad<2>;
+using ZeroPad3d = ZeroPad<3>;
+using ConstantPad1d = ConstantPad<1>;
+using ConstantPad2d = ConstantPad<2>;
+using ConstantPad3d = ConstantPad<3>;
+using ReflectionPad1d = ReflectionPad<1>;
+using ReflectionPad2d = ReflectionPad<2>;
+using ReflectionPad3d = ReflectionPad<3>;
+using ReplicationPad1d = ReplicationPad<1>;
+using ReplicationPad2d = ReplicationPad<2>;
+using ReplicationPad3d = ReplicationPad<3>;
+using CircularPad1d = CircularPad<1>;
+using CircularPad2d = CircularPad<2>;
+using CircularPad3d = CircularPad<3>;
 
 }  // namespace halfstep

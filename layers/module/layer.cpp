@@ -7,12 +7,6 @@
 
 namespace halfstep {
 
-Dims Sizes::each(int count, std::string_view layer, std::string_view argument, int64_t least) const {
-  check<ValueError>(is_number() || values_.size() == count, layer, argument, " must be one number or ", count, ", got ", values_);
-  for (int64_t v : values_) check<ValueError>(v >= least, layer, argument, " must be >= ", least, ", got ", v);
-  return values_.size() == count ? values_ : Dims::filled(count, values_[0]);
-}
-
 std::string Repr::python(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
   std::array<char, 400> text;
@@ -40,14 +34,27 @@ std::string Repr::python(const Sizes& values) {
 }
 std::string Repr::python(const std::vector<double>& values) { return values.size() == 1 ? python(values[0]) : tuple(values); }
 
+std::string Repr::python(const OptionValue& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::monostate>)
+          return "None";
+        else
+          return python(v);
+      },
+      value);
+}
+
+Repr& Repr::option(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
+  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return *this;
+  const std::string mark = o.quoted ? "'" : "";
+  return add(o.shown == OptionShown::bare ? "" : o.name + "=", mark + python(value) + mark);
+}
+
 Repr& Repr::add(const std::string& key, const std::string& value) {
   text_ += (first_ ? "" : ", ") + key + value;
   first_ = false;
   return *this;
-}
-
-void check_once(bool also_in_options, std::string_view argument) {
-  check<ValueError>(!also_in_options, "options", argument, " is given twice, by position and by name");
 }
 
 void check_rank(std::string_view layer, const Tensor& x, int least, int most) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/base/arguments.h"
+#include "framework/base/options.h"
 #include "framework/ops/ops.h"
 #include "layers/module/module.h"
 
@@ -22,30 +23,6 @@ class Whole {
 
  private:
   int64_t value_;
-};
-
-// One number for all dimensions, or one each: MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
-class Sizes {
- public:
-  Sizes() = default;
-  template <std::integral T>
-  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
-  // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
-  template <std::integral First, std::integral... Rest>
-  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
-  Sizes(const Dims& each) : values_(each) {}
-
-  bool empty() const { return values_.empty(); }
-  bool is_number() const { return is_number_; }
-  const Dims& values() const { return values_; }
-  bool operator==(const Sizes&) const = default;
-  // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
-  // below `least`.
-  Dims each(int count, std::string_view layer, std::string_view argument, int64_t least) const;
-
- private:
-  Dims values_;
-  bool is_number_ = false;
 };
 
 // Prints a layer as PyTorch does: Repr("Dropout").arg("p", 0.5).str() is "Dropout(p=0.5)".
@@ -64,6 +41,13 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
+  // The options in the order of their list, as it says that they are shown.
+  template <HasOptionList O>
+  Repr& options(const O& options) {
+    const O usual;
+    for (const Option<O>& o : O::list()) option(o, o.get(options), o.get(usual));
+    return *this;
+  }
   std::string str() const { return text_ + ")"; }
 
   static std::string python(bool value) { return value ? "True" : "False"; }
@@ -73,6 +57,7 @@ class Repr {
   static std::string python(const Dims& values);   // (2, 3), (2,)
   static std::string python(const Sizes& values);  // 2, (2, 3), None
   static std::string python(const std::vector<double>& values);
+  static std::string python(const OptionValue& value);
   static std::string python(const std::string& value) { return value; }
   template <class T>
   static std::string python(const std::optional<T>& value) {
@@ -81,6 +66,7 @@ class Repr {
 
  private:
   Repr& add(const std::string& key, const std::string& value);
+  Repr& option(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
   std::string text_;
   bool first_ = true;
 };
@@ -100,8 +86,73 @@ class FunctionLayer : public Module {
   Function function_;
 };
 
-// For arguments that are given by position: throws ValueError if the options beside them have them, too.
-void check_once(bool also_in_options, std::string_view argument);
+// The name of a class as an argument of a template.
+struct ClassName {
+  char text[40] = {};
+  template <size_t n>
+  constexpr ClassName(const char (&name)[n]) {
+    for (size_t i = 0; i < n; ++i) text[i] = name[i];
+  }
+};
+
+// "Conv" and 2: "Conv2d".
+constexpr ClassName with_dims(ClassName family, int dims) {
+  size_t end = 0;
+  while (family.text[end]) ++end;
+  family.text[end] = char('0' + dims);
+  family.text[end + 1] = 'd';
+  return family;
+}
+// What a class of a family has for `dims` spatial dimensions: its name, and how many numbers its sizes are.
+template <ClassName family, int dims>
+struct OfDims {
+  static constexpr int kDims = dims;
+  static constexpr ClassName kType = with_dims(family, dims);
+  static constexpr const char* kName = kType.text;
+};
+
+// A layer that is a function and has no options: using ReLU = PlainLayer<"ReLU", relu>.
+template <ClassName type, Tensor (*function)(const Tensor&)>
+class PlainLayer : public FunctionLayer {
+ public:
+  static constexpr const char* kName = type.text;
+  PlainLayer() : FunctionLayer(Repr(kName).str(), function) {}
+};
+
+// A type that can be given for the first option of O, by position: Dropout(0.3). A bool is no number, a fraction no whole
+// number.
+template <class T, class O>
+concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
+                      (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||
+                      (std::convertible_to<T, std::string> && requires(std::string x) { O{x}; });
+template <class O, FirstOption<O> T>
+O with_first(const T& first) {
+  if constexpr (PlainNumber<T> && requires(double x) { O{x}; })
+    return O{double(first)};
+  else if constexpr (std::integral<T>)
+    return O{int64_t(first)};
+  else
+    return O{std::string(first)};
+}
+
+// A function of a tensor and options: how a struct of options computes it.
+template <class O>
+Tensor call_options(const Tensor& x, const O& options) {
+  return options(x);
+}
+// A layer that is a function of its input and options: constructor, checks and describe() come from the list of the options.
+template <ClassName type, HasOptionList O, Tensor (*function)(const Tensor&, const O&) = call_options<O>>
+class OptionLayer : public FunctionLayer {
+ public:
+  using Options = O;
+  static constexpr const char* kName = type.text;
+  explicit OptionLayer(const O& options = {})
+      : FunctionLayer(Repr(kName).options(options).str(), [options](const Tensor& x) { return function(x, options); }) {
+    check_options(kName, options);
+  }
+  template <FirstOption<O> T>
+  explicit OptionLayer(const T& first) : OptionLayer(with_first<O>(first)) {}
+};
 
 // A rank that a layer takes. Throws ShapeError that names it.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);

@@ -10,13 +10,17 @@ namespace {
 constexpr const char* kAdaptiveSoftmax = "AdaptiveLogSoftmaxWithLoss";
 }
 
+HALFSTEP_OPTIONS(AdaptiveLogSoftmaxOptions,
+                 option("div_value", &O::div_value, "each cluster is that much narrower than the one before").above(0),
+                 option("head_bias", &O::head_bias, "add a bias to the head"))
+
 AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Whole in, Whole classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
     : in_features_(in), n_classes_(classes), ends_(cutoffs) {
   const int64_t in_features = in, n_classes = classes;
   check<ValueError>(in_features >= 1, kAdaptiveSoftmax, "in_features must be >= 1, got ", in_features);
   check<ValueError>(!cutoffs.empty(), kAdaptiveSoftmax, "needs a cutoff, got none");
-  check<ValueError>(o.div_value > 0, kAdaptiveSoftmax, "div_value must be > 0, got ", o.div_value);
+  check_options(kAdaptiveSoftmax, o);
   int64_t last = 0;
   for (int64_t c : cutoffs) {
     check<ValueError>(c > last && c < n_classes, kAdaptiveSoftmax, "cutoffs must grow from 1 to less than n_classes, ", n_classes,

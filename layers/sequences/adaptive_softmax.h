@@ -12,8 +12,9 @@
 namespace halfstep {
 
 struct AdaptiveLogSoftmaxOptions {
-  double div_value = 4;  // each cluster is that much narrower than the one before
+  double div_value = 4;
   bool head_bias = false;
+  static const OptionList<AdaptiveLogSoftmaxOptions>& list();
 };
 struct AdaptiveLogSoftmaxResult {
   Tensor output;  // the log-probability of each target, [N]

@@ -92,6 +92,15 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(MultiheadAttentionOptions, option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
+                 option("bias", &O::bias, "add biases"),
+                 option("add_bias_kv", &O::add_bias_kv, "a key and a value that are learned"),
+                 option("add_zero_attn", &O::add_zero_attn, "a key and a value of zeros"),
+                 option("kdim", &O::kdim, "embed_dim, if anything").at_least(1),
+                 option("vdim", &O::vdim, "embed_dim, if anything").at_least(1),
+                 option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]"),
+                 option("is_causal", &O::is_causal, "a position attends to itself and those before it"))
+
 MultiheadAttention::MultiheadAttention(Whole width, Whole heads, const MultiheadAttentionOptions& o, Generator* generator)
     : embed_dim_(width), num_heads_(heads), options_(o) {
   const int64_t embed_dim = width, num_heads = heads;
@@ -99,9 +108,8 @@ MultiheadAttention::MultiheadAttention(Whole width, Whole heads, const Multihead
                     num_heads);
   check<ValueError>(embed_dim % num_heads == 0, kAttention, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
                     num_heads);
-  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, kAttention, "dropout must be in [0, 1], got ", o.dropout);
+  check_options(kName, o);
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
-  check<ValueError>(kdim >= 1 && vdim >= 1, kAttention, "kdim and vdim must be >= 1, got ", kdim, " and ", vdim);
   MemoryScope tag(MemoryTag::parameters);
   const bool one = kdim == embed_dim && vdim == embed_dim;
   const auto weight = [&](bool there, int64_t rows, int64_t columns) {

@@ -16,22 +16,15 @@
 namespace halfstep {
 
 struct MultiheadAttentionOptions {
-  double dropout = 0;                // of the probabilities, while training
-  bool bias = true;                  // of the projections in and out
-  bool add_bias_kv = false;          // one more key and value, which are learned
-  bool add_zero_attn = false;        // one more key and value of zeros
-  std::optional<int64_t> kdim = {};  // widths of key and value; embed_dim
-  std::optional<int64_t> vdim = {};
-  bool batch_first = false;  // [N, L, E] in place of [L, N, E]
-  bool is_causal = false;    // in attention(x), a position attends to itself and those before it
-};
-struct MultiheadAttentionArguments {
-  ByName by_name = ByName();
-  Required<int64_t> embed_dim, num_heads;
   double dropout = 0;
-  bool bias = true, add_bias_kv = false, add_zero_attn = false;
-  std::optional<int64_t> kdim = {}, vdim = {};
+  bool bias = true;
+  bool add_bias_kv = false;
+  bool add_zero_attn = false;
+  std::optional<int64_t> kdim = {};
+  std::optional<int64_t> vdim = {};
   bool batch_first = false;
+  bool is_causal = false;  // in attention(x)
+  static const OptionList<MultiheadAttentionOptions>& list();
 };
 
 // Masks are bool, where true means "not seen", or floating, and then they are added to the scores.
@@ -65,13 +58,12 @@ class NonDynamicallyQuantizableLinear : public Linear {
 // inputs and masks of other shapes, DTypeError for integer masks.
 class MultiheadAttention : public ModuleOf<MultiheadAttention> {
  public:
+  using Options = MultiheadAttentionOptions;
+  static constexpr const char* kName = "MultiheadAttention";
   using Result = std::pair<Tensor, Tensor>;  // output, weights
   using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
   MultiheadAttention(Whole embed_dim, Whole num_heads, const MultiheadAttentionOptions& options = {},
                      Generator* generator = nullptr);
-  explicit MultiheadAttention(const MultiheadAttentionArguments& a)
-      : MultiheadAttention(*a.embed_dim, *a.num_heads,
-                           {a.dropout, a.bias, a.add_bias_kv, a.add_zero_attn, a.kdim, a.vdim, a.batch_first}) {}
   Result forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs = {});
   Tensor forward(const Tensor& x) override;  // of x to itself, without weights
   using ModuleOf::operator();

@@ -16,7 +16,8 @@ Tensor random_rows(const char* type, int64_t rows, int64_t width, Generator* gen
 
 // Checks what Embedding and EmbeddingBag have in common; a negative padding_idx counts from the end.
 template <class Options>
-void check_options(const char* type, const Tensor& weight, Options& o) {
+void check_weight(const char* type, const Tensor& weight, Options& o) {
+  check_options(type, o);
   check<ShapeError>(weight.dim() == 2, type, "weight must be [num_embeddings, embedding_dim], got ", weight.shape());
   const int64_t rows = weight.size(0);
   if (o.padding_idx) {
@@ -24,13 +25,34 @@ void check_options(const char* type, const Tensor& weight, Options& o) {
                       ", got ", *o.padding_idx);
     if (*o.padding_idx < 0) *o.padding_idx += rows;
   }
-  check<ValueError>(!o.max_norm || *o.max_norm > 0, type, "max_norm must be > 0, got ", o.max_norm.value_or(0));
 }
 
 }  // namespace
 
+namespace {
+template <class O>
+Option<O> max_norm_of() {
+  return option("max_norm", &O::max_norm, "largest norm of a row; rows that are used are scaled down to it").above(0).if_changed();
+}
+template <class O>
+Option<O> norm_type_of() {
+  return option("norm_type", &O::norm_type, "of max_norm").above(0).if_changed();
+}
+template <class O>
+Option<O> scale_of() {
+  return option("scale_grad_by_freq", &O::scale_grad_by_freq, "divide gradients by uses").if_changed();
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(EmbeddingOptions, option("padding_idx", &O::padding_idx, "a row of zeros without gradient").if_changed(),
+                 max_norm_of<O>(), norm_type_of<O>(), scale_of<O>())
+HALFSTEP_OPTIONS(EmbeddingBagLayerOptions, max_norm_of<O>(), norm_type_of<O>(), scale_of<O>(),
+                 option("mode", &O::mode, "how").one_of({"mean", "sum", "max"}).in_quotes(),
+                 option("include_last_offset", &O::include_last_offset, "of offsets, which configs cannot pass").unseen(),
+                 option("padding_idx", &O::padding_idx, "index that is ignored").if_changed())
+
 Embedding::Embedding(const Tensor& given, const EmbeddingOptions& o) : options_(o) {
-  check_options("Embedding", given, options_);
+  check_weight(kName, given, options_);
   weight = register_parameter("weight", given);
 }
 
@@ -50,19 +72,10 @@ Tensor Embedding::forward(const Tensor& x) {
   return embedding(weight, x, options_.padding_idx, options_.scale_grad_by_freq, options_.max_norm, options_.norm_type);
 }
 
-std::string Embedding::describe() const {
-  return Repr("Embedding")
-      .arg(weight.size(0))
-      .arg(weight.size(1))
-      .arg_if(options_.padding_idx.has_value(), "padding_idx", options_.padding_idx)
-      .arg_if(options_.max_norm.has_value(), "max_norm", options_.max_norm)
-      .arg_if(options_.norm_type != 2, "norm_type", options_.norm_type)
-      .arg_if(options_.scale_grad_by_freq, "scale_grad_by_freq", true)
-      .str();
-}
+std::string Embedding::describe() const { return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str(); }
 
 EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& o) : options_(o) {
-  check_options("EmbeddingBag", given, options_);
+  check_weight(kName, given, options_);
   check<ValueError>(bag_mode("EmbeddingBag", o.mode) != BagMode::max || !o.scale_grad_by_freq, "EmbeddingBag",
                     "mode max has no scale_grad_by_freq");
   weight = register_parameter("weight", given);
@@ -91,16 +104,6 @@ Tensor EmbeddingBag::forward(const Tensor& index, const Tensor& offsets, const T
                         .padding_idx = options_.padding_idx});
 }
 
-std::string EmbeddingBag::describe() const {
-  return Repr("EmbeddingBag")
-      .arg(weight.size(0))
-      .arg(weight.size(1))
-      .arg_if(options_.max_norm.has_value(), "max_norm", options_.max_norm)
-      .arg_if(options_.norm_type != 2, "norm_type", options_.norm_type)
-      .arg_if(options_.scale_grad_by_freq, "scale_grad_by_freq", true)
-      .arg("mode", "'" + options_.mode + "'")
-      .arg_if(options_.padding_idx.has_value(), "padding_idx", options_.padding_idx)
-      .str();
-}
+std::string EmbeddingBag::describe() const { return Repr(kName).arg(weight.size(0)).arg(weight.size(1)).options(options_).str(); }
 
 }  // namespace halfstep

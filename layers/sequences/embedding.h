@@ -12,25 +12,18 @@
 namespace halfstep {
 
 struct EmbeddingOptions {
-  std::optional<int64_t> padding_idx = {};  // a row of zeros at first, which gets no gradient; negative: from the end
-  std::optional<double> max_norm = {};      // rows that are used are scaled down to this norm, in place
-  double norm_type = 2;
-  bool scale_grad_by_freq = false;  // the gradient of a row is divided by how often it was used
-};
-struct EmbeddingArguments {
-  ByName by_name = ByName();
-  Required<int64_t> num_embeddings, embedding_dim;
-  std::optional<int64_t> padding_idx = {};
+  std::optional<int64_t> padding_idx = {};  // negative: from the end
   std::optional<double> max_norm = {};
   double norm_type = 2;
   bool scale_grad_by_freq = false;
+  static const OptionList<EmbeddingOptions>& list();
 };
 // x: integers of any shape -> [..., embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class Embedding : public Module {
  public:
+  using Options = EmbeddingOptions;
+  static constexpr const char* kName = "Embedding";
   Embedding(Whole num_embeddings, Whole embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
-  explicit Embedding(const EmbeddingArguments& a)
-      : Embedding(*a.num_embeddings, *a.embedding_dim, {a.padding_idx, a.max_norm, a.norm_type, a.scale_grad_by_freq}) {}
   // With this weight, [num_embeddings, embedding_dim], which is shared, not copied; freeze: it is not trained.
   static std::shared_ptr<Embedding> from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;
@@ -47,29 +40,19 @@ struct EmbeddingBagLayerOptions {
   std::optional<double> max_norm = {};
   double norm_type = 2;
   bool scale_grad_by_freq = false;
-  std::string mode = "mean";  // or "sum", "max"
-  bool include_last_offset = false;
-  std::optional<int64_t> padding_idx = {};  // a row of zeros at first, which counts as not there; negative: from the end
-};
-struct EmbeddingBagArguments {
-  ByName by_name = ByName();
-  Required<int64_t> num_embeddings, embedding_dim;
-  std::optional<double> max_norm = {};
-  double norm_type = 2;
-  bool scale_grad_by_freq = false;
   std::string mode = "mean";
   bool include_last_offset = false;
-  std::optional<int64_t> padding_idx = {};
+  std::optional<int64_t> padding_idx = {};  // negative: from the end
+  static const OptionList<EmbeddingBagLayerOptions>& list();
 };
 // The sum, mean or largest elements of the rows of each bag: embedding_bag (framework/ops/reduce/embedding_bag.h). index [B, n], or
 // [n] with offsets [B] where the bags begin -> [B, embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class EmbeddingBag : public ModuleOf<EmbeddingBag> {
  public:
+  using Options = EmbeddingBagLayerOptions;
+  static constexpr const char* kName = "EmbeddingBag";
   EmbeddingBag(Whole num_embeddings, Whole embedding_dim, const EmbeddingBagLayerOptions& options = {},
                Generator* generator = nullptr);
-  explicit EmbeddingBag(const EmbeddingBagArguments& a)
-      : EmbeddingBag(*a.num_embeddings, *a.embedding_dim,
-                     {a.max_norm, a.norm_type, a.scale_grad_by_freq, a.mode, a.include_last_offset, a.padding_idx}) {}
   static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,
                                                        const EmbeddingBagLayerOptions& options = {});
   Tensor forward(const Tensor& index, const Tensor& offsets, const Tensor& per_sample_weights = {});

@@ -49,10 +49,23 @@ Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
 
 }  // namespace
 
+namespace {
+template <class O>
+Option<O> batch_first_of() {
+  return option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]").if_changed();
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(PositionalEncodingOptions, option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
+                 option("max_len", &O::max_len, "positions, at most").at_least(1), batch_first_of<O>())
+HALFSTEP_OPTIONS(PositionEmbeddingOptions, batch_first_of<O>())
+HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0),
+                 option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves"))
+
 PositionalEncoding::PositionalEncoding(Whole width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
   const int64_t d_model = width;
-  check<ValueError>(d_model >= 1 && o.max_len >= 1, "PositionalEncoding", "d_model and max_len must be >= 1, got ", d_model,
-                    " and ", o.max_len);
+  check_options(kName, o);
+  check<ValueError>(d_model >= 1, kName, "d_model must be >= 1, got ", d_model);
   dropout = add("dropout", Dropout(o.dropout));
   MemoryScope tag(MemoryTag::parameters);
   pe = register_buffer("pe", waves(o.max_len, d_model));
@@ -74,7 +87,7 @@ std::string PositionEmbedding::describe() const {
 RotaryEmbedding::RotaryEmbedding(Whole width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
   const int64_t dim = dim_;
   check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
-  check<ValueError>(o.base > 0, "RotaryEmbedding", "base must be > 0, got ", o.base);
+  check_options(kName, o);
 }
 
 // Angles are float64: distant positions have large angles, of which only the remainder modulo 2 pi counts.

@@ -19,12 +19,15 @@ struct PositionalEncodingOptions {
   double dropout = 0.1;
   int64_t max_len = 5000;
   bool batch_first = false;
+  static const OptionList<PositionalEncodingOptions>& list();
 };
 // x + pe, and dropout. pe[i] = sin(i w_0), cos(i w_0), sin(i w_1), cos(i w_1)..., w_j = 10000^(-2j / d_model) ("Attention Is All
 // You Need", Vaswani et al., 2017). A buffer [max_len, 1, d_model], as in PyTorch's tutorial. Throws ShapeError for more than
 // max_len positions.
 class PositionalEncoding : public Module {
  public:
+  using Options = PositionalEncodingOptions;
+  static constexpr const char* kName = "PositionalEncoding";
   explicit PositionalEncoding(Whole d_model, const PositionalEncodingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
@@ -38,11 +41,14 @@ class PositionalEncoding : public Module {
 
 struct PositionEmbeddingOptions {
   bool batch_first = false;
+  static const OptionList<PositionEmbeddingOptions>& list();
 };
 // x + the rows of weight, [max_len, d_model], which is learned and begins as N(0, 0.02). Throws ShapeError for more than max_len
 // positions.
 class PositionEmbedding : public Module {
  public:
+  using Options = PositionEmbeddingOptions;
+  static constexpr const char* kName = "PositionEmbedding";
   PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
@@ -55,7 +61,8 @@ class PositionEmbedding : public Module {
 
 struct RotaryEmbeddingOptions {
   double base = 10000;
-  bool interleaved = false;  // pairs are (0, 1), (2, 3)...; else (0, dim / 2), (1, dim / 2 + 1)...
+  bool interleaved = false;
+  static const OptionList<RotaryEmbeddingOptions>& list();
 };
 // Turns pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
 // depend on the distance of their positions ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a
@@ -63,6 +70,8 @@ struct RotaryEmbeddingOptions {
 // fewer features.
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
+  using Options = RotaryEmbeddingOptions;
+  static constexpr const char* kName = "RotaryEmbedding";
   explicit RotaryEmbedding(Whole dim, const RotaryEmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;  // positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...

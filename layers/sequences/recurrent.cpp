@@ -26,12 +26,6 @@ void check_widths(const char* type, int64_t input_size, int64_t hidden_size) {
                     hidden_size);
 }
 
-bool is_relu(const char* type, const std::string& nonlinearity) {
-  check<ValueError>(nonlinearity == "tanh" || nonlinearity == "relu", type, "nonlinearity must be \"tanh\" or \"relu\", got \"",
-                    nonlinearity, '"');
-  return nonlinearity == "relu";
-}
-
 void check_features(const char* type, const Tensor& x, int64_t input_size) {
   check<ShapeError>(x.dim() >= 1 && x.size(-1) == input_size, type, "input must have input_size = ", input_size,
                     " features in its last dimension, got ", x.shape());
@@ -55,6 +49,49 @@ std::string state_name(const std::string& layer, const char* state) { return lay
 
 }  // namespace
 
+namespace {
+template <class O>
+Option<O> cell_bias() {
+  return option("bias", &O::bias, "add biases").if_changed();
+}
+template <class O>
+Option<O> nonlinearity_of() {
+  return option("nonlinearity", &O::nonlinearity, "of the state").one_of({"tanh", "relu"}).if_changed();
+}
+// The options that all three layers have, with `after` behind num_layers and `last` behind bidirectional, in PyTorch's order.
+template <class O>
+OptionList<O> layer_list(const OptionList<O>& after, const OptionList<O>& last) {
+  OptionList<O> all{option("num_layers", &O::num_layers, "number of stacked layers").at_least(1)};
+  const auto add = [&](const OptionList<O>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(after);
+  add({option("bias", &O::bias, "add biases"), option("batch_first", &O::batch_first, "[N, T, features]; else [T, N, features]"),
+       option("dropout", &O::dropout, "of the outputs of all layers but the last").at_least(0).at_most(1),
+       option("bidirectional", &O::bidirectional, "also run backwards, which doubles the width of the output")});
+  add(last);
+  add({option("output", &O::output, "the states of all steps, or after the last one").one_of({"sequence", "last"}),
+       option("stateful", &O::stateful, "continue from the last state of the batch before")});
+  return all;
+}
+}  // namespace
+
+const OptionList<RNNOptions>& RNNOptions::list() {
+  static const OptionList<RNNOptions> all = layer_list<RNNOptions>({nonlinearity_of<RNNOptions>()}, {});
+  return all;
+}
+const OptionList<GRUOptions>& GRUOptions::list() {
+  static const OptionList<GRUOptions> all = layer_list<GRUOptions>({}, {});
+  return all;
+}
+const OptionList<LSTMOptions>& LSTMOptions::list() {
+  using O = LSTMOptions;
+  static const OptionList<O> all = layer_list<O>(
+      {}, {option("proj_size", &O::proj_size, "width of the outputs, less than hidden_size; 0: no projections").at_least(0)});
+  return all;
+}
+HALFSTEP_OPTIONS(RNNCellOptions, cell_bias<O>(), nonlinearity_of<O>())
+HALFSTEP_OPTIONS(GRUCellOptions, cell_bias<O>())
+HALFSTEP_OPTIONS(LSTMCellOptions, cell_bias<O>())
+
 RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, int64_t hidden_size, const LSTMOptions& o,
                                Generator* generator)
     : type_(type),
@@ -64,12 +101,9 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
       options_(o),
       packed_(std::make_shared<PackedWeights>()) {
   check_widths(type, input_size, hidden_size);
-  check<ValueError>(o.num_layers >= 1, type, "num_layers must be >= 1, got ", o.num_layers);
-  check<ValueError>(o.dropout >= 0 && o.dropout <= 1, type, "dropout must be within [0, 1], got ", o.dropout);
-  check<ValueError>(o.proj_size >= 0 && o.proj_size < hidden_size, type,
-                    "proj_size must be >= 0 and less than hidden_size = ", hidden_size, ", got ", o.proj_size);
-  check<ValueError>(o.output == "sequence" || o.output == "last", type, "output must be \"sequence\" or \"last\", got \"", o.output,
-                    '"');
+  check_options(type, o);
+  check<ValueError>(o.proj_size < hidden_size, type, "proj_size must be less than hidden_size = ", hidden_size, ", got ",
+                    o.proj_size);
   check<ValueError>(!o.stateful || !o.bidirectional, type,
                     "a stateful layer cannot be bidirectional, since the next batch is not known");
   const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
@@ -300,25 +334,11 @@ OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, c
   return run([this](const auto&... in) { return forward(in...); }, x, state);
 }
 
-RNN::RNN(const RecurrentArguments& a)
-    : RNN(*a.input_size, *a.hidden_size,
-          RNNOptions{a.num_layers, a.nonlinearity, a.bias, a.batch_first, a.dropout, a.bidirectional}) {
-  check<ValueError>(a.proj_size == 0, "RNN", "has no projections, got a proj_size of ", a.proj_size);
-}
-GRU::GRU(const RecurrentArguments& a)
-    : GRU(*a.input_size, *a.hidden_size, GRUOptions{a.num_layers, a.bias, a.batch_first, a.dropout, a.bidirectional}) {
-  check<ValueError>(a.proj_size == 0, "GRU", "has no projections, got a proj_size of ", a.proj_size);
-  check<ValueError>(a.nonlinearity == "tanh", "GRU", "has its own functions, got a nonlinearity ", a.nonlinearity);
-}
-LSTM::LSTM(const RecurrentArguments& a)
-    : LSTM(*a.input_size, *a.hidden_size,
-           LSTMOptions{a.num_layers, a.bias, a.batch_first, a.dropout, a.bidirectional, a.proj_size}) {
-  check<ValueError>(a.nonlinearity == "tanh", "LSTM", "has its own functions, got a nonlinearity ", a.nonlinearity);
-}
-
 RNN::RNN(Whole input_size, Whole hidden_size, const RNNOptions& o, Generator* generator)
-    : OneStateLayer("RNN", is_relu("RNN", o.nonlinearity) ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
-                    generator) {}
+    : OneStateLayer(kName, o.nonlinearity == "relu" ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
+                    generator) {
+  check_options(kName, o);
+}
 GRU::GRU(Whole input_size, Whole hidden_size, const GRUOptions& o, Generator* generator)
     : OneStateLayer("GRU", Kind::gru, input_size, hidden_size, as_common(o), generator) {}
 
@@ -356,17 +376,12 @@ RecurrentCell::RecurrentCell(const char* type, int64_t gates, int64_t input_size
 }
 
 std::string RecurrentCell::describe() const {
-  return Repr(type_)
-      .arg(weight_ih.size(1))
-      .arg(weight_hh.size(1))
-      .arg_if(!options_.bias, "bias", options_.bias)
-      .arg_if(options_.nonlinearity != "tanh", "nonlinearity", options_.nonlinearity)
-      .str();
+  return Repr(type_).arg(weight_ih.size(1)).arg(weight_hh.size(1)).options(options_).str();
 }
 
 RNNCell::RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& o, Generator* generator)
     : RecurrentCell("RNNCell", 1, input_size, hidden_size, o, generator) {
-  is_relu("RNNCell", o.nonlinearity);
+  check_options(kName, o);
 }
 Tensor RNNCell::forward(const Tensor& x, const Tensor& h) {
   check_features(type_, x, weight_ih.size(1));

@@ -38,13 +38,14 @@ namespace halfstep {
 // forward would advance the state again.
 struct RNNOptions {
   int64_t num_layers = 1;
-  std::string nonlinearity = "tanh";  // or relu
+  std::string nonlinearity = "tanh";
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;  // of the outputs of every layer but the last, while training
+  double dropout = 0;
   bool bidirectional = false;
   std::string output = "sequence";
   bool stateful = false;
+  static const OptionList<RNNOptions>& list();
 };
 struct GRUOptions {
   int64_t num_layers = 1;
@@ -54,6 +55,7 @@ struct GRUOptions {
   bool bidirectional = false;
   std::string output = "sequence";
   bool stateful = false;
+  static const OptionList<GRUOptions>& list();
 };
 struct LSTMOptions {
   int64_t num_layers = 1;
@@ -61,24 +63,11 @@ struct LSTMOptions {
   bool batch_first = false;
   double dropout = 0;
   bool bidirectional = false;
-  int64_t proj_size = 0;  // 0: no projections
+  int64_t proj_size = 0;
   std::string output = "sequence";
   bool stateful = false;
+  static const OptionList<LSTMOptions>& list();
 };
-// All arguments by name, of RNN, GRU and LSTM: LSTM({.input_size = 5, .hidden_size = 8, .num_layers = 2}). Throws ValueError for a
-// nonlinearity of a GRU or an LSTM, and for a proj_size of an RNN or a GRU.
-struct RecurrentArguments {
-  ByName by_name = ByName();
-  Required<int64_t> input_size, hidden_size;
-  int64_t num_layers = 1;
-  std::string nonlinearity = "tanh";
-  bool bias = true;
-  bool batch_first = false;
-  double dropout = 0;
-  bool bidirectional = false;
-  int64_t proj_size = 0;
-};
-
 // What all three have in common.
 class RecurrentLayer : public Module {
  public:
@@ -109,12 +98,6 @@ class RecurrentLayer : public Module {
   };
   Result compute(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& lengths);
   Result compute(const PackedSequence& x, const Tensor& h, const Tensor& c);
-  template <class Options>
-  static Options with(Options rest, int64_t num_layers) {
-    check_once(rest.num_layers != 1, "num_layers");
-    rest.num_layers = num_layers;
-    return rest;
-  }
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
@@ -185,21 +168,23 @@ class OneStateLayer : public RecurrentLayer {
 // h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
 class RNN : public OneStateLayer {
  public:
+  using Options = RNNOptions;
+  static constexpr const char* kName = "RNN";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
   RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
-      : RNN(input_size, hidden_size, with(rest, num_layers)) {}
-  explicit RNN(const RecurrentArguments& a);
+      : RNN(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
 // r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 class GRU : public OneStateLayer {
  public:
+  using Options = GRUOptions;
+  static constexpr const char* kName = "GRU";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
   GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
   GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
-      : GRU(input_size, hidden_size, with(rest, num_layers)) {}
-  explicit GRU(const RecurrentArguments& a);
+      : GRU(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
 struct LSTMState {
@@ -214,6 +199,8 @@ struct LSTMState {
 // i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), times W_hr^T where there are projections.
 class LSTM : public RecurrentLayer {
  public:
+  using Options = LSTMOptions;
+  static constexpr const char* kName = "LSTM";
   using State = LSTMState;
   struct Output {
     Tensor output;
@@ -237,8 +224,7 @@ class LSTM : public RecurrentLayer {
   using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
   LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
   LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
-      : LSTM(input_size, hidden_size, with(rest, num_layers)) {}
-  explicit LSTM(const RecurrentArguments& a);
+      : LSTM(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const State& state);
@@ -250,14 +236,17 @@ class LSTM : public RecurrentLayer {
 // bias_hh, from U(-b, b), b = 1/sqrt(hidden_size). In a Sequential or a config: one step from zero.
 struct RNNCellOptions {
   bool bias = true;
-  std::string nonlinearity = "tanh";  // or relu
+  std::string nonlinearity = "tanh";
+  static const OptionList<RNNCellOptions>& list();
 };
 
 struct GRUCellOptions {
   bool bias = true;
+  static const OptionList<GRUCellOptions>& list();
 };
 struct LSTMCellOptions {
   bool bias = true;
+  static const OptionList<LSTMCellOptions>& list();
 };
 
 class RecurrentCell : public Module {
@@ -275,6 +264,8 @@ class RecurrentCell : public Module {
 
 class RNNCell : public RecurrentCell {
  public:
+  using Options = RNNCellOptions;
+  static constexpr const char* kName = "RNNCell";
   RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
@@ -283,9 +274,9 @@ class RNNCell : public RecurrentCell {
 
 class GRUCell : public RecurrentCell {
  public:
+  using Options = GRUCellOptions;
+  static constexpr const char* kName = "GRUCell";
   GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
-  GRUCell(Whole input_size, Whole hidden_size, std::same_as<bool> auto bias)
-      : GRUCell(input_size, hidden_size, GRUCellOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -293,11 +284,11 @@ class GRUCell : public RecurrentCell {
 
 class LSTMCell : public RecurrentCell {
  public:
+  using Options = LSTMCellOptions;
+  static constexpr const char* kName = "LSTMCell";
   using State = LSTMState;
   using Call = State(const Tensor&, const State&);
   LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
-  LSTMCell(Whole input_size, Whole hidden_size, std::same_as<bool> auto bias)
-      : LSTMCell(input_size, hidden_size, LSTMCellOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
   State forward(const Tensor& x, const State& state);
   State operator()(const Tensor& x, const State& state = {});

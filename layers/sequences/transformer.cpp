@@ -7,16 +7,61 @@
 
 namespace halfstep {
 
-TransformerActivation::TransformerActivation(const std::string& name) {
+TransformerActivation::TransformerActivation(const std::string& name) : name_(name) {
   check<ValueError>(name == "relu" || name == "gelu" || name == "gelu_tanh", "TransformerActivation",
                     "must be \"relu\", \"gelu\", \"gelu_tanh\" or a function, got \"", name, '"');
   if (name == "gelu") function_ = [](const Tensor& x) { return gelu(x); };
   if (name == "gelu_tanh") function_ = [](const Tensor& x) { return gelu_tanh(x); };
 }
 
+OptionValue OptionMember<TransformerActivation>::get(const TransformerActivation& member) {
+  return member.name().empty() ? OptionValue() : OptionValue(member.name());
+}
+bool OptionMember<TransformerActivation>::put(TransformerActivation& member, const OptionValue& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  if (text) member = *text;
+  return text;
+}
+
+namespace {
+template <class O>
+OptionList<O> layer_list() {
+  return {option("dim_feedforward", &O::dim_feedforward, "width of the feed-forward net").at_least(1),
+          option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
+          option("activation", &O::activation, "activation of the feed-forward net; GPT-2 uses gelu_tanh")
+              .one_of({"relu", "gelu", "gelu_tanh"}),
+          option("layer_norm_eps", &O::layer_norm_eps, "added to variances").at_least(0),
+          option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]"),
+          option("norm_first", &O::norm_first, "normalise the inputs of attention and net instead of their outputs"),
+          option("bias", &O::bias, "add biases")};
+}
+}  // namespace
+
+const OptionList<TransformerLayerOptions>& TransformerLayerOptions::list() {
+  using O = TransformerLayerOptions;
+  static const OptionList<O> all = [] {
+    OptionList<O> made = layer_list<O>();
+    made.push_back(option("is_causal", &O::is_causal, "a position attends to itself and those before it"));
+    return made;
+  }();
+  return all;
+}
+const OptionList<TransformerOptions>& TransformerOptions::list() {
+  using O = TransformerOptions;
+  static const OptionList<O> all = [] {
+    OptionList<O> made{option("d_model", &O::d_model, "width of the sequences").at_least(1),
+                       option("nhead", &O::nhead, "heads of each attention").at_least(1),
+                       option("num_encoder_layers", &O::num_encoder_layers, "layers of the encoder").at_least(1),
+                       option("num_decoder_layers", &O::num_decoder_layers, "layers of the decoder").at_least(1)};
+    for (Option<O>& o : layer_list<O>()) made.push_back(std::move(o));
+    return made;
+  }();
+  return all;
+}
+
 TransformerBlock::TransformerBlock(int64_t d_model, const TransformerLayerOptions& o) : options_(o) {
-  check<ValueError>(d_model >= 1 && o.dim_feedforward >= 1, "TransformerLayer", "d_model and dim_feedforward must be >= 1, got ",
-                    d_model, " and ", o.dim_feedforward);
+  check<ValueError>(d_model >= 1, "TransformerLayer", "d_model must be >= 1, got ", d_model);
+  check_options("TransformerLayer", o);
 }
 
 RegisteredPart<MultiheadAttention> TransformerBlock::add_attention(const char* name, int64_t d_model, int64_t nhead) {
@@ -155,16 +200,8 @@ Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, c
   return run([this](const Tensor& x, const Tensor& m, const DecoderInputs& in) { return forward(x, m, in); }, tgt, memory, inputs);
 }
 
-TransformerOptions Transformer::with(TransformerOptions rest, int64_t d_model, int64_t nhead) {
-  const TransformerOptions plain;
-  check_once(rest.d_model != plain.d_model, "d_model");
-  check_once(rest.nhead != plain.nhead, "nhead");
-  rest.d_model = d_model;
-  rest.nhead = nhead;
-  return rest;
-}
-
 Transformer::Transformer(const TransformerOptions& o) : options_(o) {
+  check_options(kName, o);
   const TransformerLayerOptions layer{.dim_feedforward = o.dim_feedforward,
                                       .dropout = o.dropout,
                                       .activation = o.activation,

@@ -31,11 +31,20 @@ class TransformerActivation {
   TransformerActivation(const std::string& name);  // throws ValueError for other names
   template <class F>
   requires std::is_invocable_r_v<Tensor, F, const Tensor&> TransformerActivation(F function) : function_(std::move(function)) {}
+  const std::string& name() const { return name_; }  // empty for a function of your own
   // activation(linear(x))
   Tensor behind(Linear& linear, const Tensor& x) const { return function_ ? function_(linear(x)) : linear.relu(x); }
 
  private:
+  std::string name_;
   std::function<Tensor(const Tensor&)> function_;  // empty: ReLU, which linear() does in the same pass
+};
+
+template <>
+struct OptionMember<TransformerActivation> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static OptionValue get(const TransformerActivation& member);  // of a function of your own: no value
+  static bool put(TransformerActivation& member, const OptionValue& value);
 };
 
 struct TransformerLayerOptions {
@@ -44,27 +53,10 @@ struct TransformerLayerOptions {
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
-  bool norm_first = false;  // normalise the inputs of attention and feed-forward net instead of their outputs
+  bool norm_first = false;
   bool bias = true;
-  bool is_causal = false;  // in layer(x), a position attends to itself and those before it
-};
-struct TransformerLayerArguments {
-  ByName by_name = ByName();
-  Required<int64_t> d_model, nhead;
-  int64_t dim_feedforward = 2048;
-  double dropout = 0.1;
-  TransformerActivation activation = "relu";
-  double layer_norm_eps = 1e-5;
-  bool batch_first = false, norm_first = false, bias = true;
-  TransformerLayerOptions rest() const {
-    return {dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias};
-  }
-};
-struct TransformerStackArguments {  // beside the layer
-  ByName by_name = ByName();
-  Required<int64_t> num_layers;
-  std::optional<AnyModule> norm = {};
-  std::shared_ptr<Module> norm_ptr() const { return norm ? norm->ptr() : nullptr; }
+  bool is_causal = false;  // in layer(x)
+  static const OptionList<TransformerLayerOptions>& list();
 };
 
 struct EncoderInputs {
@@ -118,9 +110,10 @@ class TransformerBlock : public Module {
 // come before attention and net.
 class TransformerEncoderLayer : public TransformerBlock {
  public:
+  using Options = TransformerLayerOptions;
+  static constexpr const char* kName = "TransformerEncoderLayer";
   using Call = Tensor(const Tensor&, const EncoderInputs&);
   TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
-  explicit TransformerEncoderLayer(const TransformerLayerArguments& a) : TransformerEncoderLayer(*a.d_model, *a.nhead, a.rest()) {}
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
@@ -134,9 +127,10 @@ class TransformerEncoderLayer : public TransformerBlock {
 // As the encoder's layer, with attention to `memory`, an encoder's output, between.
 class TransformerDecoderLayer : public TransformerBlock {
  public:
+  using Options = TransformerLayerOptions;
+  static constexpr const char* kName = "TransformerDecoderLayer";
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
   TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
-  explicit TransformerDecoderLayer(const TransformerLayerArguments& a) : TransformerDecoderLayer(*a.d_model, *a.nhead, a.rest()) {}
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -158,8 +152,6 @@ class TransformerEncoder : public Module {
   template <ModuleValue Norm>
   TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, Norm&& norm)
       : TransformerEncoder(encoder_layer, num_layers, as_shared(std::move(norm))) {}
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, const TransformerStackArguments& a)
-      : TransformerEncoder(encoder_layer, *a.num_layers, a.norm_ptr()) {}
   explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override;
@@ -180,8 +172,6 @@ class TransformerDecoder : public Module {
   template <ModuleValue Norm>
   TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, Norm&& norm)
       : TransformerDecoder(decoder_layer, num_layers, as_shared(std::move(norm))) {}
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, const TransformerStackArguments& a)
-      : TransformerDecoder(decoder_layer, *a.num_layers, a.norm_ptr()) {}
   explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
@@ -199,6 +189,7 @@ struct TransformerOptions {
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false, norm_first = false, bias = true;
+  static const OptionList<TransformerOptions>& list();
 };
 struct TransformerInputs {
   Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};
@@ -216,8 +207,10 @@ struct TransformerInputs {
 class Transformer : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const TransformerInputs&);
+  using Options = TransformerOptions;
+  static constexpr const char* kName = "Transformer";
   explicit Transformer(const TransformerOptions& options = {});
-  Transformer(Whole d_model, Whole nhead, const TransformerOptions& rest = {}) : Transformer(with(rest, d_model, nhead)) {}
+  Transformer(Whole d_model, Whole nhead) : Transformer(TransformerOptions{.d_model = d_model, .nhead = nhead}) {}
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
@@ -228,7 +221,6 @@ class Transformer : public Module {
   Part<TransformerDecoder> decoder;
 
  private:
-  static TransformerOptions with(TransformerOptions rest, int64_t d_model, int64_t nhead);
   TransformerOptions options_;
 };
 

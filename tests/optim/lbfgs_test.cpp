@@ -96,5 +96,5 @@ TEST_CASE("LBFGS says what it needs") {
                        "help: opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })",
                        ValueError);
   CHECK_THROWS_WITH_AS(LBFGS({problem.p}, {.line_search_fn = "armijo"}),
-                       "[LBFGS] line_search_fn must be one of none, strong_wolfe, got armijo", ValueError);
+                       "[LBFGS] line_search_fn must be \"none\" or \"strong_wolfe\", got \"armijo\"", ValueError);
 }

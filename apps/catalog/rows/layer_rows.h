@@ -6,6 +6,7 @@
 #include <string>
 
 #include "apps/catalog/modules.h"
+#include "apps/catalog/option_fields.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
@@ -19,9 +20,6 @@ inline constexpr int kMaxCopies = 1000;
 inline Field copies(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxCopies);
 }
-// Numbers that classes or channels are weighted with; left out: all the same. And the tensor they make.
-Field weights(std::string key, std::string doc);
-Tensor weights_of(const Json& list);
 
 // The Sequential that an MLP is short for: Linear, activation, Dropout... All its fields are known by now.
 Json unfold_mlp(const Json& mlp);
@@ -40,7 +38,4 @@ template <>
 struct ReadArg<Sizes> {
   static Sizes from(const Json& value);
 };
-// One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
-Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
-
 }  // namespace halfstep::app

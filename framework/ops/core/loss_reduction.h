@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "framework/backend/backend.h"
+#include "framework/base/options.h"
 #include "framework/base/shape.h"
 
 namespace halfstep {
@@ -29,5 +30,16 @@ class LossReduction {
  private:
   Reduction value_;
 };
+template <>
+struct OptionMember<LossReduction> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static OptionValue get(const LossReduction& member);
+  static bool put(LossReduction& member, const OptionValue& value);
+};
+// The option that most losses have.
+template <class O>
+Option<O> reduction_of() {
+  return option("reduction", &O::reduction, "over the batch; training takes the mean").one_of({"mean", "sum", "none"}).unseen();
+}
 
 }  // namespace halfstep

@@ -119,9 +119,20 @@ Tensor add_relu(const Tensor& a, const Tensor& b) {
   return under_name(AddRelu::info.name, [&] { return relu(add(a, b)); });
 }
 
-Tensor softplus(const Tensor& x, double beta, double threshold) {
-  return call_pointwise(Pointwise::softplus, {x}, beta, threshold);
-}
+#define HS_ONE_OPTION(row, layer, p, p_default, p_doc, p_bound)      \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound) \
+  Tensor row(const Tensor& x, double p) {                            \
+    check_options(#row, layer##Options{p});                          \
+    return call_pointwise(Pointwise::row, {x}, p);                   \
+  }
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, q_doc, q_bound)         \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound, option(#q, &O::q, q_doc) q_bound) \
+  Tensor row(const Tensor& x, double p, double q) {                                                    \
+    check_options(#row, layer##Options{p, q});                                                         \
+    return call_pointwise(Pointwise::row, {x}, p, q);                                                  \
+  }
+#include "framework/math/pointwise.def"
+
 Tensor polygamma(int64_t n, const Tensor& x) {
   check<ValueError>(n >= 0 && n <= 100, "polygamma", "n must lie in [0, 100], got ", n);
   return n == 0 ? digamma(x) : call_pointwise(Pointwise::polygamma, {x}, double(n));
@@ -141,12 +152,6 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   });
 }
 
-Tensor leaky_relu(const Tensor& x, double negative_slope) { return call_pointwise(Pointwise::leaky_relu, {x}, negative_slope); }
-Tensor elu(const Tensor& x, double alpha) { return call_pointwise(Pointwise::elu, {x}, alpha); }
-Tensor celu(const Tensor& x, double alpha) {
-  check<ValueError>(alpha != 0, "celu", "alpha cannot be 0");
-  return call_pointwise(Pointwise::celu, {x}, alpha);
-}
 Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   check<ValueError>(x.defined(), "hardtanh", "the input is undefined");
   check<ValueError>(min_val <= max_val, "hardtanh", "min_val must not be above max_val, got ", min_val, " and ", max_val);
@@ -155,11 +160,6 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   // Integers keep their dtype.
   const double least = x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val);
   return clamp(x, number_beside(least, x), number_beside(std::trunc(max_val), x));
-}
-Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
-Tensor softshrink(const Tensor& x, double lambd) {
-  check<ValueError>(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
-  return call_pointwise(Pointwise::softshrink, {x}, lambd);
 }
 Tensor threshold(const Tensor& x, double threshold, double value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
@@ -213,15 +213,14 @@ Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 
 void add_activations(OpList& list) {
   list.add(AddRelu::info, [](Args& a) { return add_relu(a.tensor(0), a.tensor(1)); });
-  list.add(info_of(Pointwise::softplus),
-           [](Args& a) { return softplus(a.tensor(0), a.number("beta", 1), a.number("threshold", 20)); });
-  list.add(info_of(Pointwise::leaky_relu), [](Args& a) { return leaky_relu(a.tensor(0), a.number("negative_slope", 0.01)); });
-  list.add(info_of(Pointwise::elu), [](Args& a) { return elu(a.tensor(0), a.number("alpha", 1)); });
-  list.add(info_of(Pointwise::celu), [](Args& a) { return celu(a.tensor(0), a.number("alpha", 1)); });
+#define HS_ONE_OPTION(row, layer, p, ...) \
+  list.add(info_of(Pointwise::row), [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p)); });
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, ...) \
+  list.add(info_of(Pointwise::row),                                      \
+           [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p), a.number(#q, layer##Options{}.q)); });
+#include "framework/math/pointwise.def"
   list.add(of_numbers(info_of(Pointwise::hardtanh)),
            [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });
-  list.add(info_of(Pointwise::hardshrink), [](Args& a) { return hardshrink(a.tensor(0), a.number("lambd", 0.5)); });
-  list.add(info_of(Pointwise::softshrink), [](Args& a) { return softshrink(a.tensor(0), a.number("lambd", 0.5)); });
   list.add(of_numbers(info_of(Pointwise::threshold)),
            [](Args& a) { return threshold(a.tensor(0), a.number("threshold"), a.number("value")); });
   list.add(of_numbers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });

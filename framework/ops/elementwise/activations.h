@@ -4,6 +4,7 @@
 #pragma once
 
 #include "framework/base/generator.h"
+#include "framework/base/options.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -18,13 +19,25 @@ Tensor polygamma(int64_t n, const Tensor& x);
 // add.
 Tensor add_relu(const Tensor& a, const Tensor& b);
 
-Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);  // ln(1 + e^(beta x)) / beta; x where beta x > threshold
-Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);              // x, or negative_slope x for x <= 0
-Tensor elu(const Tensor& x, double alpha = 1);                                 // x, or alpha (e^x - 1) for x <= 0
-Tensor celu(const Tensor& x, double alpha = 1);                                // x, or alpha (e^(x / alpha) - 1) for x <= 0
+// The rows of pointwise.def whose numbers have names there. Each has a function, leaky_relu(x, 0.01), and a struct of its options,
+// LeakyReLUOptions{.negative_slope = 0.01}, which also computes it.
+#define HS_ONE_OPTION(row, layer, p, p_default, ...)               \
+  Tensor row(const Tensor& x, double p = p_default);               \
+  struct layer##Options {                                          \
+    double p = p_default;                                          \
+    static const OptionList<layer##Options>& list();               \
+    Tensor operator()(const Tensor& x) const { return row(x, p); } \
+  };
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, ...) \
+  Tensor row(const Tensor& x, double p = p_default, double q = q_default);          \
+  struct layer##Options {                                                           \
+    double p = p_default, q = q_default;                                            \
+    static const OptionList<layer##Options>& list();                                \
+    Tensor operator()(const Tensor& x) const { return row(x, p, q); }               \
+  };
+#include "framework/math/pointwise.def"
+
 Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);     // integers stay integers
-Tensor hardshrink(const Tensor& x, double lambd = 0.5);                        // x, 0 for |x| <= lambd
-Tensor softshrink(const Tensor& x, double lambd = 0.5);  // x - lambd, x + lambd, or 0 between -lambd and lambd
 Tensor threshold(const Tensor& x, double threshold, double value);             // x where x > threshold, else value; also integers
 Tensor tanhshrink(const Tensor& x);                                            // x - tanh x
 // Returns x, or weight x for x <= 0. weight: one value ([] or [1]), or [C] with x [N, C, ...]; of x's dtype.

@@ -44,6 +44,9 @@ std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch
 
 }  // namespace
 
+HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no label").at_least(0), reduction_of<O>(),
+                 option("zero_infinity", &O::zero_infinity, "the loss of labels that do not fit into the steps is 0"))
+
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
                 const CtcOptions& o) {
   constexpr std::string_view op = kCtc.name;
@@ -52,7 +55,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
                     log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
-  check<ValueError>(o.blank >= 0 && o.blank < classes, op, "blank must be in [0, ", classes, "), got ", o.blank);
+  check_options(op, o);
+  check<ValueError>(o.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", o.blank);
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
@@ -117,10 +121,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 }
 
 void add_ctc_loss(OpList& list) {
-  list.add(kCtc, [](Args& a) {
-    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3),
-                    {.blank = a.integer("blank", 0), .reduction = a.reduction(), .zero_infinity = a.flag("zero_infinity", false)});
-  });
+  list.add(kCtc, [](Args& a) { return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3), a.options<CtcOptions>()); });
 }
 
 }  // namespace halfstep

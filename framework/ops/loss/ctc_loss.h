@@ -11,7 +11,8 @@ namespace halfstep {
 struct CtcOptions {
   int64_t blank = 0;
   LossReduction reduction = Reduction::mean;  // mean: first divides each loss by its target's length (at least 1)
-  bool zero_infinity = false;             // targets that do not fit their input have loss and gradient 0 instead of inf and NaN
+  bool zero_infinity = false;
+  static const OptionList<CtcOptions>& list();
 };
 // Returns -ln of the probability of all alignments of the target. log_probs: [T, N, C] or [T, C], logarithms of probabilities.
 // targets: i64 [N, S], or the concatenated targets without padding; input_lengths, target_lengths: integers [N] (or [] for one),

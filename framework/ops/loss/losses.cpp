@@ -5,6 +5,7 @@
 
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
+#include "framework/ops/core/tensor_option.h"
 #include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 
@@ -192,9 +193,23 @@ LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(
 LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
 const Tensor& LossSeed::expected() { return expected_seed; }
 
+namespace {
+template <class O>
+Option<O> class_weights() {
+  return weight_of<O>("one for each class; left out: all the same");
+}
+template <class O>
+Option<O> ignored_class() {
+  return option("ignore_index", &O::ignore_index, "class that the loss ignores");
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(CrossEntropyOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>(),
+                 option("label_smoothing", &O::label_smoothing, "share spread over all classes").at_least(0).at_most(1))
+HALFSTEP_OPTIONS(NllLossOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>())
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
-  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ",
-                    o.label_smoothing);
+  check_options("cross_entropy", o);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
   const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
   if (target.is_floating_point()) {  // probabilities
@@ -261,16 +276,15 @@ Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction
 
 void add_losses(OpList& list) {
   list.add(CrossEntropy::info, [](Args& a) {
-    return cross_entropy(a.tensor(0), a.tensor(1),
-                         {.weight = a.tensor_or_none(2),
-                          .ignore_index = a.integer("ignore_index", -100),
-                          .reduction = a.reduction(),
-                          .label_smoothing = a.number("label_smoothing", 0)});
+    CrossEntropyOptions o = a.options<CrossEntropyOptions>();
+    o.weight = a.tensor_or_none(2);
+    return cross_entropy(a.tensor(0), a.tensor(1), o);
   });
   list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kNllInfo, [](Args& a) {
-    return nll_loss(a.tensor(0), a.tensor(1),
-                    {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
+    NllLossOptions o = a.options<NllLossOptions>();
+    o.weight = a.tensor_or_none(2);
+    return nll_loss(a.tensor(0), a.tensor(1), o);
   });
 }
 
