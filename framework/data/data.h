@@ -8,12 +8,13 @@
 #include "framework/data/loading/samples.h"
 #include "framework/data/loading/subsets.h"
 #include "framework/data/sets/dataset.h"
+#include "framework/data/sets/split.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep::data {
 
 using halfstep::DataLoader, halfstep::Dataset, halfstep::Sampler, halfstep::TensorDataset, halfstep::WeightedSampler;
-using halfstep::Subset, halfstep::ConcatDataset, halfstep::random_split, halfstep::default_collate;
+using halfstep::Subset, halfstep::ConcatDataset, halfstep::random_split, halfstep::split_dataset, halfstep::default_collate;
 using WeightedRandomSampler = halfstep::WeightedSampler;
 
 }  // namespace halfstep::data

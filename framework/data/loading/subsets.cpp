@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/loading/permutation.h"
+#include "framework/data/sets/split.h"
 #include "framework/data/transforms/form.h"
 
 namespace halfstep {

@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/data/sets/split.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/tables/csv_cells.h"
 #include "framework/data/tokens/token_rows.h"
@@ -57,10 +56,7 @@ struct CsvOptions {
   double fill = 0;                           // of CsvMissing::constant
   bool one_hot = true;  // a categorical column as one 0/1 input a distinct value; else one input, the value's number
   std::optional<CsvEncoding> encoding{};  // the training data's
-  double begin = 0, end = 1;              // the part of a seeded split that is kept, see split_part
-  uint64_t seed = 0;
-  // In place of these three: the rows that are kept, of so many with these classes (none: regression), ascending.
-  std::function<std::vector<int64_t>(int64_t rows, std::span<const int64_t> classes)> part{};
+  SplitOptions part{};                    // the rows that are kept
   bool standardize_target = false;            // of regression: (y - mean) / std
   std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
   // Texts of categorical columns that the training data does not have: "refuse" them, read them as "missing", or as this category.
