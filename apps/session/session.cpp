@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
@@ -18,6 +17,7 @@
 #include "framework/backend/dnn.h"
 #include "framework/data/formats/read_once.h"
 #include "framework/data/loading/permutation.h"
+#include "framework/data/sets/split.h"
 #include "framework/data/tables/csv_table.h"
 #include "framework/data/transforms/statistics.h"
 
@@ -67,18 +67,17 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
   const LoaderSection& l = config.data.loader;
   const bool train = split == "train";
   const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
-  auto data = build_dataset(config.json, split, config.device, known);
-  if (const auto batches = config.train.overfit_batches; batches && split != "test") {
-    data = build_dataset(config.json, "train", config.device, known);
-    std::vector<int64_t> some = permutation(data->size(), config.seed);
-    if (!l.shuffle) std::iota(some.begin(), some.end(), 0);
-    some.resize(size_t(std::min(data->size(), *batches * l.batch_size)));
-    return std::make_unique<DataLoader<>>(subset(std::move(data), std::move(some)), LoaderOptions{.batch_size = l.batch_size,
-                                                                                                  .num_workers = l.num_workers,
-                                                                                                  .prefetch = l.prefetch,
-                                                                                                  .rank = rank,
-                                                                                                  .ranks = ranks,
-                                                                                                  .device = config.device});
+  const bool overfits = config.train.overfit_batches && split != "test";
+  auto data = build_dataset(config.json, overfits ? "train" : split, config.device, known);
+  if (overfits) {
+    const auto seed = l.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
+    return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, l.batch_size, seed),
+                                          LoaderOptions{.batch_size = l.batch_size,
+                                                        .num_workers = l.num_workers,
+                                                        .prefetch = l.prefetch,
+                                                        .rank = rank,
+                                                        .ranks = ranks,
+                                                        .device = config.device});
   }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,

@@ -15,6 +15,8 @@
 #include "framework/data/sets/image_folder.h"
 #include "framework/data/sets/mnist.h"
 #include "framework/data/sets/synthetic.h"
+#include "framework/data/sets/picture_statistics.h"
+#include "framework/data/sets/split.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/sets/text.h"
 #include "framework/data/tables/csv.h"

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
 #include "framework/data/formats/text_file.h"
+#include "framework/data/sets/split.h"
 
 namespace halfstep::app {
 
@@ -41,8 +41,8 @@ Split split_of(const SplitRequest& r);
 
 // The part of the data that "range" asks for: its end 0 or 1.
 inline double range_at(const Json& self, size_t end) { return self["range"][end]; }
-// The samples chosen by "range", "fold" and "stratified" of a data set of `size` samples with these classes; ascending.
-std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes);
+// What "range", "fold" and "stratified" ask for, by the config's seed.
+SplitOptions split_options(const SplitRequest& r);
 // The same split of another config, to learn from the training data how others are to be read.
 SplitRequest train_of(const SplitRequest& r);
 

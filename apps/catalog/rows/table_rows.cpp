@@ -117,7 +117,8 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.fill = self["fill"];
   options.unknown = self["unknown"];
   options.one_hot = self["categories"] == "one_hot";
-  options.part = [&r](int64_t rows, std::span<const int64_t> classes) { return rows_of_part(r, rows, classes); };
+  options.part = split_options(r);
+  options.part.stratified = options.part.stratified && options.classification;  // else the rules of data refuse it
   // Held-out data has the columns, categories, classes and scale of the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };

@@ -6,6 +6,7 @@
 #include "framework/base/check.h"
 #include "framework/data/loading/permutation.h"
 #include "framework/data/transforms/data_form.h"
+#include "framework/data/sets/split.h"
 
 namespace halfstep {
 namespace samples {

@@ -84,4 +84,21 @@ PictureStatistics picture_statistics(const Dataset& data, const std::function<vo
   return out;
 }
 
+std::vector<double> PictureStatistics::means() const {
+  std::vector<double> out;
+  for (const ChannelStatistics& c : channels) out.push_back(c.mean);
+  return out;
+}
+
+std::vector<double> PictureStatistics::deviations() const {
+  std::vector<double> out;
+  for (const ChannelStatistics& c : channels) out.push_back(c.std > 0 ? c.std : 1.0);
+  return out;
+}
+
+NormalizeTransform normalize_from(const Dataset& train) {
+  const PictureStatistics found = picture_statistics(train);
+  return {found.means(), found.deviations()};
+}
+
 }  // namespace halfstep

@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"cha
                                                                            {"u32", Tokenizer::u32},
                                                                            {"bpe", Tokenizer::bpe}}};
 
-// Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_part.
+// Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_indices.
 template <class T>
 std::span<const T> part_of(std::span<const T> all, const TextOptions& o) {
   const double n = double(all.size());

@@ -12,7 +12,6 @@
 #include <set>
 
 #include "framework/base/check.h"
-#include "framework/data/loading/permutation.h"
 #include "framework/data/tables/csv_classes.h"
 #include "framework/data/tables/csv_columns.h"
 #include "framework/data/tables/csv_sheet.h"
@@ -141,10 +140,8 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
   std::vector<double> numbers;
   for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) numbers.push_back(sheet.number(r, target));
-  const std::vector<int64_t> rows =
-      o.part ? o.part(int64_t(sheet.rows()), of_row) : split_part(int64_t(sheet.rows()), o.begin, o.end, o.seed);
-  check<DataError>(!rows.empty(), kCsv, path.string(), ": the part [", o.begin, ", ", o.end, ") of ", sheet.rows(),
-                   " rows is empty");
+  const std::vector<int64_t> rows = split_indices(int64_t(sheet.rows()), o.part, of_row);
+  check<DataError>(!rows.empty(), kCsv, path.string(), ": ", text(o.part), " of ", sheet.rows(), " rows is empty");
   if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.made += "; " + forms;
   const MemoryScope scope(MemoryTag::data);
   if (o.tokens) {
@@ -230,8 +227,8 @@ CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
 DataForm CsvDataset::form() const {
   DataForm out = Dataset::form();
   CsvOptions options = options_;
-  options.part = {};                 // it may refer to objects that are gone
-  options.format.skip_rows.clear();  // they are lines of this file
+  options.part = {};                 // other files are read wholly
+  options.format.skip_rows.clear();  // they are those of this file
   options.encoding = encoding_;
   out.names = classes() > 0 ? encoding_.classes : std::vector<std::string>{encoding_.target};
   out.source = TableForm{std::move(options)};

@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/data/sets/split.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/tables/csv_cells.h"
 #include "framework/data/tokens/token_rows.h"
@@ -58,12 +57,9 @@ struct CsvOptions {
   double fill = 0;                           // for CsvMissing::constant
   bool one_hot = true;  // a categorical column becomes one 0/1 input per distinct value; else one input, the number of the value
   std::optional<CsvEncoding> encoding{};  // the training data's
-  double begin = 0, end = 1;              // the kept part of a seeded split, see split_part
-  uint64_t seed = 0;
-  // Replaces these three: returns the kept rows, ascending, out of `rows` rows with these classes (none for regression).
-  std::function<std::vector<int64_t>(int64_t rows, std::span<const int64_t> classes)> part{};
+  SplitOptions part{};                    // the rows that are kept
   bool standardize_target = false;            // for regression: (y - mean) / std
-  std::optional<TargetScale> target_scale{};  // the training data's scale, instead of this part's own
+  std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
   // How to read texts of categorical columns that the training data lacks: "refuse" them, as "missing", or as this category.
   std::string unknown = "refuse";
   // Reads the features as texts, which become one row of tokens. With CsvMissing::constant, a missing text has no tokens;
