@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <string>
 
 #include "framework/base/check.h"
 #include "framework/io/files/atomic_file.h"
+#include "framework/io/files/gzip.h"
 #include "framework/io/files/other_file.h"
+#include "framework/io/files/free_memory.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -49,6 +50,21 @@ class Input {
     }
     return got;
   }
+  // Returns how many bytes the file still holds, or a number above `most`. Leaves the place as it was.
+  uint64_t count(uint64_t most) {
+    std::string piece(1 << 18, '\0');
+    uint64_t out = 0;
+    const z_off_t place = gztell(file_);
+    for (uint64_t n = 1; n > 0 && out <= most; out += n) n = read(piece.data(), piece.size());
+    gzseek(file_, place, SEEK_SET);
+    return out;
+  }
+  // Returns whether the file can hold so many bytes. Packed ones become at most 1032 times as many.
+  bool may_hold(uint64_t bytes) const {
+    std::error_code none;
+    const uint64_t size = std::filesystem::file_size(path_, none);
+    return none || bytes / (is_gzip(head_of_file(path_)) ? 1032 : 1) <= size;
+  }
   bool cut_off() const { return cut_off_; }  // whether the compressed stream ended before its end mark
   const std::string& path() const { return path_; }
 
@@ -86,21 +102,21 @@ Tensor read_idx(const std::filesystem::path& path, int rank) {
   check<DataError>(!overflow && bytes < (uint64_t(1) << 48), kIdx, in.path(), ": the sizes ", shape,
                    " in the header are not plausible");
 
-  // Grows with the data, because a header may promise more than the file holds.
-  std::string data;
-  uint64_t held = 0;
-  for (uint64_t n = 1; n > 0 && held <= bytes; held += n) {
-    data.resize(std::min<uint64_t>(bytes + 1, std::max<uint64_t>(1 << 18, 2 * held)));
-    n = in.read(data.data() + held, data.size() - held);
+  const auto short_of = [&](uint64_t held) {
+    fail<DataError>(kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, the file has ", held + head_bytes,
+                    " (unpacked)");
+  };
+  const double free = free_memory();
+  if (!in.may_hold(bytes) || (free > 0 && double(bytes) > free)) {  // a header may promise more than the file holds
+    if (const uint64_t held = in.count(bytes); held < bytes) short_of(held);
+    check_room(kIdx, path, double(bytes), joined("an array ", shape), "an array (.npy) is mapped, not read");
   }
-  check<DataError>(held >= bytes, kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, the file has ",
-                   held + head_bytes, " (unpacked)");
-  check<DataError>(held == bytes, kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, more follow");
-  check<DataError>(!in.cut_off(), kIdx, in.path(), ": the compressed file is cut off");
-
   const MemoryScope scope(MemoryTag::data);
   const Tensor out = Tensor::empty(shape, {.dtype = DType::u8, .device = Device::cpu});
-  if (bytes > 0) std::memcpy(out.data_ptr(), data.data(), bytes);
+  if (const uint64_t held = in.read(out.data_ptr(), bytes); held < bytes) short_of(held);
+  char more = 0;
+  check<DataError>(in.read(&more, 1) == 0, kIdx, in.path(), ": ", shape, " needs ", bytes + head_bytes, " bytes, more follow");
+  check<DataError>(!in.cut_off(), kIdx, in.path(), ": the compressed file is cut off");
   return out;
 }
 

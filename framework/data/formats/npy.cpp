@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/data/formats/text_file.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/mapped_file.h"
 #include "framework/io/files/other_file.h"
@@ -206,22 +207,21 @@ Tensor parse(const std::string& where, std::string bytes) {
   const NpyLayout l = npy_layout_of(where, bytes, bytes.size());
   const Header& h = l.header;
   const Kind& kind = *l.kind;
-  const uint64_t needed = l.bytes;
-  char* values = bytes.data() + l.at;
+  size_t at = l.at;
   if (h.dtype[0] == '>') {
-    for (char* v = values; v < values + needed; v += kind.bytes) std::reverse(v, v + kind.bytes);
+    for (char* v = bytes.data() + at; v < bytes.data() + at + l.bytes; v += kind.bytes) std::reverse(v, v + kind.bytes);
   }
-  std::string copied;
-  if (h.fortran && h.shape.size() > 1) {
-    copied = in_c_order(values, h.shape, kind.bytes, needed);
-    values = copied.data();
-  }
+  if (h.fortran && h.shape.size() > 1) bytes = in_c_order(bytes.data() + at, h.shape, kind.bytes, l.bytes), at = 0;
   const MemoryScope scope(MemoryTag::data);
+  if (!kind.is_unsigned && l.bytes > 0 && at % kind.bytes == 0) {
+    const auto own = std::make_shared<std::string>(std::move(bytes));
+    return Tensor::from_blob(own->data() + at, l.shape, kind.dtype, own);
+  }
   const Tensor out = Tensor::empty(l.shape, {.dtype = kind.dtype, .device = Device::cpu});
   if (kind.is_unsigned)
-    widen(where, values, kind, out.numel(), out);
-  else if (needed > 0)
-    std::memcpy(out.data_ptr(), values, needed);
+    widen(where, bytes.data() + at, kind, out.numel(), out);
+  else if (l.bytes > 0)
+    std::memcpy(out.data_ptr(), bytes.data() + at, l.bytes);
   return out;
 }
 
@@ -249,7 +249,9 @@ Tensor map_npy(const std::filesystem::path& path) {
 }
 
 Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
-  const ZipFile zip(path);
+  const FileText file = open_file(path, kNpy);
+  if (!file.text.starts_with("PK\3\4")) refuse_other_file<DataError>(kNpy, path, file.text);
+  const ZipFile zip(path, file.text);
   const auto& names = zip.names();
   if (std::none_of(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".npy"); }))
     refuse_other_file<DataError>(kNpy, path, head_of_file(path));

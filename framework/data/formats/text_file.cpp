@@ -101,8 +101,9 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
   FileText out = open_file(path, where);
   const auto note = [&](const std::string& what) { notes.made += (notes.made.empty() ? "" : "; ") + what; };
   if (is_gzip(out.text)) {
-    out = owned_text(unpack_gzip(out.text, where, file));
-    note("unpacked by gzip");
+    Unpacked unpacked = unpack_gzip(out.text, out.mapped, where, file);
+    note(unpacked.note);
+    out = {unpacked.bytes, std::move(unpacked.owner), unpacked.mapped};
   }
   const std::string_view text = out.text;
   if (const auto other = other_file(text.substr(0, kOtherFileHead), path)) {

@@ -202,9 +202,9 @@ FileText read_as(const std::filesystem::path& path, const TextOptions& o, DataNo
   const std::optional<OtherFile> other = other_file(file.text.substr(0, kOtherFileHead), path);
   if (other && other->is_pointer) refuse_other_file<DataError>(kTextFile, path, file.text);
   if (path.extension() != ".gz" || !is_gzip(file.text)) return file;
-  notes.made = "unpacked by gzip";
-  const auto own = std::make_shared<const std::string>(unpack_gzip(file.text, kTextFile, path.string()));
-  return {*own, own, false};
+  Unpacked out = unpack_gzip(file.text, file.mapped, kTextFile, path.string());
+  notes.made = out.note;
+  return {out.bytes, std::move(out.owner), out.mapped};
 }
 
 }  // namespace

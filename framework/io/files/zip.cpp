@@ -55,7 +55,9 @@ std::string inflated(const std::string& where, const char* from, uint64_t packed
   check<MemoryError>(inflateInit2(&stream, -15) == Z_OK, kZip, "cannot start to unpack ", where);
   std::string out;
   int code = Z_OK;
-  while (code == Z_OK && out.size() <= size) {  // grows with the data, because the directory may promise more
+  constexpr uint64_t kMostTimes = 1032;  // that deflated bytes become as many
+  out.reserve(std::min(size / kMostTimes < packed ? size : packed * kMostTimes, size) + 1);
+  while (code == Z_OK && out.size() <= size) {  // grows with what is there: the directory may promise more
     const size_t held = out.size();
     out.resize(held + size_t(std::min(kPiece, size - held + 1)));
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + held);
