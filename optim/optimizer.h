@@ -219,7 +219,7 @@ class Optimizer {
   virtual std::vector<std::string> late_state_names(size_t) const { return {}; }
   // A state of a parameter that follows from its count of steps: in state_dict() for PyTorch, and ignored when it is loaded.
   virtual const char* derived_name() const { return nullptr; }
-  // A state that a step computes itself where it is 0 or missing, so that load_state_dict does not ask for it.
+  // A state that load_state_dict does not ask for: a step computes it where it is missing. A number, but the count, is NaN then.
   virtual bool may_lack(const std::string& name) const { return name == "step"; }
   virtual Tensor derived(size_t, const Tensor&) const { return {}; }
   // Is a state one number for a whole parameter, [] f32? Those are kept by all ranks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -287,6 +288,10 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
     // PyTorch's SGD keeps no step count, but a momentum buffer means that there was one.
     const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
     if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
+    for (const std::string& name : names[i]) {
+      const bool unknown = name != "step" && may_lack(name) && stepped(i) && !by_param[i].contains(name);
+      if (unknown) state(i, name, {}, DType::f32).fill_(std::numeric_limits<double>::quiet_NaN());
+    }
   }
 }
 

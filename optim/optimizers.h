@@ -206,7 +206,7 @@ class WithOptions : public Base {
 // An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of what
 // the rule keeps, in its order. Optional: kNumber, the name of a number that it keeps of each parameter, and kDerived with Tensor
 // derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the count of steps; kNumberMayLack: the rule
-// computes the number itself where it is 0.
+// computes the number itself where it is NaN, as after a state was loaded that lacks it.
 template <class O>
 class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
  public:

@@ -14,8 +14,7 @@ by one rounding, is drawn again; the last line counts why. What is not drawn, be
   - a group added beside a schedule that keeps a list of rates, which PyTorch refuses
   - ConstantLR with total_iters=0: its factor stays for good in PyTorch, but not by PyTorch's own closed form
   - dampening of SGD that is there when momentum is switched on: PyTorch's first buffer is then the whole gradient
-  - t0 of ASGD that changes on the way: PyTorch's mu is that of the old one for one more step; a rate of ASGD that is set by hand
-    after a rate of 0: PyTorch's eta stays 0 for one more step
+  - t0 of ASGD that changes on the way: PyTorch's mu is that of the old one for one more step
   - gradients near the largest float32, and an infinite scaled loss whose gradient is 0 (MultiMarginLoss): whether something
     overflows on the way depends on the order of factors
 """
@@ -261,7 +260,7 @@ class Draw(random.Random):
                 ids, args = later.pop()
                 spec["events"].append([t, "add", ids, args])
                 count += 1
-            if self.maybe(0.12) and kind != "ASGD":
+            if self.maybe(0.12):
                 g = -1 if plain else self.choice([-1, self.randrange(count)])
                 spec["events"].append([t, "lr", g, float(f"{opt['args']['lr'] * self.uniform(0.3, 1.5):.3g}")])
             if self.maybe(0.1) and not spec["momenta"] and (change := self.option(opt)):

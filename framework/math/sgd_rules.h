@@ -35,7 +35,7 @@ struct SgdRule {
 
 // SGD with a falling step size, and the average of the parameters since step t0. As in PyTorch, each step computes the next step
 // size eta and stores it as its number, so a change of lr takes effect one step later. If lr has not changed, eta is recomputed
-// without the rounding of the stored number.
+// without the rounding of the stored number. A number that is NaN: a loaded state had none.
 struct AsgdRule {
   static constexpr const char* kName = "asgd";
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
@@ -50,7 +50,7 @@ struct AsgdRule {
   HS_HD int states() const { return kStates; }
   HS_HD double size(double count) const { return lr / ::pow(1 + lambd * lr * count, alpha); }
   HS_HD Step begin(double count, double number) const {
-    const double own = size(count), eta = count == 0 || number == 0 || float(own) == float(number) ? own : number;
+    const double own = size(count), eta = count == 0 || number != number || float(own) == float(number) ? own : number;
     return {eta, 1 / (count - t0 > 1 ? count - t0 : 1), float(size(count + 1))};
   }
 

@@ -9,7 +9,8 @@
 //   int states() const                   number of states with these options: the first ones
 //   Step begin(double count, double number) const
 //                                        computes its Step from the number of steps applied so far and from ParamUpdate::number (0
-//                                        without one); the type is the rule's. The step stores the Step's `number` there
+//                                        without one, NaN where a state lacks it); the type is the rule's. The step stores the
+//                                        Step's `number` there
 //   bool idle(const Step&) const         optional: true if the step changes nothing, so that no memory need be read
 //   static constexpr bool kCostly        begin takes long: it is called once for each parameter and step, not by every block
 //   static constexpr bool kCounts        whether the pass counts the step; false for the second pass of an optimizer with two

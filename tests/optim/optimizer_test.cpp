@@ -345,36 +345,6 @@ TEST_CASE("a step refuses what is written into a group that a constructor would 
   CHECK_THROWS_WITH_AS(muon.step(), doctest::Contains("matrices and adamw_lr of a group cannot change"), ValueError);
 }
 
-TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
-  CHECK_THROWS_WITH_AS(ASGD({param()}, {.alpha = -1}), "[ASGD] alpha must be >= 0, got -1", ValueError);
-  const Tensor p = param({1});
-  ASGD opt({p}, {.lr = 0.5, .lambd = 0.5, .alpha = 1, .t0 = 1});
-  p.set_grad(zeros({1}));
-  opt.step();
-  std::map<std::string, Tensor> state = problem::states(opt);
-  CHECK(state.size() == 4);
-  CHECK(state.at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5)));
-  CHECK(state.at("0.mu").item<double>() == 1);
-  CHECK(p.item<double>() == 0.75);  // 1 - 0.5 * 0.5
-  opt.step();
-  opt.step();
-  CHECK(opt.state_dict().at("0.mu").item<double>() == 0.5);
-  // PyTorch's step takes the eta that it finds.
-  p.detach().fill_(1);
-  state["0.step"] = full({}, 1.0), state["0.eta"] = full({}, 0.25);
-  opt.load_state_dict(state);
-  opt.step();
-  CHECK(p.item<double>() == 0.875);
-  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
-
-  // States of version 0.1.0 lack eta: the step computes it from the learning rate and the count.
-  state.erase("0.eta"), state.erase("0.mu");
-  opt.load_state_dict(state);
-  p.set_grad(full(p.shape(), 1.0));
-  opt.step();
-  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
-}
-
 TEST_CASE("Adafactor without memory of its second moment forgets all of it") {
   const Tensor p = param({2, 2}), q = param({3});
   Adafactor opt({p, q}, {.beta2_decay = 0});

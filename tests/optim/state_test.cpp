@@ -204,3 +204,55 @@ TEST_CASE("a rate that is set by hand beside a schedule is not the initial rate 
   CHECK(p.state_dict().at("param_groups.0.initial_lr").item<double>() == 0.4);
   CHECK(none.state_dict().at("param_groups.0.initial_lr").item<double>() == 0.1);  // a schedule that is made later begins there
 }
+
+TEST_CASE("ASGD's state is PyTorch's: step, eta, mu and ax") {
+  CHECK_THROWS_WITH_AS(ASGD({problem::parameter()}, {.alpha = -1}), "[ASGD] alpha must be >= 0, got -1", ValueError);
+  const Tensor p = ones({1}, {.requires_grad = true});
+  ASGD opt({p}, {.lr = 0.5, .lambd = 0.5, .alpha = 1, .t0 = 1});
+  p.set_grad(zeros({1}));
+  opt.step();
+  std::map<std::string, Tensor> state = problem::states(opt);
+  CHECK(state.size() == 4);
+  CHECK(state.at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5)));
+  CHECK(state.at("0.mu").item<double>() == 1);
+  CHECK(p.item<double>() == 0.75);  // 1 - 0.5 * 0.5
+  opt.step();
+  opt.step();
+  CHECK(opt.state_dict().at("0.mu").item<double>() == 0.5);
+  // PyTorch's step takes the eta that it finds.
+  p.detach().fill_(1);
+  state["0.step"] = full({}, 1.0), state["0.eta"] = full({}, 0.25);
+  opt.load_state_dict(state);
+  opt.step();
+  CHECK(p.item<double>() == 0.875);
+  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
+
+  // States of version 0.1.0 lack eta: the step computes it from the learning rate and the count.
+  state.erase("0.eta"), state.erase("0.mu");
+  opt.load_state_dict(state);
+  p.set_grad(full(p.shape(), 1.0));
+  opt.step();
+  CHECK(p.item<double>() == doctest::Approx(0.875 * (1 - 0.5 * 0.4) - 0.4));
+  CHECK(opt.state_dict().at("0.eta").item<double>() == doctest::Approx(0.5 / (1 + 0.5 * 0.5 * 2)));
+}
+
+TEST_CASE("An eta of ASGD that a rate of 0 gave counts for one step, also after loading") {
+  for (const bool loaded : {false, true}) {
+    const Tensor p = ones({1}, {.requires_grad = true});
+    p.set_grad(full({1}, 1.0));
+    ASGD first({p}, {.lr = 0.5, .lambd = 0.5, .alpha = 1}), second({p}, {.lr = 0.5, .lambd = 0.5, .alpha = 1});
+    first.step();
+    first.set_lr(0);
+    first.step();
+    const double before = p.item<double>();
+    ASGD& opt = loaded ? second : first;
+    if (loaded) opt.load_state_dict(first.state_dict());
+    CHECK(opt.state_dict().at("0.eta").item<double>() == 0);
+    opt.set_lr(0.25);
+    opt.step();
+    CHECK(p.item<double>() == before);
+    const double eta = 0.25 / (1 + 0.5 * 0.25 * 3);
+    opt.step();
+    CHECK(p.item<double>() == doctest::Approx(before * (1 - 0.5 * eta) - eta));
+  }
+}
