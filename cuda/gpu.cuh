@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one portability header of device code: the same kernels compile with nvcc and, with HALFSTEP_CUDA_EMU defined, as plain
-// C++ on the CPU emulator of tests/cuda_emu. Kernel files include this and never a CUDA header of their own.
+// C++ on the CPU emulator of tests/emulators/source. Kernel files include this and never a CUDA header of their own.
 //   SHARED(float, tile, [32][33]);   a shared array           DYN_SHARED(float, s);   the launch's dynamic shared memory
 //   launch(kernel, grid, block, shared bytes, stream, arguments...)   instead of <<<>>>; throws DeviceError
 //   store_word(to, word)   *to = word, in one store
