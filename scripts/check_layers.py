@@ -78,7 +78,6 @@ WIDE_ALLOWED = {  # file -> how many of its lines hold a text that cannot be bro
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "framework/tensor/tensor.h": "one class with a line for each method of PyTorch's Tensor",
-    "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
 }
 
 # The one road into autocast: only this file may call what casts an op's inputs, everything else goes through its apply_policy().
