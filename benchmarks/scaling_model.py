@@ -30,6 +30,8 @@ import statistics
 import subprocess
 import tempfile
 
+import records
+
 GB = 1e9
 # A node: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
 FABRICS = {
@@ -165,8 +167,7 @@ def main():
     else:
         rows = check(a.check, a.seconds)
     if a.json:
-        with open(a.json, "w", encoding="utf-8") as f:
-            f.write(json.dumps({"link_mbit": a.link, "cores": len(os.sched_getaffinity(0)), "rows": rows}, indent=1) + "\n")
+        records.save(a.json, {"link_mbit": a.link, "cores": len(os.sched_getaffinity(0)), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only portability header of device code: the same kernels compile with nvcc and, with HALFSTEP_CUDA_EMU defined, as plain C++
-// for the CPU emulator in tests/cuda_emu. Kernel files include this and no CUDA header.
+// for the CPU emulator in tests/emulators/source. Kernel files include this and no CUDA header.
 //   SHARED(float, tile, [32][33]);   a shared array           DYN_SHARED(float, s);   the launch's dynamic shared memory
 //   launch(kernel, grid, block, shared bytes, stream, arguments...)   instead of <<<>>>; throws DeviceError
 //   store_word(to, word)   *to = word, in one store

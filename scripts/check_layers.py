@@ -51,8 +51,8 @@ FOLDERS = [  # subfolders of one level: a file includes only headers of its own 
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
-    "consumer": "a program outside the tree that uses the installed package", "cuda_emu": "the emulator of CUDA, and its own tests",
-    "cuda_ptx": "the PTX of the kernels, run on the CPU",
+    "consumer": "a program outside the tree that uses the installed package",
+    "emulators": "CUDA's kernels on the CPU, as source and as PTX, and libraries in place of NVIDIA's, with their own tests",
     "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch",
     "ranks": "what several processes do together", "support": "what every test program links",
 }
@@ -80,12 +80,11 @@ MAX_FUNCTION = 60  # lines of a function, from brace to brace; tests, examples a
 MAX_MEMBERS = 15  # data members of a class; a struct is a record, whose fields are what it is for
 MAX_COLUMNS = 132  # of code, but for the tables of rows
 WIDE_ALLOWED = {  # file -> how many of its lines hold a text that cannot be broken
-    "scripts/cmake/HalfstepToolchain.cmake": 1, "tests/cuda_emu/CMakeLists.txt": 3, "tests/scripts/stand_in.sh": 4,
+    "scripts/cmake/HalfstepToolchain.cmake": 1, "tests/emulators/CMakeLists.txt": 3, "tests/scripts/stand_in.sh": 4,
 }
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "framework/tensor/tensor.h": "one class with a line for each method of PyTorch's Tensor",
-    "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
 }
 
 LONG_FUNCTIONS = {  # file: function -> why it may be longer
@@ -179,7 +178,7 @@ def level_of(path):
 
 def check_include(root, path, quote, target):
     """Yields the rules that the inclusion of `target` by `path` breaks."""
-    if not path.startswith(("cuda/", "tests/cuda_emu/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
+    if not path.startswith(("cuda/", "tests/emulators/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
         yield f"{target} is a CUDA header: only cuda/ and its emulator include those"
         return
     if target == OF_COMMIT and path != ITS_READER:

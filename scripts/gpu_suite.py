@@ -22,7 +22,8 @@ import sys
 import threading
 import time
 
-import gpu_suite_parts as parts
+import gpu_suite_parts as parts  # which puts benchmarks on the path
+import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ["smoke", "test", "bench", "sanitize"]
@@ -83,9 +84,7 @@ class Suite:
                 states = {s["state"] for s in self.data["steps"] if s["part"] == part}
                 if states:
                     self.data["parts"][part] = {"state": min(states, key=WORST.index)}
-            new = self.out / "suite.json.new"
-            new.write_text(json.dumps(self.data, indent=1) + "\n")
-            os.replace(new, self.out / "suite.json")
+            records.save(self.out / "suite.json", self.data)
 
     def end_child(self, process):
         for number, wait in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):

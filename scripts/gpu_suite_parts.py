@@ -13,6 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import records  # noqa: E402
 from mlp_tables import print_products, print_tables  # noqa: E402
 from torch_nets import GPU_NETS  # noqa: E402
 
@@ -370,7 +371,7 @@ def bench(suite):
         gpu = re.sub("[^a-z0-9]+", "-", (result["gpu_before"].get("name") or "cuda").lower()).strip("-")
         ended = bool(result["gpu_after"])
         for folder in [suite.out] + [ROOT / "benchmarks/results"] * ended:
-            (folder / f"{datetime.date.today().isoformat()}-{gpu}.json").write_text(json.dumps(result, indent=1) + "\n")
+            records.save(folder / f"{datetime.date.today().isoformat()}-{gpu}.json", result)
         print_tables(result)
 
     def expand(suite):  # the budget is known once it begins

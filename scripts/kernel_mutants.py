@@ -12,7 +12,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCE = "cuda/kernels"
-EXPLAINED = "tests/cuda_emu/explained_mutants.json"  # mutants that no test can see, and why
+EXPLAINED = "tests/emulators/source/explained_mutants.json"  # mutants that no test can see, and why
 IDS_PER_FILE = 512
 
 RELATION = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

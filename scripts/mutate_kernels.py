@@ -15,13 +15,14 @@ A mutant is one change of device code:
     bound     the < of a loop made <=, > made >=, or back
     guard     the same in an if or a conditional expression, or the comparison dropped: the branch is always taken
     stride    a loop's step longer by one, or an integer factor larger by one
-All mutants are compiled into one copy of the kernels (tests/cuda_emu/mutant.h), three times: for the emulator's plain, race and
-asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A test that
-fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race
-mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the last.
+All mutants are compiled into one copy of the kernels (tests/emulators/source/mutant.h), three times: for the emulator's plain,
+race and asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A
+test that fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in
+race mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the
+last.
 
-Mutants that no test can see are listed in tests/cuda_emu/explained_mutants.json, with the reason: equivalent ones, and those of
-cases that are out of the emulator's reach.
+Mutants that no test can see are listed in tests/emulators/source/explained_mutants.json, with the reason: equivalent ones, and
+those of cases that are out of the emulator's reach.
 
 The report says for each mutant which tests kill it: build/mutants/report.json, and a table of survivors on standard output. Ends
 with 1 when a barrier, fence or atomic can be removed unnoticed, or when less than 95 % of the other mutants are killed.
@@ -81,7 +82,7 @@ class Program:
         return [line for line in listed.stdout.splitlines() if line and not line.startswith(("[doctest]", "==="))]
 
     def path(self, mode):
-        return os.path.join(self.folder[mode], "tests", "cuda_emu", "test_cuda_emu")
+        return os.path.join(self.folder[mode], "tests", "emulators", "test_cuda_emu")
 
     def run(self, test, variant, mutant=0, seconds=600, seen=None):
         """How a test case ends: None when it passes, else a word; and the processor time that it took."""

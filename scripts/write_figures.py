@@ -7,15 +7,15 @@
 
 Of several records of a kind the newest counts. A mark with an unknown NAME and a figure without a mark are errors.
 """
-import json
 import pathlib
 import re
 import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks/recipes"))
+sys.path[:0] = [str(ROOT / "benchmarks/recipes"), str(ROOT / "benchmarks")]
 sys.dont_write_bytecode = True
+from records import newest
 from run import RECIPES, summary
 
 PAGES = ("README.md", "docs/performance.md", "docs/distributed.md")
@@ -35,10 +35,6 @@ OPS = {
     "indexing, copies": "embedding index_select gather scatter_add cat pad", "recurrent cells": "lstm_cell gru_cell",
 }
 OPS_RECORDS = ("ops-cpu-epyc-zen4", "ops-cpu-epyc-zen4-avx2", "ops-cpu-xeon-emerald-rapids")  # the second in float32 alone
-
-
-def newest(kind):
-    return json.loads(sorted((ROOT / "benchmarks/results").glob(f"*-{kind}.json"))[-1].read_text(encoding="utf-8"))
 
 
 def at_most_one(kind):

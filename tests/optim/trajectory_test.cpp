@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "amp/autocast/autocast.h"
+#include "tests/optim/goldens.h"
 #include "tests/optim/problem.h"
-#include "tests/optim/torch_goldens.h"
 
 using namespace halfstep;
 using problem::kSize;
@@ -76,15 +76,14 @@ double tolerance(const std::string& name, DType dtype, int steps) {
 
 TEST_CASE("optimizers follow PyTorch, or the papers, over 200 steps" * doctest::test_suite("values")) {
   const std::vector<problem::Setting> settings = problem::settings();
-  REQUIRE(settings.size() == std::size(goldens::kTrajectories));
-  for (size_t s = 0; s < settings.size(); ++s) {
-    const auto& golden = goldens::kTrajectories[s];
-    CAPTURE(settings[s].name);
-    REQUIRE(settings[s].name == golden.name);
+  REQUIRE(settings.size() == goldens::count("trajectory"));
+  for (const problem::Setting& setting : settings) {
+    CAPTURE(setting.name);
+    const std::vector<double> want = goldens::values("trajectory", setting.name);
     for (DType dtype : {DType::f64, DType::f32}) {
       CAPTURE(dtype);
-      const Tensor p = problem::parameter(dtype, settings[s].shape);
-      const auto optimizer = settings[s].make({p});
+      const Tensor p = problem::parameter(dtype, setting.shape);
+      const auto optimizer = setting.make({p});
       int done = 0;
       for (size_t k = 0; k < std::size(problem::kSteps); ++k) {
         for (; done < problem::kSteps[k]; ++done) {
@@ -92,7 +91,7 @@ TEST_CASE("optimizers follow PyTorch, or the papers, over 200 steps" * doctest::
           optimizer->step();
         }
         CAPTURE(done);
-        compare(p, golden.at[k], tolerance(settings[s].name, dtype, done));
+        compare(p, &want[k * kSize], tolerance(setting.name, dtype, done));
       }
       CHECK(optimizer->state_dict().at("0.step").item<double>() == 200);
     }
