@@ -15,7 +15,7 @@
 #include "framework/autograd/function.h"
 #include "framework/autograd/functional.h"
 #include "framework/autograd/gradcheck.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/data/arrays.h"
 #include "framework/data/cifar.h"
 #include "framework/data/csv.h"

@@ -100,7 +100,8 @@ Denominator Loss::denominator(const Tensor& target) const { return double(row_co
 
 MSELoss::MSELoss(const LossOptions& o)
     : FunctionLoss(
-          "MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }, over(o.reduction)) {}
+          "MSELoss()", [=](const Tensor& x, const Tensor& y) { return mse_loss(x, y, o.reduction); }, over(o.reduction)),
+      reduction_(o.reduction) {}
 
 L1Loss::L1Loss(const LossOptions& o)
     : FunctionLoss(

@@ -41,6 +41,10 @@ class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  // The same, for a loss that can use the tensor that backward will begin with (mse_loss). TrainStep calls this one.
+  virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
+    return (*this)(output, target);
+  }
   // What its result is a mean over. Here: the rows, target.size(0). A loss of your own that leaves out padding, or that weighs
   // samples, returns the number or the weight of those that count; else accumulation, ranks and evaluations weigh batches wrongly.
   virtual Denominator denominator(const Tensor& target) const;
@@ -76,6 +80,12 @@ class MSELoss : public FunctionLoss {
  public:
   explicit MSELoss(const LossOptions& options = {});
   explicit MSELoss(std::same_as<Reduction> auto reduction) : MSELoss(LossOptions{reduction}) {}
+  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
+    return mse_loss(output, target, reduction_, seed);
+  }
+
+ private:
+  LossReduction reduction_;
 };
 class L1Loss : public FunctionLoss {
  public:

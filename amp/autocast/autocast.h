@@ -14,6 +14,7 @@
 // (Tensor::data_ptr, as_eigen) or whose memory is the caller's (from_blob), as it may change unnoticed.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -54,7 +55,12 @@ struct Region {
 struct Regions {
   Region of[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
   bool cache_enabled = true;
+  bool any_policies = false;  // has one of them policies of its own for some ops?
 };
+struct State : Regions {
+  uint64_t casts = 0;  // so far
+};
+inline thread_local constinit State state{};
 
 }  // namespace autocast
 
@@ -78,12 +84,8 @@ class Autocast {
 namespace autocast {
 
 bool is_enabled(Device::Type type);
-void set_enabled(Device::Type type, bool enabled);
 DType dtype(Device::Type type);
-void set_dtype(Device::Type type, DType dtype);
 bool is_cache_enabled();
-void set_cache_enabled(bool enabled);
-int nesting();  // open regions of this thread, enabled or not
 
 // All of the above and the policies, for code that runs later as if it were here.
 const Regions& regions();
@@ -112,7 +114,7 @@ class ModuleRegion {
 };
 
 // Does a region of this thread have policies of its own for some ops?
-inline thread_local constinit bool any_policies = false;
+inline bool any_policies() { return state.any_policies; }
 
 // The shadow of `parameter` in `low`, if it is true now; else undefined. What the optimizer's kernel writes.
 Tensor shadow_of(const Tensor& parameter);

@@ -11,7 +11,7 @@
 #include "apps/run/model_file.h"
 #include "apps/run/progress.h"
 #include "apps/run/terminal.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 #include "framework/base/list_text.h"
 #include "framework/data/form.h"
 #include "framework/data/statistics.h"

@@ -132,7 +132,7 @@ void Trainer::train_batch() {
   if (s_.train->state().next_batch >= s_.batches_per_epoch && s_.batches_per_epoch < s_.train->size()) {
     s_.train->set_state({epoch() + 1, 0});
   } else {
-    const ProfileEntry span(SpanKind::wait, "data");
+    const CallScope span(SpanKind::wait, "data");
     batch = s_.train->next();
   }
   if (!batch) return end_epoch();

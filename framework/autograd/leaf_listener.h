@@ -5,6 +5,8 @@
 // (LowGradients). A listener changes nothing about the backward that it listens to, but may put the gradient into other memory.
 #pragma once
 
+#include <vector>
+
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -33,29 +35,17 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
-// While it lives, backwards of this thread are reported to nobody.
-class SilentLeaves {
- public:
-  [[nodiscard]] SilentLeaves();
-  ~SilentLeaves();
-  SilentLeaves(const SilentLeaves&) = delete;
+// As backward(), but no listener hears of it.
+void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
- private:
-  bool saved_;
-};
-
-// What the engine calls: one scope around each backward(), in which leaves are reported.
+// Tells listeners of the leaves of one backward().
 class LeafReports {
  public:
-  LeafReports();
-  ~LeafReports();
+  void accumulated(const Tensor& leaf);
   void done();  // calls backward_done() of each listener that was given a leaf
 
  private:
-  friend void tell_accumulated(const Tensor& leaf);
   std::vector<LeafListener*> told_;
-  LeafReports* outer_;
 };
-void tell_accumulated(const Tensor& leaf);
 
 }  // namespace halfstep

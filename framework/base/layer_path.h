@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layer of a model this thread is in: for errors of the backward pass and for the ledger.
+// Which layer of a model this thread is in: for errors of the backward pass and for observers.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of elementwise.def and pointwise.def read on tensors: each formula and each of its gradients in differentiable ops.
-// Recorded backward passes compute these gradients, and traces the formulas (framework/backend/trace.h).
+// Recorded backward passes compute these gradients, and traces the formulas (framework/backend/graph_trace.h).
 #pragma once
 
 #include "framework/math/op_kinds.h"

@@ -165,7 +165,7 @@ struct Channels {
 // ---- statistics of the batch, or given
 
 // In the second forward of checkpoint() running statistics are where the first has left them.
-bool moves_statistics() { return !Recomputing::now(); }
+bool moves_statistics() { return !TakenStates::again(); }
 
 struct BatchNorm {
   static constexpr OpInfo kInfo{
