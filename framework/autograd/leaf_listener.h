@@ -38,7 +38,7 @@ class ListenToLeaves {
 // As backward(), but no listener hears of it.
 void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
-// Tells listeners of the leaves of one backward().
+// Reports the leaves of one backward() to their listeners.
 class LeafReports {
  public:
   void accumulated(const Tensor& leaf);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log of the kernels that a thread runs: what each reads and writes, and whether the values are finite. From the log follows which
+// A log of the kernels that a thread runs: what each reads and writes, and whether the values are finite. From it follows which
 // kernel an infinity or NaN comes from.
 //
 //   KernelLog log(Device::cpu);
@@ -7,8 +7,8 @@
 //   Tensor loss = loss_fn(net(x), y);
 //   const Origin origin = origin_of(log, loss);     // log.events()[origin.event], or a root that was not finite
 //
-// It changes no bit of what is computed. It waits for the device after each kernel, so it is for a step that is computed again, not
-// for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which
+// It changes no bit of what is computed. It waits for the device after each kernel, so it is for a step that is computed again,
+// not for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which
 // the log has.
 //
 // With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16, and leaves the library

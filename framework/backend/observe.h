@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observers of what a thread computes. The framework reports op calls, casts of autocast and kernels to the observers of the thread:
+// Observers of what a thread computes. The framework reports op calls, casts of autocast and kernels to those of the thread:
 //
 //   struct Counter : OpObserver {
 //     int calls = 0;
@@ -88,7 +88,7 @@ class OpObserver {
   // ---- what happens. Calls nest, and the end of each is reported, also when it throws. `end` does not throw.
   virtual void begin(const ObservedCall&) {}
   virtual void end(const ObservedCall&, const CallResult&) {}
-  virtual void autocast(const AutocastChoice&, std::span<const Tensor> /*inputs*/) {}  // before it casts the inputs of the next call
+  virtual void autocast(const AutocastChoice&, std::span<const Tensor> /*inputs*/) {}  // before the casts for the next call
   virtual void cast(const Tensor& /*from*/, const Tensor& /*to*/, bool /*kept*/) {}  // by autocast; kept: a 16-bit copy still held
   virtual void written(const Tensor& /*from*/, const Tensor& /*into*/) {}            // an op's result was copied into a tensor
   virtual void host_read(const Tensor&) {}                                           // before its values are read on the host
@@ -108,7 +108,7 @@ class OpObserver {
   virtual bool follows_values() const { return false; }
 };
 
-// Adds an observer to this thread while it lives. An observer that is added within a call gets neither the end of that call.
+// Adds an observer to this thread while it lives. An observer that is added within a call does not get its end.
 class Observing {
  public:
   [[nodiscard]] explicit Observing(OpObserver& observer);

@@ -67,10 +67,11 @@ class Indexed {
     }
     put(t);
   }
-  // An integer without a dimension is as a number; not where an observer follows values, since it may vary, nor where a device would have to be
-  // waited for.
+  // An integer without a dimension is as a number; not where an observer follows values, since it may vary, nor where a device
+  // would have to be waited for.
   static bool is_number(const Tensor& t) {
-    return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !Observing::follow_values();
+    const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+    return one && t.device().is_cpu() && !Observing::follow_values();
   }
   void put(const Tensor& t) {
     any_ = true;
