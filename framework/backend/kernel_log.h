@@ -8,8 +8,8 @@
 //   const Origin origin = origin_of(log, loss);     // log.events()[origin.event], or a root that was not finite
 //
 // It changes no bit of what is computed. It waits for the device after each kernel, so it is for a step that is computed again,
-// not for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which
-// the log has.
+// not for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place,
+// which the log has.
 //
 // With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16, and leaves the library
 // its work, whose own kernels it does not see.

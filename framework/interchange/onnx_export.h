@@ -3,9 +3,9 @@
 //
 // The function is called with two samples and with three, of different values, and both calls are traced
 // (framework/backend/graph_trace.h). The traces must be the same calls. A size that differs between them must be a multiple of
-// the number of samples: so the file takes any number of them. A tensor that no op made from the inputs is a constant, and must be equal in
-// both traces, or the same for every sample. What does not fit is refused: values that are read on the host, random draws, the
-// number of samples as a value. A branch that neither call took cannot be seen this way.
+// the number of samples: so the file takes any number of them. A tensor that no op made from the inputs is a constant, and must be
+// equal in both traces, or the same for every sample. What does not fit is refused: values that are read on the host, random draws,
+// the number of samples as a value. A branch that neither call took cannot be seen this way.
 #pragma once
 
 #include <filesystem>

@@ -127,7 +127,7 @@ TEST_SUITE("data") {
     CHECK(100 * found >= 99 * all);
   }
 
-  TEST_CASE("a step that is skipped for what a kernel wrote leaves every byte of the run as it was, and a kernel log changes none") {
+  TEST_CASE("a step that is skipped for what a kernel wrote leaves each byte of the run as it was, and a kernel log changes none") {
     if (!std::getenv("HALFSTEP_DATA")) {
       MESSAGE("SKIPPED: HALFSTEP_DATA is not set");
       return;
