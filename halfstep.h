@@ -8,7 +8,7 @@
 #include "framework/autograd/functional.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/autograd/recompute.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/data/data.h"
 #include "framework/distributions/distributions.h"
 #include "framework/io/io.h"

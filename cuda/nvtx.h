@@ -4,9 +4,9 @@
 
 namespace halfstep::cuda {
 
-// Makes the spans of profiles (framework/backend/profile.h) NVTX ranges if a profiler started this process with its library in the
-// environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without one, an op only reads a variable. Call
-// before the first op.
+// Calls (framework/backend/observe.h) become NVTX ranges if a profiler started this process with its library in the
+// environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without one an op only
+// looks at a variable. Call before the first op.
 void show_ranges_to_profiler();
 
 }  // namespace halfstep::cuda

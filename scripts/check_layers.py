@@ -96,6 +96,11 @@ LARGE_CLASSES = {  # file: class -> why it may have more
 ROAD = "framework/ops/core/promotion.cpp"
 OFF_ROAD = re.compile(r"\bautocast::apply\(")
 
+# What a thread-local variable changes, no signature says. So docs/tour.md has a table of them: | `variable`, `file` | ...
+THREAD_LOCAL = re.compile(r"\bthread_local\b[^;={(]*?(\w+)\s*[;={(]")
+THREAD_LOCAL_TABLE = "docs/tour.md"
+THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w.]+)` \|")
+
 # Places of saved tensors have names (framework/ops/core/call.h).
 SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
 
@@ -328,8 +333,19 @@ def public_headers(root):
         yield "docs/build.md", 1, f"{header} is public in one of this table and {installs[len(root) + 1:]}, not in both"
 
 
+def thread_local_rows(root):
+    """Where the table of thread-local variables lists each: {(variable, file's name): line}."""
+    path = os.path.join(root, THREAD_LOCAL_TABLE)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        rows = [(THREAD_LOCAL_ROW.match(line), number) for number, line in enumerate(file, 1)]
+    return {row.groups(): number for row, number in rows if row}
+
+
 def violations(root):
     """All violations as (path, line, rule)."""
+    listed, seen = thread_local_rows(root), set()
     found, known, types, guarding, derived = [], {}, {}, set(), []
     found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")
               for path in strays(committed(root))]
@@ -373,6 +389,12 @@ def violations(root):
             if is_code and path != WIDE_VECTORS and not path.startswith("tests/") and WIDE_VECTOR.search(line):
                 found.append((path, number,
                               "a CPU may have no vectors so wide: use Lanes in with_lanes (framework/backend/cpu/lanes.h)"))
+            local = THREAD_LOCAL.search(NOT_CODE.sub("", line)) if is_code and not path.startswith("tests/") else None
+            if local:
+                seen.add((local.group(1), os.path.basename(path)))
+                if (local.group(1), os.path.basename(path)) not in listed:
+                    found.append((path, number, f"thread_local {local.group(1)} is not in the table of {THREAD_LOCAL_TABLE}: "
+                                  "pass an argument, or add a row with its writer, its reader and what it changes"))
             if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
                 found.append((path, number,
                               "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
@@ -386,6 +408,8 @@ def violations(root):
             word = None if path in WORKPLACE_EXEMPT else WORKPLACE.search(line)
             if word:
                 found.append((path, number, f'"{word.group(0)}" speaks of the place the code was written in'))
+    found += [(THREAD_LOCAL_TABLE, line, f"no thread_local {name} is in {file}: delete its row")
+              for (name, file), line in listed.items() if (name, file) not in seen]
     for path, text, d in derived:
         if d.group(2) in guarding:
             end = re.compile(r"\};").search(text, d.end())
@@ -413,6 +437,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
     ("framework/ops/saved.cpp", "Tensor x = ctx.saved(), y = ctx.saved(kY);\n", None),
     ("framework/backend/cpu/wide.cpp", "typedef float V __attribute__((vector_size(64)));\n", "no vectors so wide"),
+    ("framework/base/listed.cpp", "thread_local constinit T* listed{};  // thread_local too\n", None),
+    ("framework/base/hidden.cpp", "static thread_local Map<int, T> hidden(1);\n",
+     "thread_local hidden is not in the table"),
+    ("docs/tour.md", "| variable | what it changes |\n| --- | --- |\n| `listed`, `listed.cpp` | a, b |\n"
+     "| `gone`, `listed.cpp` | a |\n", "no thread_local gone is in listed.cpp"),
     ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
     ("framework/ops/long.cpp", "\n" * 601, "over 600 lines"),

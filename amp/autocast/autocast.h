@@ -14,6 +14,7 @@
 // (Tensor::data_ptr, as_eigen), or whose memory belongs to the caller (from_blob).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -54,7 +55,12 @@ struct Region {
 struct Regions {
   Region of[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
   bool cache_enabled = true;
+  bool any_policies = false;  // has one of them policies of its own for some ops?
 };
+struct State : Regions {
+  uint64_t casts = 0;  // so far
+};
+inline thread_local constinit State state{};
 
 }  // namespace autocast
 
@@ -78,12 +84,8 @@ class Autocast {
 namespace autocast {
 
 bool is_enabled(Device::Type type);
-void set_enabled(Device::Type type, bool enabled);
 DType dtype(Device::Type type);
-void set_dtype(Device::Type type, DType dtype);
 bool is_cache_enabled();
-void set_cache_enabled(bool enabled);
-int nesting();  // open regions of this thread, enabled or not
 
 // Returns the whole autocast state, for code that must run later under the same rules.
 const Regions& regions();
@@ -111,8 +113,8 @@ class ModuleRegion {
   Regions saved_;
 };
 
-// Whether a region of this thread replaces the policies of some ops.
-inline thread_local constinit bool any_policies = false;
+// Does a region of this thread have policies of its own for some ops?
+inline bool any_policies() { return state.any_policies; }
 
 // Returns the shadow of `parameter` in `low` if it is current, else an undefined tensor. The optimizer's kernel writes to it.
 Tensor shadow_of(const Tensor& parameter);

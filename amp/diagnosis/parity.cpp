@@ -139,7 +139,6 @@ class Comparison {
     if (optimizer_) updates_.emplace(step_.module, *optimizer_);
     of_variants_.assign(variants_.size(), 0);
     const StateGuard untouched(step_.module, {}, step_.random);
-    const SilentLeaves silent;
     for (const TestedBatch& b : step_.batches) {
       const StepStates before(step_.module);
       before.put_back_for({});
@@ -239,7 +238,7 @@ class Comparison {
     }
     out.loss = loss.item<double>();
     const LowGradients low(low_gradients);
-    loss.backward(no_grad([&] { return full(loss.shape(), scale, {.device = step_.device}); }));
+    backward_unheard({loss}, {no_grad([&] { return full(loss.shape(), scale, {.device = step_.device}); })});
     out.finite = std::isfinite(out.loss);
     const NoGrad off;
     for (const Tensor& p : leaves) {

@@ -14,7 +14,8 @@
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
 #include "apps/catalog/option_fields.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/dtype.h"
 #include "layers/module/module.h"
 
@@ -82,7 +83,7 @@ struct LayerRow {
   Shape output;      // of one sample
   int64_t parameters = 0;
   DType dtype = DType::f32;            // of the output
-  std::vector<LedgerCall> calls = {};  // of its forward, alone, on `samples`
+  std::vector<LoggedCall> calls = {};  // of its forward, alone, on `samples`
   int64_t samples = 0;
 };
 

@@ -32,7 +32,7 @@ std::map<std::string, double> shares_of(const Config& config) {
   std::map<std::string, double> out;
   double all = 0;
   for (const LayerRow& row : plan_step(config).layers) {
-    for (const LedgerCall& call : row.calls) {
+    for (const LoggedCall& call : row.calls) {
       out[row.name] += call.flops();
       all += call.flops();
     }

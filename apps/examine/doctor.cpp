@@ -69,8 +69,8 @@ class Doctor {
   // Seconds of a step by what the device does with its products and its bytes.
   static double seconds_of(const StepPlan& plan, MachineRates& rates) {
     double seconds = 0, bytes = plan.cast_bytes();
-    for (const LedgerCall& call : plan.calls) {
-      for (const LedgerProduct& p : call.products) seconds += rates.product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+    for (const LoggedCall& call : plan.calls) {
+      for (const MatrixProduct& p : call.products) seconds += rates.product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
       if (call.products.empty()) bytes += call.bytes_read + call.bytes_written;
     }
     return seconds + bytes / rates.bytes_per_second();
@@ -103,8 +103,8 @@ class Doctor {
     const double all = plan_.total_flops();
     bool first = true;  // whose input wants no gradient
     for (const LayerRow& row : plan_.layers) {
-      for (const LedgerCall& call : row.calls) {
-        for (const LedgerProduct& p : call.products) {
+      for (const LoggedCall& call : row.calls) {
+        for (const MatrixProduct& p : call.products) {
           const double each = p.flops() / double(row.samples) * double(plan_.batch);
           const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
           first = false;
@@ -138,12 +138,12 @@ class Doctor {
     DType before = DType::f32;
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
       const LayerRow& row = plan_.layers[i];
-      const bool asked_for = std::any_of(row.calls.begin(), row.calls.end(), [](const LedgerCall& call) {
+      const bool asked_for = std::any_of(row.calls.begin(), row.calls.end(), [](const LoggedCall& call) {
         return call.reason.find(", set for ") != std::string::npos || call.reason.find(", policy set to ") != std::string::npos;
       });
       if (row.dtype == DType::f32 && is_half(before) && !asked_for) {
         std::string why;
-        for (const LedgerCall& call : row.calls)
+        for (const LoggedCall& call : row.calls)
           if (call.policy == CastPolicy::f32 || call.policy == CastPolicy::f32_output || call.policy == CastPolicy::promote)
             why = joined(call.op, ": ", call.reason);
         const bool back = i + 1 < plan_.layers.size() && is_half(plan_.layers[i + 1].dtype);
@@ -176,9 +176,9 @@ class Doctor {
   void batch_size() {
     if (!plan_.device.is_cuda()) return;
     int64_t rows = 0;
-    for (const LedgerCall& call : plan_.calls)
-      if (call.pass == LedgerPass::forward)
-        for (const LedgerProduct& p : call.products) rows = std::max(rows, p.batch * p.m);
+    for (const LoggedCall& call : plan_.calls)
+      if (call.pass == StepPass::forward)
+        for (const MatrixProduct& p : call.products) rows = std::max(rows, p.batch * p.m);
     if (rows == 0 || rows >= kFewRows) return;
     add({"data.loader.batch_size",
          joined(plan_.batch, " samples make products of ", rows, " rows, which occupy a small part of a GPU"),
@@ -223,7 +223,7 @@ class Doctor {
   void overhead() {
     const Pace pace = pace_of(plan_.device, plan_.low.has_value());
     double kernels = 0, bytes = 0;
-    for (const LedgerCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
+    for (const LoggedCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
     const double work = plan_.total_flops() / pace.flops + bytes / pace.bytes, starting = kernels * pace.start;
     if (starting < work) return;
     const bool graph = config_.performance.cuda_graph.value_or(true);

@@ -12,7 +12,7 @@
 namespace halfstep::app {
 namespace {
 
-// The elements' bytes, in row-major order. Of a view: under a witness, a copy of the tensor would be another event.
+// The elements' bytes, in row-major order. Of a view: under a log of kernels, a copy of the tensor would be another event.
 std::string bytes_of(const TensorView& v, Device device) {
   const size_t size = size_of(v.dtype), count = size_t(v.numel());
   std::string out(count * size, '\0');
@@ -77,9 +77,9 @@ std::optional<StateDifference> first_difference(const StateTrace& first, const S
   return {};
 }
 
-std::optional<std::string> first_difference(const KernelLog& first, const KernelLog& other) {
+std::optional<std::string> first_difference(const KernelHashes& first, const KernelHashes& other) {
   using Calls = std::map<std::pair<std::string, std::string>, std::vector<const LoggedKernel*>>;
-  const auto by_kind = [](const KernelLog& log) {
+  const auto by_kind = [](const KernelHashes& log) {
     Calls out;
     for (const LoggedKernel& k : log) out[{k.text, k.shapes}].push_back(&k);
     return out;
@@ -103,13 +103,13 @@ std::optional<std::string> first_difference(const KernelLog& first, const Kernel
 void RunTracer::begins(int64_t step, const Batch& batch) {
   if (!batch_) batch_.emplace();
   for (const Tensor* t : {&batch.input, &batch.target}) batch_->update(sha256(*t));
-  if (witness_ || !(witnessed_ || step == log_step_)) return;
-  witness_.emplace(device_, nullptr, Witness::Look::kernels);
-  if (step == log_step_) witness_->on_event([this](const KernelEvent& e, std::span<const TensorView> w) { log(e, w); });
+  if (watch_ || !(witnessed_ || step == log_step_)) return;
+  watch_.emplace(device_, nullptr, KernelLog::Look::kernels);
+  if (step == log_step_) watch_->on_event([this](const KernelEvent& e, std::span<const TensorView> w) { log(e, w); });
 }
 
 void RunTracer::stepped(int64_t step, Session& s) {
-  witness_.reset();
+  watch_.reset();
   CheckpointContents state = halfstep::pack(RunParts{*s.model, s.optimizer.get(), &s.scaler, s.schedule.get()});
   const LoaderState at = s.train->state();
   state.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};

@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "apps/session/session.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
+#include "framework/io/files/checksum.h"
+#include "apps/session/session.h"
+#include "framework/backend/kernel_log.h"
 #include "framework/io/files/checksum.h"
 
 namespace halfstep::app {
@@ -38,22 +41,22 @@ struct LoggedKernel {
   std::string shapes;  // of what it wrote
   std::vector<std::string> writes;
 };
-using KernelLog = std::vector<LoggedKernel>;
+using KernelHashes = std::vector<LoggedKernel>;
 // The first kernel that wrote other bytes: "forward of mul in odd (kernel 7 of 40)". Kernels with one text and the same shapes are
 // compared in their order; where one run has more of them (the first step after a checkpoint casts all weights) they are passed
 // over, unless nothing else differs. Nothing if the logs are equal.
-std::optional<std::string> first_difference(const KernelLog& first, const KernelLog& other);
+std::optional<std::string> first_difference(const KernelHashes& first, const KernelHashes& other);
 
 // Takes part in a run by the functions of a Watch: hashes the state after each step, and lists the kernels of one.
 class RunTracer {
  public:
-  // witnessed: each step is computed under a witness. log_step: whose kernels are listed; 0: none.
+  // witnessed: each step is computed under a log. log_step: whose kernels are listed; 0: none.
   RunTracer(Device device, bool witnessed, int64_t log_step) : device_(device), witnessed_(witnessed), log_step_(log_step) {}
 
   void begins(int64_t step, const Batch& batch);
   void stepped(int64_t step, Session& session);
   const StateTrace& states() const { return states_; }
-  const KernelLog& log() const { return log_; }
+  const KernelHashes& log() const { return log_; }
 
  private:
   void log(const KernelEvent& event, std::span<const TensorView> writes);
@@ -62,9 +65,9 @@ class RunTracer {
   bool witnessed_;
   int64_t log_step_;
   StateTrace states_;
-  KernelLog log_;
+  KernelHashes log_;
   std::optional<Sha256> batch_;  // of the step's micro-batches so far
-  std::optional<Witness> witness_;
+  std::optional<KernelLog> watch_;
 };
 
 }  // namespace halfstep::app

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 struct Traced {
   StateTrace states;
-  KernelLog log;
+  KernelHashes log;
   int64_t applied = 0;  // the last step
 };
 // Runs the config in one way. log_step: whose kernels are listed; 0: none.
@@ -62,7 +62,7 @@ class Verifier {
       sets.push_back(set);
     if (folder != kResumed) sets.push_back(R"(checkpoint.every="never")");
     sets.push_back("output_dir=" + (scratch_.path() / folder).string());
-    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // it would open a witness of its own
+    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // it would open a log of its own
     if (config_.device.is_cuda() && folder != "recorded") sets.push_back("performance.cuda_graph=false");
     const Config config = resolve_config(config_.json, "the config", {.sets = std::move(sets)});
     RunDir dir(config.output_dir, "auto", false);
@@ -147,7 +147,7 @@ class Verifier {
   std::string place_of_difference(const StateDifference& d, const Way& way) {
     if (d.parts.empty()) return "one run has no such step";
     if (std::find(d.parts.begin(), d.parts.end(), "batch") != d.parts.end()) return "the batch: the data set or its transforms";
-    const KernelLog first = plain(d.step).log, other = way(d.step).log;
+    const KernelHashes first = plain(d.step).log, other = way(d.step).log;
     if (other.empty()) return "";
     return first_difference(first, other).value_or("no kernel: computed once more, under a witness, it did not differ");
   }

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "amp/diagnosis/quiet.h"
+#include "amp/diagnosis/silent_causes.h"
 #include "amp/step/train_step.h"
 #include "apps/record/run_dir.h"
 #include "apps/session/session.h"

@@ -28,24 +28,24 @@ std::string tag_text(const MemoryStats& memory) {
   return out;
 }
 
-std::string shape_text(const LedgerTensor& t) {
+std::string shape_text(const LoggedTensor& t) {
   return t.given == t.dtype ? joined(t.dtype, t.shape) : joined(t.given, ">", t.dtype, t.shape);
 }
 
-std::string place_of(const LedgerCall& call) {
+std::string place_of(const LoggedCall& call) {
   return joined(call.op, call.layer.empty() ? "" : " of " + call.layer, ", ", name(call.pass));
 }
 
-Json tensors(const std::vector<LedgerTensor>& list) {
+Json tensors(const std::vector<LoggedTensor>& list) {
   Json out = Json::array();
-  for (const LedgerTensor& t : list) out.push_back(shape_text(t));
+  for (const LoggedTensor& t : list) out.push_back(shape_text(t));
   return out;
 }
 
-std::array<double, kDTypeCount> summed(const std::vector<LedgerCall>& calls) {
+std::array<double, kDTypeCount> summed(const std::vector<LoggedCall>& calls) {
   std::array<double, kDTypeCount> sum{};
-  for (const LedgerCall& call : calls)
-    for (const LedgerProduct& p : call.products) sum[size_t(p.dtype)] += p.flops();
+  for (const LoggedCall& call : calls)
+    for (const MatrixProduct& p : call.products) sum[size_t(p.dtype)] += p.flops();
   return sum;
 }
 
@@ -69,14 +69,14 @@ double StepPlan::low_share() const {
 }
 int64_t StepPlan::casts() const {
   int64_t n = 0;
-  for (const LedgerCall& call : calls)
-    n += std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+  for (const LoggedCall& call : calls)
+    n += std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
   return n;
 }
 double StepPlan::cast_bytes() const {
   double bytes = 0;
-  for (const LedgerCall& call : calls) {
-    for (const LedgerCast& c : call.casts)
+  for (const LoggedCall& call : calls) {
+    for (const LoggedCast& c : call.casts)
       if (!c.shadow) bytes += double(c.elements) * double(size_of(c.from) + size_of(c.to));
   }
   return bytes;
@@ -103,15 +103,15 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   plan.sent_bytes = -step.sent_bytes();
   memory.reset_peak();
   {
-    const LedgerScope ledger(Device::meta);
+    const OpLogScope log(Device::meta);
     step.run();
-    plan.calls = ledger.calls();
+    plan.calls = log.calls();
   }
   plan.middle = step.peak();
   plan.sent_bytes += step.sent_bytes();
-  for (LedgerCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
+  for (LoggedCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
   const auto reached =
-      std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LedgerCall& call) { return call.peak == plan.middle.peak; });
+      std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LoggedCall& call) { return call.peak == plan.middle.peak; });
   plan.peak_call = size_t(reached - plan.calls.begin());
   return plan;
 }
@@ -148,7 +148,7 @@ Json plan_json(const StepPlan& plan) {
   }
   const auto sum = [&](auto member) {
     return std::accumulate(plan.calls.begin(), plan.calls.end(), 0.0,
-                           [&](double s, const LedgerCall& call) { return s + call.*member; });
+                           [&](double s, const LoggedCall& call) { return s + call.*member; });
   };
   Json out{{"name", plan.name},
            {"device", joined(plan.device)},
@@ -163,8 +163,8 @@ Json plan_json(const StepPlan& plan) {
            {"flops_in_16_bits", plan.low_share()},
            {"casts", plan.casts()},
            {"cast_bytes", plan.cast_bytes()},
-           {"bytes_read", sum(&LedgerCall::bytes_read)},
-           {"bytes_written", sum(&LedgerCall::bytes_written)}};
+           {"bytes_read", sum(&LoggedCall::bytes_read)},
+           {"bytes_written", sum(&LoggedCall::bytes_written)}};
   if (plan.peak_call < plan.calls.size()) out["memory"]["later_steps"]["reached_in"] = place_of(plan.calls[plan.peak_call]);
   if (plan.ranks > 1) out["ranks"] = {{"size", plan.ranks}, {"rank", 0}, {"sent_bytes", int64_t(plan.sent_bytes)}};
   if (plan.recomputation) out["recomputation"] = to_json(*plan.recomputation);
@@ -183,9 +183,9 @@ Json attributes_json(const Attributes& attributes) {
 
 Json calls_json(const StepPlan& plan) {
   Json list = Json::array();
-  for (const LedgerCall& call : plan.calls) {
+  for (const LoggedCall& call : plan.calls) {
     Json casts = Json::array();
-    for (const LedgerCast& c : call.casts)
+    for (const LoggedCast& c : call.casts)
       casts.push_back(joined(c.from, ">", c.to, " of ", c.elements, c.shadow ? ", kept copy" : ""));
     list.push_back({{"pass", name(call.pass)},
                     {"layer", call.layer},

@@ -10,7 +10,9 @@
 
 #include "apps/config/config.h"
 #include "apps/session/recomputation.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
+#include "apps/session/recomputation.h"
+#include "framework/backend/op_log.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
@@ -24,7 +26,7 @@ struct StepPlan {
   double sent_bytes = 0;     // to the other ranks, in a step
   int64_t parameters = 0;
   std::vector<LayerRow> layers;
-  std::vector<LedgerCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
+  std::vector<LoggedCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
   // Memory of the device, without the data set: parameters, one batch and the step. The cpu's are what its allocator will count,
   // workspace included; a GPU's are without the workspace of its libraries.
   MemoryStats first, middle;                   // peaks of the run's first step, and of those that follow

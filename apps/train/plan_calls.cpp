@@ -11,17 +11,17 @@
 namespace halfstep::app {
 namespace {
 
-double saved_bytes(const LedgerCall& call) {
+double saved_bytes(const LoggedCall& call) {
   double bytes = 0;
-  for (const LedgerTensor& t : call.saved) bytes += double(numel(t.shape)) * double(size_of(t.dtype));
+  for (const LoggedTensor& t : call.saved) bytes += double(numel(t.shape)) * double(size_of(t.dtype));
   return bytes;
 }
 
-int64_t casts_of(const LedgerCall& call) {
-  return std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+int64_t casts_of(const LoggedCall& call) {
+  return std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
 }
 
-bool moves_nothing(const LedgerCall& call) {
+bool moves_nothing(const LoggedCall& call) {
   return call.flops() == 0 && call.bytes_read == 0 && call.bytes_written == 0 && saved_bytes(call) == 0 && casts_of(call) == 0;
 }
 
@@ -30,7 +30,7 @@ std::string amount(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
 // "cross_entropy: computes in float32 and reads 16 bits; reduction=mean", each once; a backward call says nothing new.
 std::vector<std::string> reasons_of(const StepPlan& plan) {
   std::vector<std::pair<std::string, std::string>> found;  // why, and of which ops
-  for (const LedgerCall& call : plan.calls) {
+  for (const LoggedCall& call : plan.calls) {
     if (moves_nothing(call) || call.reason == "as its forward") continue;
     const std::string why = call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes), op(call.op);
     const auto same = std::find_if(found.begin(), found.end(), [&](const auto& f) { return f.first == why; });
@@ -52,7 +52,7 @@ void print_calls(std::ostream& out, const StepPlan& plan, size_t width) {
   if (in_table) cells[0].emplace_back("why");
   std::map<std::string, int64_t> folded;
   std::string pass;
-  for (const LedgerCall& call : plan.calls) {
+  for (const LoggedCall& call : plan.calls) {
     if (moves_nothing(call)) {
       ++folded[std::string(call.op)];
       continue;

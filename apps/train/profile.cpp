@@ -53,15 +53,15 @@ std::string zipped(const std::string& text) {
 
 }  // namespace
 
-PlannedCalls planned_calls(const std::vector<LedgerCall>& calls, MachineRates& rates) {
+PlannedCalls planned_calls(const std::vector<LoggedCall>& calls, MachineRates& rates) {
   PlannedCalls out;
-  for (const LedgerCall& call : calls) {
-    const bool update = call.pass == LedgerPass::update;
+  for (const LoggedCall& call : calls) {
+    const bool update = call.pass == StepPass::update;
     PlannedWork& work = out[{call.pass, update ? "" : call.layer, update ? "optimizer" : call.op}];
     work.flops += call.flops();
     work.bytes += call.bytes_read + call.bytes_written;
     work.floor_seconds += rates.floor_seconds(call);
-    for (const LedgerCast& c : call.casts) {
+    for (const LoggedCast& c : call.casts) {
       if (c.shadow) continue;
       const double bytes = double(c.elements) * double(size_of(c.from) + size_of(c.to));
       PlannedWork& cast = out[{call.pass, call.layer, "autocast"}];
@@ -82,7 +82,7 @@ void StepProfiler::begin() {
   began_ = Clock::now();
   if (!timed_by_call) return;
   if (!first_) first_ = began_;
-  step_ = std::make_unique<ProfileEntry>(SpanKind::step, "step");
+  step_ = std::make_unique<CallScope>(SpanKind::step, "step");
 }
 
 void StepProfiler::end() {

@@ -17,7 +17,9 @@
 
 #include "apps/config/config.h"
 #include "apps/terminal/progress.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
+#include "apps/terminal/progress.h"
+#include "framework/backend/op_log.h"
 #include "framework/backend/machine_rates.h"
 #include "framework/backend/profile.h"
 
@@ -29,12 +31,12 @@ struct PlannedWork {
   double flops = 0, bytes = 0, floor_seconds = 0;
 };
 struct CallName {
-  LedgerPass pass;
+  StepPass pass;
   std::string layer, op;
   auto operator<=>(const CallName&) const = default;
 };
 using PlannedCalls = std::map<CallName, PlannedWork>;
-PlannedCalls planned_calls(const std::vector<LedgerCall>& calls, MachineRates& rates);
+PlannedCalls planned_calls(const std::vector<LoggedCall>& calls, MachineRates& rates);
 
 // Medians over the profiled steps.
 struct ProfileRow {
@@ -97,7 +99,7 @@ class StepProfiler {
   Clock::time_point began_;
   std::optional<Clock::time_point> first_;
   std::unique_ptr<ProfileScope> scope_;
-  std::unique_ptr<ProfileEntry> step_;
+  std::unique_ptr<CallScope> step_;
   std::vector<Taken> taken_;
   std::vector<double> plain_;
   size_t spans_ = 0, left_out_ = 0;

@@ -146,7 +146,7 @@ std::vector<std::string> profile_lines(const StepProfile& p) {
   totals_table(lines, p, "layer", [](const ProfileRow& row) {
     return !row.call.layer.empty()               ? row.call.layer
            : row.wait                            ? "(waits)"
-           : row.call.pass == LedgerPass::update ? "(update)"
+           : row.call.pass == StepPass::update ? "(update)"
                                                  : "(none)";
   });
   if (!p.kernels.empty()) kernels_table(lines, p);

@@ -143,7 +143,7 @@ void Trainer::train_batch() {
   if (run_.s.train->state().next_batch >= run_.s.batches_per_epoch && run_.s.batches_per_epoch < run_.s.train->size()) {
     run_.s.train->set_state({run_.epoch() + 1, 0});
   } else {
-    const ProfileEntry span(SpanKind::wait, "data");
+    const CallScope span(SpanKind::wait, "data");
     batch = run_.s.train->next();
   }
   if (!batch) return end_epoch();

@@ -7,9 +7,13 @@
 #include "apps/terminal/build_info.h"
 #include "apps/use/predictor.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/files/base64.h"
+#include "framework/io/files/printable.h"
+#include "framework/backend/op_log.h"
+#include "framework/io/files/base64.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/files/printable.h"
 
 namespace halfstep::app {
@@ -49,9 +53,9 @@ Tensor thinned(const Tensor& output) {
   return index_select(output.reshape({output.size(0), -1}), 1, arange(0, output.numel() / output.size(0), k)).contiguous();
 }
 
-Json computed_dtypes(const LedgerScope& ledger) {
+Json computed_dtypes(const OpLogScope& log) {
   std::map<std::string, std::set<std::string>> by_op;
-  for (const LedgerCall& call : ledger.calls())
+  for (const LoggedCall& call : log.calls())
     if (is_floating(call.compute) && call.op != "to") by_op[call.op].insert(joined(call.compute));
   return by_op;
 }
@@ -94,9 +98,9 @@ Tensor tensor_of(const Json& json, const std::string& what) {
 }  // namespace
 
 Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function) {
-  const LedgerScope ledger(model.parts().device);
+  const OpLogScope log(model.parts().device);
   const Tensor output = function(input);
-  return {input, thinned(output), computed_dtypes(ledger), identity(model)};
+  return {input, thinned(output), computed_dtypes(log), identity(model)};
 }
 Proof make_proof(const Predictor& model) {
   return make_proof(model, golden_inputs(model.form()), [&](const Tensor& x) { return model(x); });
@@ -126,9 +130,9 @@ Proof read_proof(const std::string& text, const std::string& path) {
 }
 
 std::string check_proof(const Predictor& model, const Proof& proof) {
-  const LedgerScope ledger(model.parts().device);
+  const OpLogScope log(model.parts().device);
   const Tensor whole = model(proof.input), output = thinned(whole);
-  const Json computed = computed_dtypes(ledger);
+  const Json computed = computed_dtypes(log);
   const std::string where = model.checkpoint().string();
   check<CheckpointError>(output.shape() == proof.output.shape(), "check", where, ": the golden samples' answers had the shape ",
                          proof.output.shape(), " when the file was written, and have ", output.shape(), " now");

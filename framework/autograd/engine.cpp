@@ -11,7 +11,7 @@
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/node.h"
 #include "framework/autograd/scaled_backward.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/observe.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -60,7 +60,8 @@ struct Inbox {
 
 class Engine {
  public:
-  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph || create_graph), mode_(create_graph) {}
+  Engine(bool retain_graph, bool create_graph, LeafReports* reports = nullptr)
+      : retain_(retain_graph || create_graph), mode_(create_graph), reports_(reports) {}
 
   void seed(const Tensors& outputs, const Tensors& grad_outputs) {
     check<AutogradError>(grad_outputs.size() <= outputs.size(), "backward", "there are more gradients than outputs, got ",
@@ -123,7 +124,7 @@ class Engine {
     const autocast::Off off;
     const MemoryScope memory(MemoryTag::gradients);
     const GradMode mode(mode_);
-    const LedgerPassScope pass(LedgerPass::backward);
+    const StepPassScope pass(StepPass::backward);
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top().node;
       ready_.pop();
@@ -188,9 +189,11 @@ class Engine {
   // Runs the backward of a node inside its layer's scope, so that errors name the layer.
   static Tensors run_backward(Node& node, Tensors grads, const BackwardCall& call) {
     const LayerScope layer(node.layer);
-    const LedgerEntry entry(node.name(), CastPolicy::keep, grads, node.layer);
+    CallScope scope([&] { return ObservedCall{.name = node.name(), .inputs = grads, .layer = node.layer, .is_backward = true}; });
     try {
-      return node.backward(std::move(grads), call);
+      Tensors out = node.backward(std::move(grads), call);
+      scope.done({.outputs = out});
+      return out;
     } catch (Error& e) {
       if (node.layer) e.leave_layer(*node.layer, "backward of " + std::string(node.name()));
       throw;
@@ -198,7 +201,7 @@ class Engine {
   }
 
   void run_node(Node& node, Tensors grads) {
-    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_};
+    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_, reports_};
     Tensors results = run_backward(node, std::move(grads), call);
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !call.needs(i)) continue;
@@ -216,6 +219,7 @@ class Engine {
   }
 
   bool retain_, mode_, targeted_ = false;
+  LeafReports* reports_;
   std::priority_queue<Ready> ready_;
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
@@ -228,11 +232,18 @@ class Engine {
 
 void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
   const ScaledBackward scaled;
-  Engine engine(retain_graph, create_graph);
   LeafReports reports;
+  Engine engine(retain_graph, create_graph, &reports);
   engine.seed(outputs, grad_outputs);
   engine.run();
   reports.done();
+}
+
+void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs) {
+  const ScaledBackward scaled;
+  Engine engine(false, false);
+  engine.seed(outputs, grad_outputs);
+  engine.run();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {

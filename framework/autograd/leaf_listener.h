@@ -5,6 +5,8 @@
 // dtype (LowGradients). A listener does not change the backward, but may move the gradient into other memory.
 #pragma once
 
+#include <vector>
+
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -33,29 +35,17 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
-// Suppresses reports about this thread's backwards while it lives.
-class SilentLeaves {
- public:
-  [[nodiscard]] SilentLeaves();
-  ~SilentLeaves();
-  SilentLeaves(const SilentLeaves&) = delete;
+// As backward(), but no listener hears of it.
+void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
- private:
-  bool saved_;
-};
-
-// The engine's side: one scope around each backward() that reports leaves.
+// Reports the leaves of one backward() to their listeners.
 class LeafReports {
  public:
-  LeafReports();
-  ~LeafReports();
-  void done();  // calls backward_done() of each listener that received a leaf
+  void accumulated(const Tensor& leaf);
+  void done();  // calls backward_done() of each listener that was given a leaf
 
  private:
-  friend void tell_accumulated(const Tensor& leaf);
   std::vector<LeafListener*> told_;
-  LeafReports* outer_;
 };
-void tell_accumulated(const Tensor& leaf);
 
 }  // namespace halfstep

@@ -30,7 +30,7 @@ class AccumulateGrad final : public Node {
   }
   std::string_view name() const override { return "accumulate_grad"; }
 
-  Tensors backward(Tensors grads, const BackwardCall&) override {
+  Tensors backward(Tensors grads, const BackwardCall& call) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
     check<AutogradError>(leaf_.dtype() == outputs[0].dtype && leaf_.device() == outputs[0].device, "backward",
@@ -38,7 +38,7 @@ class AccumulateGrad final : public Node {
                          " on ", outputs[0].device, " in the forward and is ", leaf_.dtype(), " on ", leaf_.device(), " now",
                          Help{"convert and move modules before the forward"});
     add(g);
-    tell_accumulated(leaf_);
+    if (call.reports) call.reports->accumulated(leaf_);
     return {};
   }
 
@@ -120,19 +120,22 @@ Tensor SavedTensor::unpack(Node& owner) const {
 }
 
 void destroy_node(Node* node) {
-  // Queues nodes to free. Freeing a node frees its saved tensors and the nodes behind them, which would otherwise recurse.
-  thread_local Node* pending = nullptr;
-  thread_local bool draining = false;
-  node->next_to_destroy = pending;
-  pending = node;
-  if (draining) return;
-  draining = true;
-  while (pending) {
-    Node* n = pending;
-    pending = n->next_to_destroy;
+  // Freeing a node frees the tensors it saved and the nodes behind them; those queue up here instead of recursing.
+  struct Queue {
+    Node* first = nullptr;
+    bool draining = false;
+  };
+  thread_local constinit Queue queue;
+  node->next_to_destroy = queue.first;
+  queue.first = node;
+  if (queue.draining) return;
+  queue.draining = true;
+  while (queue.first) {
+    Node* n = queue.first;
+    queue.first = n->next_to_destroy;
     delete n;
   }
-  draining = false;
+  queue.draining = false;
 }
 
 Edge edge_of(const Tensor& t) {

@@ -48,6 +48,7 @@ struct OutputMeta {
   Device device = Device::cpu;
 };
 
+class LeafReports;  // leaf_listener.h
 class Node;
 struct NodeSet;  // engine.cpp
 
@@ -56,7 +57,8 @@ struct BackwardCall {
   const Node& node;
   const NodeSet* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
   bool is_last = false;             // saved tensors are freed after this backward
-  // Returns whether the gradient of input i is wanted.
+  LeafReports* reports = nullptr;   // gets the leaves whose gradients are complete; null: nobody does
+  // Is the gradient of input i wanted?
   bool needs(size_t i) const;
 };
 

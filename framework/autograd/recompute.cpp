@@ -70,7 +70,6 @@ class CheckpointNode final : public Node {
     Tensor y;
     {
       const Restored as_in_forward(around_);
-      const Recomputing again;
       const TakenStates::Scope states(states_, /*again=*/true);
       const MemoryScope tag(MemoryTag::activations);
       y = f_(x);

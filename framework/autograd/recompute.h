@@ -17,29 +17,21 @@ namespace halfstep {
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
-// Marks that this thread repeats a forward: running statistics and the like changed the first time and must not change again.
-class Recomputing {
- public:
-  [[nodiscard]] Recomputing() : saved_(now_) { now_ = true; }
-  ~Recomputing() { now_ = saved_; }
-  Recomputing(const Recomputing&) = delete;
-  static bool now() { return now_; }
-
- private:
-  static inline thread_local constinit bool now_ = false;
-  bool saved_;
-};
-
-// Initial states that a forward reads and then changes, as in stateful recurrent layers. A repeated forward reads the states that
-// the first one read.
+// States that a forward begins with and then moves, as those of stateful recurrent layers: where it is computed again, it begins
+// with those that it began with the first time.
 class TakenStates {
  public:
-  // Returns `now` in the first forward, and in a repeated one what the same call (by order) returned then.
+  // Does this thread compute a forward again? What a forward moves, such as running statistics, was moved the first time.
+  static bool again() { return open_ && open_->any_again_; }
+  // `now`, or what this call, in the order of the forward, gave then.
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
   class Scope {
    public:
-    [[nodiscard]] Scope(std::vector<Tensors>& list, bool again) : list_(list), again_(again), outer_(open_) { open_ = this; }
+    [[nodiscard]] Scope(std::vector<Tensors>& list, bool again)
+        : list_(list), again_(again), any_again_(again || TakenStates::again()), outer_(open_) {
+      open_ = this;
+    }
     ~Scope() { open_ = outer_; }
     Scope(const Scope&) = delete;
 
@@ -51,7 +43,7 @@ class TakenStates {
       return list_.back();
     }
     std::vector<Tensors>& list_;
-    bool again_;
+    bool again_, any_again_;  // any: of this scope and those around it
     size_t place_ = 0;
     Scope* outer_;
   };

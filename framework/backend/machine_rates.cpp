@@ -86,10 +86,10 @@ double MachineRates::copy_seconds(double bytes) {
   return low + share * (high - low);
 }
 
-double MachineRates::floor_seconds(const LedgerCall& call) {
+double MachineRates::floor_seconds(const LoggedCall& call) {
   double products = 0, bytes = call.bytes_read + call.bytes_written;
-  for (const LedgerProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
-  for (const LedgerCast& c : call.casts)
+  for (const MatrixProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+  for (const LoggedCast& c : call.casts)
     if (!c.shadow) bytes -= double(c.elements) * double(size_of(c.from) + size_of(c.to));
   return std::max(products, copy_seconds(bytes));
 }

@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 
@@ -27,9 +27,9 @@ class MachineRates {
   // Returns the seconds of one kernel that reads and writes `bytes` in total, all recently used: a copy, including the backend
   // call and the start of its threads.
   virtual double copy_seconds(double bytes);
-  // Returns the least time that a call of a plan can take here: that of its products, or of a copy of the bytes that it reads and
-  // writes, whichever is longer. Without the casts of autocast.
-  double floor_seconds(const LedgerCall& call);
+  // The least time that a call of a plan can take here: that of its products, or of a copy of as many bytes as it reads and writes,
+  // whichever is longer. Without the casts of autocast.
+  double floor_seconds(const LoggedCall& call);
 
  private:
   double level_seconds(int level);  // of a copy of 2^level bytes

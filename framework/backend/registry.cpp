@@ -10,7 +10,8 @@
 #include "framework/backend/cpu/cpu_backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/meta.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/observe.h"
+#include "framework/backend/observed_backend.h"
 #include "framework/base/check.h"
 #include "framework/tensor/memory.h"
 
@@ -68,8 +69,13 @@ int core_count() {
 }  // namespace
 
 Backend& backend_for(Device device) {
-  if (Backend* const looking = Witness::backend_on(device)) [[unlikely]]
-    return *looking;
+  if (Observing::any()) [[unlikely]] {
+    if (Backend* const observed = Observing::backend_on(device)) return *observed;
+  }
+  return unobserved_backend(device);
+}
+
+Backend& unobserved_backend(Device device) {
   if (device.is_cpu()) return cpu_backend();
   if (device.is_meta()) return meta_backend();
   check<DeviceError>(device.index == 0, "device", device, " cannot be used: halfstep computes on the first GPU",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer of a model in which this thread is: for errors of the backward pass and for the ledger.
+// The layer of a model in which this thread is: for errors of the backward pass and for observers.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/graph_trace.h"
 #include "framework/interchange/onnx_file.h"
 
 namespace halfstep {

@@ -47,7 +47,7 @@ const OnnxRow* row_for(std::string_view op, const Attributes& a, std::span<const
 }
 
 std::vector<TraceCall> traced(const OnnxFunction& f, const Tensors& in, Tensors& out) {
-  const TraceScope scope(in, [](auto op, auto& attributes, auto inputs) { return row_for(op, attributes, inputs) != nullptr; });
+  const GraphTrace scope(in, [](auto op, auto& attributes, auto inputs) { return row_for(op, attributes, inputs) != nullptr; });
   out = f(in);
   return scope.calls();
 }

@@ -269,7 +269,9 @@ struct NllLossOptions {
 // Returns -log_probs[target], with shapes and means like cross_entropy. Throws DTypeError for a weight of another dtype, unless it
 // is float32 beside 16 bits.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
-Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);  // (x - target)^2
+// (x - target)^2. `seed`: the 0-dim tensor that backward will begin with, where that is known before; x's gradient is then computed
+// in the same pass as the loss. A backward that begins with another tensor, or with a seed that has changed, computes it anew.
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, const Tensor& seed = {});
 
 // ---- indexing. Indices are int64 or int32. index of gather and scatter_add has x's rank. Along dim 1 of three: out[i][j][k] =
 // x[i][index[i][j][k]][k].

@@ -32,7 +32,7 @@ WithRelu with_relu(const Module& module) {
 bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU); }
 
 bool policies_part_ops() {
-  if (!autocast::any_policies) [[likely]]
+  if (!autocast::any_policies()) [[likely]]
     return false;
   return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {
     for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d", "batch_norm", "add"})

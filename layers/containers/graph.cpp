@@ -68,7 +68,7 @@ Tensor Residual::joined(const Tensor& x, bool relu) {
 }
 
 Tensor Residual::relu(const Tensor& x) {
-  if (has_hooks() || recomputes_in_backward() || autocast::any_policies) return halfstep::relu((*this)(x));
+  if (has_hooks() || recomputes_in_backward() || autocast::any_policies()) return halfstep::relu((*this)(x));
   return run([this](const Tensor& in) { return forward_relu(in); }, x);
 }
 

@@ -51,7 +51,7 @@ class ConvNd : public Module {
   Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
   // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
-    return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
+    return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
   // The layer with another weight and bias of the same shapes, as a call of this layer.

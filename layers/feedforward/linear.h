@@ -25,7 +25,7 @@ class Linear : public Module {
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
-    return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
+    return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
   bool is_recordable() const override { return true; }

@@ -41,6 +41,10 @@ class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  // The same, for a loss that can use the tensor that backward will begin with (mse_loss). TrainStep calls this one.
+  virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
+    return (*this)(output, target);
+  }
   // What its result is a mean over. Here: the rows, target.size(0). A loss of your own that leaves out padding, or that weighs
   // samples, returns the number or the weight of those that count; else accumulation, ranks and evaluations weigh batches wrongly.
   virtual Denominator denominator(const Tensor& target) const;
@@ -119,7 +123,16 @@ Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabel
 }  // namespace loss_functions
 
 // ---- a number against a number
-using MSELoss = OptionLoss<"MSELoss", LossOptions, loss_functions::mse>;
+class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
+ public:
+  explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options), reduction_(options.reduction) {}
+  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
+    return mse_loss(output, target, reduction_, seed);
+  }
+
+ private:
+  LossReduction reduction_;
+};
 using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
 using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
 using HuberLoss = OptionLoss<"HuberLoss", HuberLossOptions, loss_functions::huber>;

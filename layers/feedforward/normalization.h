@@ -67,7 +67,7 @@ class BatchNormNd : public RunningNorm {
   Tensor forward_relu(const Tensor& x) { return normalized(x, /*relu=*/true); }
   // relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
-    return has_hooks() || autocast::any_policies ? halfstep::relu((*this)(x))
+    return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
   bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads how many batches there were

@@ -69,8 +69,11 @@ struct CachedValue {
   int region = 0;
   Tensor value{};
 };
-thread_local int cache_depth = 0;
-thread_local std::map<const ParametrizationList*, CachedValue> cached_values;
+struct ValueCache {
+  int depth = 0;
+  std::map<const ParametrizationList*, CachedValue> values;
+};
+thread_local ValueCache value_cache;
 
 // The 16-bit dtype of the region that ops of this device are in; -1: none.
 int region_of(const Tensor& t) {
@@ -88,13 +91,13 @@ bool is_current(const CachedValue& cached, const CachedValue& wanted) {
 
 }  // namespace
 
-CachedParametrizations::CachedParametrizations() { ++cache_depth; }
+CachedParametrizations::CachedParametrizations() { ++value_cache.depth; }
 CachedParametrizations::~CachedParametrizations() {
-  if (--cache_depth == 0) cached_values.clear();
+  if (--value_cache.depth == 0) value_cache.values.clear();
 }
 
 Tensor ParametrizationList::value() {
-  if (cache_depth == 0) return computed();
+  if (value_cache.depth == 0) return computed();
   CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
   wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
   for (const Tensor& t : buffers()) wanted.from.push_back(t);  // such as the mask of a pruned weight
@@ -106,11 +109,11 @@ Tensor ParametrizationList::value() {
   if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
     return computed();  // they may have been written by their memory
   wanted.versions = versions();
-  if (const auto known = cached_values.find(this); known != cached_values.end() && is_current(known->second, wanted))
+  if (const auto known = value_cache.values.find(this); known != value_cache.values.end() && is_current(known->second, wanted))
     return known->second.value;
   wanted.value = computed();
   wanted.versions = versions();  // a power iteration has moved some
-  return (cached_values[this] = std::move(wanted)).value;
+  return (value_cache.values[this] = std::move(wanted)).value;
 }
 
 Tensor ParametrizationList::computed() {
@@ -136,7 +139,7 @@ void ParametrizationList::set(const Tensor& value) {
 void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about) {
   register_listed(std::to_string(size()), std::move(parametrization));
   classes_.push_back(about);
-  cached_values.erase(this);
+  value_cache.values.erase(this);
 }
 
 Tensor ParametrizationList::stand_in(const Shape& shape, DType dtype, const std::string& label) {
@@ -329,7 +332,7 @@ Tensor SpectralNorm::forward(const Tensor& weight) {
   const autocast::Off full_precision;
   if (weight.dim() < 2) return normalize(weight, 2, {0}, options_.eps);
   const Tensor matrix = as_matrix(weight);
-  if (training() && !Recomputing::now()) iterate(matrix.detach(), options_.n_power_iterations);
+  if (training() && !TakenStates::again()) iterate(matrix.detach(), options_.n_power_iterations);
   // Copies: the next forward moves the buffers before this one's backward.
   const Tensor u = u_.detach().clone(), v = v_.detach().clone();
   return weight / sum(u * mv(matrix, v));

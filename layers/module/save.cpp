@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 #include "framework/base/list_text.h"
 #include "framework/base/log.h"
 #include "framework/io/files/printable.h"

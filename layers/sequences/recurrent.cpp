@@ -190,7 +190,7 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
     return !kept.defined() ? Tensor() : kept.dtype() == computes ? kept.clone() : kept.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
-  const bool moves = !Recomputing::now();  // else it has moved the first time, perhaps for another batch since
+  const bool moves = !TakenStates::again();  // else it has moved the first time, perhaps for another batch since
   if (moves && last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
     check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});

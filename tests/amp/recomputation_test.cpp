@@ -10,7 +10,7 @@
 #include "amp/step/interval_cover.h"
 #include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
@@ -78,10 +78,10 @@ StepPeak peak_with(const std::vector<std::string>& names, Device here = Device::
   recompute_modules(*net.model, names);
   net.step();
   memory.reset_peak();
-  const LedgerScope ledger(here);
+  const OpLogScope log(here);
   net.step();
   double flops = 0;
-  for (const LedgerCall& call : ledger.calls()) flops += call.flops();
+  for (const LoggedCall& call : log.calls()) flops += call.flops();
   return {memory.stats().peak - others, flops};
 }
 
@@ -248,10 +248,10 @@ TEST_CASE("Sequential: only the layers that recompute leave the calls that sever
     Sequential net(std::make_shared<Linear>(8, 8), std::make_shared<ReLU>(), std::make_shared<Linear>(8, 8),
                    std::make_shared<ReLU>(), made_block(8, 16));
     if (recompute) net[4]->recompute_in_backward(true);
-    const LedgerScope ledger(Device::meta);
+    const OpLogScope log(Device::meta);
     net(empty({2, 8}));
     std::vector<std::string> out;
-    for (const LedgerCall& call : ledger.calls()) out.push_back(call.op);
+    for (const LoggedCall& call : log.calls()) out.push_back(call.op);
     return out;
   };
   CHECK(ops(true) == ops(false));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/support/source_dir.h"
 
 namespace halfstep::goldens {

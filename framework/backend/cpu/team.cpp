@@ -57,9 +57,12 @@ bool openmp_threads_look_out() {
 const bool may_use_openmp = openmp_threads_look_out();
 std::atomic<bool> forked = false;  // the child of a fork has no OpenMP threads
 [[maybe_unused]] const int hears_of_forks = pthread_atfork(nullptr, nullptr, [] { forked = true; });
-// When this thread last used OpenMP's threads, and how many.
-thread_local constinit Clock::time_point openmp_used{};
-thread_local constinit int openmp_threads = 0;
+// When this thread used them last, and how many.
+struct OpenMpUse {
+  Clock::time_point last{};
+  int threads = 0;
+};
+thread_local constinit OpenMpUse openmp_use{};
 
 void pause() {
 #if defined(__x86_64__)
@@ -101,7 +104,7 @@ class Team {
     context_ = context;
     tasks_ = tasks;
     next_ = 0;
-    if (may_use_openmp && openmp_threads >= threads && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
+    if (may_use_openmp && openmp_use.threads >= threads && begun - openmp_use.last < kOpenMpWaits && begun >= no_openmp_until_ &&
         !forked.load(std::memory_order_relaxed)) {
       work_in_openmp(threads, begun);
       taken_.clear(std::memory_order_release);
@@ -135,15 +138,15 @@ class Team {
   void work_in_openmp(int threads, Clock::time_point begun) {
     Clock::duration own{};
 #if defined(_OPENMP)
-#pragma omp parallel num_threads(openmp_threads)
+#pragma omp parallel num_threads(openmp_use.threads)
     {
       const Clock::time_point entered = Clock::now();
       if (omp_get_thread_num() < threads) work();
       if (omp_get_thread_num() == 0) own = Clock::now() - entered;
     }
 #endif
-    openmp_used = Clock::now();
-    if (openmp_used - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_used + kNoOpenMp;
+    openmp_use.last = Clock::now();
+    if (openmp_use.last - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_use.last + kNoOpenMp;
   }
 
   void wait(Clock::time_point begun) {
@@ -199,8 +202,8 @@ void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i)
 
 void openmp_was_used() {
 #if defined(_OPENMP)
-  openmp_used = Clock::now();
-  openmp_threads = omp_get_max_threads();
+  openmp_use.last = Clock::now();
+  openmp_use.threads = omp_get_max_threads();
 #endif
 }
 

@@ -19,14 +19,14 @@
 #pragma once
 
 #include <any>
+#include <optional>
 #include <type_traits>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
-#include "framework/backend/trace.h"
+#include "framework/backend/observe.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -174,26 +174,36 @@ Attributes describe(const typename Op::Attr& attr) {
   return {};
 }
 
-// Runs and records Op on inputs that were cast and checked.
+template <class Op>
+ObservedCall observed_call(const OpInfo& info, const Tensors& in, const typename Op::Attr& attr) {
+  return {.name = info.name,
+          .inputs = in,
+          .layer = LayerScope::current(),
+          .policy = info.policy,
+          .attr = &attr,
+          .describe = [](const void* a) { return describe<Op>(*static_cast<const typename Op::Attr*>(a)); }};
+}
+
+// Runs and records Op on inputs that are cast and checked.
 template <class Op>
 auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   OpContext ctx;
   ctx.recording_ = info.differentiable && should_record(in);
   if (ctx.recording_) ctx.pending_.reserve(in.size() + 1);
   const bool record = ctx.recording_;
-  const LedgerEntry entry(info.name, info.policy, in, LayerScope::current());
+  CallScope scope([&] { return observed_call<Op>(info, in, attr); });
   auto out = [&] {
     const autocast::Off off;
     const NoGrad quiet;
     return Op::forward(ctx, attr, in);
   }();
-  if (Ledger::is_open()) [[unlikely]] {
-    for (const auto& [t, index] : ctx.pending_) Ledger::saved(t);
-    Ledger::attributes(describe<Op>(attr));
+  if (scope.observed()) [[unlikely]] {
+    Tensors saved;
+    for (const auto& [t, index] : ctx.pending_) saved.push_back(t);
     if constexpr (std::is_same_v<decltype(out), Tensor>)
-      Ledger::outputs({&out, 1});
+      scope.done({{&out, 1}, saved});
     else
-      Ledger::outputs(out);
+      scope.done({out, saved});
   }
   if (record) {
     auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
@@ -204,33 +214,25 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   return out;
 }
 
-// The same while a trace is open. Ops that its reader does not accept are computed by simpler ops, if any.
-template <class Op>
-auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
-  using Result = decltype(run<Op>(info, in, std::move(attr)));
-  Attributes attributes = describe<Op>(attr);
-  if (!trace.takes(info.name, attributes, in) && TraceSimpler::may(trace, info.name)) {
-    const TraceSimpler simpler(trace, info.name);
-    const autocast::Off off;
-    if constexpr (requires { Op::in_simpler_ops(attr, in); })
-      return Result{Op::in_simpler_ops(attr, in)};
-    else if constexpr (requires { Op::composite(attr, in); })
-      return Result{Op::composite(attr, in)};
-  }
-  TraceEntry entry(trace, info.name, std::move(attributes), in);
-  Result out = run<Op>(info, in, std::move(attr));
-  if constexpr (std::is_same_v<Result, Tensor>)
-    entry.done({&out, 1});
+// The op's form in simpler ops, if an observer asks for that.
+template <class Op, class Result>
+std::optional<Result> run_simpler(const OpInfo& info, const Tensors& in, const typename Op::Attr& attr) {
+  ObservedCall call = observed_call<Op>(info, in, attr);
+  if (!Observing::asks_for_simpler(call)) return {};
+  call.kind = SpanKind::simpler;
+  const CallScope scope([&] { return call; });
+  const autocast::Off off;
+  if constexpr (requires { Op::in_simpler_ops(attr, in); })
+    return Result{Op::in_simpler_ops(attr, in)};
   else
-    entry.done(out);
-  return out;
+    return Result{Op::composite(attr, in)};
 }
 
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr) {
   const OpInfo& info = info_of<Op>(attr);
   check_same_device(info.name, in);
-  if (info.policy != CastPolicy::keep || autocast::any_policies) {
+  if (info.policy != CastPolicy::keep || autocast::any_policies()) {
     const bool widens = apply_policy(info, in);
     if constexpr (requires { attr.dtype; }) {
       const DType own = in[0].dtype();
@@ -238,8 +240,12 @@ auto call(Tensors in, typename Op::Attr attr) {
     }
   }
   if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
-  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
-    return run_traced<Op>(*trace, info, in, std::move(attr));
+  if constexpr (requires { Op::in_simpler_ops(attr, in); } || requires { Op::composite(attr, in); }) {
+    using Result = decltype(run<Op>(info, in, std::move(attr)));
+    if (Observing::any()) [[unlikely]] {
+      if (std::optional<Result> simpler = run_simpler<Op, Result>(info, in, attr)) return std::move(*simpler);
+    }
+  }
   return run<Op>(info, in, std::move(attr));
 }
 

@@ -165,8 +165,8 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
     backend_for(x.device()).copy(r.view(), x.view());
   }
   x.bump_version();
-  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
-    trace->add({"copy_", "", {}, {{result, result.version()}}, {{x, x.version()}}});
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.written(result, x); });
   if (recorded) {
     x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
     take_history(x, r);

@@ -84,7 +84,7 @@ MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
 }
 
 bool apply_policy(const OpInfo& info, std::span<Tensor> in) {
-  if (autocast::any_policies) [[unlikely]]
+  if (autocast::any_policies()) [[unlikely]]
     check_names(autocast::policies_for(in));
   const std::optional<CastPolicy> policy = autocast::apply(info.name, info.policy, info.reads_half, in, info.advice);
   return policy == CastPolicy::f32 || policy == CastPolicy::f32_output;

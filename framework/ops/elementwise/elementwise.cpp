@@ -224,9 +224,11 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 }
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
-// Returns whether the kernel may write to x itself: without a graph, if its result has x's dtype and shape. Not in a trace, which
-// follows values.
-bool direct(const Tensor& x, DType dtype) { return x.is_contiguous(x.format()) && dtype == x.dtype() && !TraceScope::at_top(); }
+// Without a graph the kernel writes straight into x where its result is exactly x's.
+// May the kernel write x itself? Not where an observer follows values.
+bool direct(const Tensor& x, DType dtype) {
+  return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
+}
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;

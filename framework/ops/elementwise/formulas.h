@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the rows of elementwise.def and pointwise.def on tensors: each formula and each gradient in differentiable ops. Recorded
-// backward passes use the gradients, and traces the formulas (framework/backend/trace.h).
+// backward passes use the gradients, and traces the formulas (framework/backend/graph_trace.h).
 #pragma once
 
 #include "framework/math/op_kinds.h"

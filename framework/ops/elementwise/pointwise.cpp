@@ -146,7 +146,7 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
     return;
   }
   const MemoryFormat format = x.format();
-  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap || TraceScope::at_top()) {
+  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap || Observing::follow_values()) {
     assign_in_place(x, call_pointwise(row, in, p, q), op);
     return;
   }

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -328,7 +328,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_
   const Tensor i = index_tensor("embedding", index);
   check<ShapeError>(i.dim() < kMaxDims, "embedding", "index has too many dimensions: ", i.shape());
   check_index("embedding", i, weight.shape()[0]);
-  check<ExportError>(!max_norm || !TraceScope::current(), "export",
+  check<ExportError>(!max_norm || !Observing::follow_values(), "export",
                      "it has no form in ONNX: an embedding with max_norm changes its weight when it is called");
   if (max_norm && i.numel() > 0) {
     const NoGrad quiet;

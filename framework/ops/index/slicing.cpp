@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -67,10 +67,11 @@ class Indexed {
     }
     put(t);
   }
-  // Returns whether to use a 0-dim integer tensor as a number. Not in a trace, where it may vary, and not if that would wait for a
-  // device.
+  // An integer without a dimension is as a number; not where an observer follows values, since it may vary, nor where a device
+  // would have to be waited for.
   static bool is_number(const Tensor& t) {
-    return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !TraceScope::current();
+    const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+    return one && t.device().is_cpu() && !Observing::follow_values();
   }
   void put(const Tensor& t) {
     any_ = true;

@@ -6,13 +6,10 @@
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/core/tensor_option.h"
-#include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
-
-thread_local Tensor expected_seed;
 
 // Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
@@ -129,7 +126,8 @@ struct Foreseen {
 struct Mse {
   struct Attr {
     Reduction reduction;
-    std::optional<DType> dtype;
+    Tensor seed;
+    std::optional<DType> dtype = {};
   };
   static constexpr OpInfo info{.name = "mse_loss",
                                .policy = CastPolicy::f32,
@@ -144,7 +142,7 @@ struct Mse {
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    const Tensor& seed = LossSeed::expected();
+    const Tensor& seed = a.seed;
     MseGradient gradient;
     if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() &&
         seed.dtype() == loss.dtype()) {
@@ -188,10 +186,6 @@ constexpr OpInfo kNllInfo{
     .name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
 }  // namespace
-
-LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(seed))) {}
-LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
-const Tensor& LossSeed::expected() { return expected_seed; }
 
 namespace {
 template <class O>
@@ -260,14 +254,14 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction) {
+Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction, const Tensor& seed) {
   check_one_shape("mse_loss", x0.shape(), target0.shape());
   const bool alike = x0.shape() == target0.shape();  // otherwise one is a number
   const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
   const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
                     x.dtype(), " and ", target.dtype());
-  if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});
+  if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, seed});
   std::array<Tensor, 2> in{x, target};
   apply_policy(made_of_ops(Mse::info), in);
   const autocast::Off off;

@@ -3,6 +3,7 @@
 // fit: networks lose most of their accuracy without a visible cause.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace halfstep {
@@ -18,11 +19,11 @@ class AveragedWeights {
   // Called by batch_norm when it updates running statistics of the current weights, or uses them.
   static void statistics_moved() { current_ = false; }
   static void statistics_used();
-  static uint64_t warnings() { return warnings_; }  // number of warnings of this thread; the log has each text once
+  static uint64_t warnings() { return warnings_; }  // so far; the log has each text once
 
  private:
   static inline thread_local constinit bool current_ = false;
-  static inline thread_local constinit uint64_t warnings_ = 0;
+  static inline std::atomic<uint64_t> warnings_ = 0;
   bool saved_;
 };
 

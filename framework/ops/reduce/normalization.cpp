@@ -164,8 +164,8 @@ struct Channels {
 
 // ---- statistics of the batch, or given ones
 
-// Returns false in the second forward of checkpoint(), which must not update running statistics again.
-bool moves_statistics() { return !Recomputing::now(); }
+// In the second forward of checkpoint() running statistics are where the first has left them.
+bool moves_statistics() { return !TakenStates::again(); }
 
 struct BatchNorm {
   static constexpr OpInfo kInfo{

@@ -93,8 +93,8 @@ const Tensor& Tensor::fill_(Number value) const {
 }
 
 void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
-  if (const TraceScope* const trace = TraceScope::current()) [[unlikely]]
-    trace->check_host_read(*this);
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.host_read(*this); });
   const size_t n = size_t(numel());
   if (floats)
     floats->resize(n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When quiet causes are given; which ones are found is tested with the other faults (diagnose_test.cpp).
-#include "amp/diagnosis/quiet.h"
+#include "amp/diagnosis/silent_causes.h"
 
 #include <doctest/doctest.h>
 

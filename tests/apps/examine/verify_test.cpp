@@ -157,8 +157,8 @@ TEST_CASE("the first difference of traces and of kernels") {
   CHECK(first_difference(other, plain)->step == 2);
   CHECK_FALSE(first_difference(plain, {{2, plain.at(2)}}));  // begins later
 
-  const KernelLog log{{"forward of linear in a", "[2]", {"1"}}, {"forward of relu in b", "[2]", {"2", "3"}}};
-  KernelLog changed = log;
+  const KernelHashes log{{"forward of linear in a", "[2]", {"1"}}, {"forward of relu in b", "[2]", {"2", "3"}}};
+  KernelHashes changed = log;
   CHECK_FALSE(first_difference(log, changed));
   changed[1].writes[1] = "4";
   changed.insert(changed.begin(), {"forward of autocast (copy) in a", "[9]", {"5"}});  // only one run makes this copy

@@ -8,7 +8,9 @@
 #include <limits>
 #include <set>
 
-#include "amp/diagnosis/arm.h"
+#include "amp/diagnosis/replay.h"
+#include "apps/session/session.h"
+#include "amp/diagnosis/replay.h"
 #include "apps/session/session.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -127,7 +129,7 @@ TEST_SUITE("data") {
     CHECK(100 * found >= 99 * all);
   }
 
-  TEST_CASE("a step that is skipped for what a kernel wrote leaves every byte of the run as it was, and a witness changes none") {
+  TEST_CASE("a step that is skipped for what a kernel wrote leaves each byte of the run as it was, and a kernel log changes none") {
     if (!std::getenv("HALFSTEP_DATA")) {
       MESSAGE("SKIPPED: HALFSTEP_DATA is not set");
       return;
@@ -149,9 +151,9 @@ TEST_SUITE("data") {
       for (int i = 0; i < 2; ++i) {
         default_generator().set_state(random);
         {
-          const Witness witness(s.device);
+          const KernelLog log(s.device);
           whole(step, r);
-          events = int(witness.events().size());
+          events = int(log.events().size());
         }
         default_generator().set_state(random);
         whole(twin, same);
@@ -164,8 +166,8 @@ TEST_SUITE("data") {
         bool applied = true;
         int update = -1;
         {
-          const Witness witness(s.device, [&](int event, const TensorView& out) {
-            if (event == k && Ledger::current_pass() != LedgerPass::update)
+          const KernelLog log(s.device, [&](int event, const TensorView& out) {
+            if (event == k && Observing::pass() != StepPass::update)
               put(out, std::numeric_limits<double>::infinity());
             else if (event == k)
               update = event;

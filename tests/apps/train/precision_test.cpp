@@ -35,9 +35,9 @@ std::string output(const TempDir& dir, const std::string& command) {
   return ran.out;
 }
 
-std::vector<LedgerCall> calls_of(const Config& config, const std::string& layer, LedgerPass pass = LedgerPass::forward) {
-  std::vector<LedgerCall> out;
-  for (const LedgerCall& call : plan_step(config).calls)
+std::vector<LoggedCall> calls_of(const Config& config, const std::string& layer, StepPass pass = StepPass::forward) {
+  std::vector<LoggedCall> out;
+  for (const LoggedCall& call : plan_step(config).calls)
     if (call.layer == layer && call.pass == pass && call.op != "view") out.push_back(call);
   return out;
 }
@@ -92,7 +92,7 @@ TEST_CASE("amp.modules and amp.policy in a plan: dtypes and reasons, of layers a
   // Without mixed precision both do nothing.
   const Config plain = load_config(dir / "c.json", {.no_amp = true});
   for (const LayerRow& row : plain.layers) CHECK(row.dtype == DType::f32);
-  for (const LedgerCall& call : plan_step(plain).calls) {
+  for (const LoggedCall& call : plan_step(plain).calls) {
     CHECK(!is_half(call.compute));
     CHECK(!contains(call.reason, "set "));
   }

@@ -104,20 +104,20 @@ TEST_CASE("medians over steps, with the plan's work beside them") {
     double product_seconds(DType, int64_t, int64_t, int64_t, int64_t batch) override { return 2.0 * double(batch); }
     double copy_seconds(double bytes) override { return bytes; }
   } rates;
-  LedgerCall call;
+  LoggedCall call;
   call.op = "linear", call.layer = "fc";
   call.products = {{.dtype = DType::f32, .batch = 3, .m = 2, .n = 5, .k = 7}};
   call.bytes_read = 3, call.bytes_written = 2;
   call.casts = {{DType::f32, DType::f16, 1, false}, {DType::f32, DType::f16, 1, true}};  // 6 bytes in all, of which it has 5
   call.bytes_read += 6;
-  LedgerCall update;
-  update.op = "sgd", update.layer = "ignored", update.pass = LedgerPass::update, update.bytes_read = 4;
+  LoggedCall update;
+  update.op = "sgd", update.layer = "ignored", update.pass = StepPass::update, update.bytes_read = 4;
   const PlannedCalls planned = planned_calls({call, call, update, update}, rates);
   REQUIRE(planned.size() == 3);
-  const PlannedWork linear = planned.at({LedgerPass::forward, "fc", "linear"});
+  const PlannedWork linear = planned.at({StepPass::forward, "fc", "linear"});
   CHECK(linear.flops == 2 * 2 * 3 * 2 * 5 * 7);
   CHECK(linear.bytes == 10);
   CHECK(linear.floor_seconds == 2 * 6.0);
-  CHECK(planned.at({LedgerPass::forward, "fc", "autocast"}).bytes == 12);
-  CHECK(planned.at({LedgerPass::update, "", "optimizer"}).floor_seconds == 8);
+  CHECK(planned.at({StepPass::forward, "fc", "autocast"}).bytes == 12);
+  CHECK(planned.at({StepPass::update, "", "optimizer"}).floor_seconds == 8);
 }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "amp/autocast/autocast.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/sanitizers.h"
 #include "framework/tensor/memory.h"
 #include "tests/apps/small_models.h"
@@ -111,18 +111,18 @@ TEST_CASE("a call casts no weight, drops nothing, saves nothing for a backward, 
     const Tensor x = inputs_for(model, kCount);
     model(x);
     const Generator::State drawn = default_generator().state();
-    const LedgerScope ledger(Device::cpu);
+    const OpLogScope log(Device::cpu);
     model(x);
     int copies_used = 0;
-    for (const LedgerCall& call : ledger.calls()) {
+    for (const LoggedCall& call : log.calls()) {
       CHECK(call.op.find("dropout") == std::string::npos);
       CHECK(call.saved.empty());
-      for (const LedgerCast& cast : call.casts) {
+      for (const LoggedCast& cast : call.casts) {
         copies_used += cast.shadow;
         CHECK((cast.shadow || cast.elements % kCount == 0));
       }
     }
-    CHECK(ledger.calls().size() > 2);
+    CHECK(log.calls().size() > 2);
     CHECK(copies_used >= 2);
     CHECK(default_generator().state() == drawn);
   }
@@ -134,10 +134,10 @@ TEST_CASE("a batch normalisation is computed with the convolution before it") {
   const Predictor model(dir / "out");
   const Tensor x = inputs_for(model, 5);
   const auto normalisations = [](const auto& forward) {
-    const LedgerScope ledger(Device::cpu);
+    const OpLogScope log(Device::cpu);
     forward();
-    const auto calls = ledger.calls();
-    return std::count_if(calls.begin(), calls.end(), [](const LedgerCall& call) { return call.op == "batch_norm"; });
+    const auto calls = log.calls();
+    return std::count_if(calls.begin(), calls.end(), [](const LoggedCall& call) { return call.op == "batch_norm"; });
   };
   Tensor folded, layers;
   CHECK(normalisations([&] { folded = model(x); }) == 0);

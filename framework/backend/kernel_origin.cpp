@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 
 namespace halfstep {
 namespace {
@@ -21,9 +21,9 @@ bool hands_on(const KernelEvent& e) {
 // Infinities that are there on purpose, as those of a mask.
 class Planted {
  public:
-  explicit Planted(const Witness& witness) : witness_(witness) {
-    for (int id = 0; id < int(witness.events().size()); ++id) {
-      const KernelEvent& e = witness.events()[size_t(id)];
+  explicit Planted(const KernelLog& log) : log_(log) {
+    for (int id = 0; id < int(log.events().size()); ++id) {
+      const KernelEvent& e = log.events()[size_t(id)];
       if (!e.bad() || writes_nan(e) || !hands_on(e)) continue;
       const bool all = std::all_of(e.reads.begin(), e.reads.end(), [&](const KernelRead& r) { return !is_bad(r) || read(r); });
       const bool any = std::any_of(e.reads.begin(), e.reads.end(), is_bad);
@@ -31,22 +31,22 @@ class Planted {
     }
   }
   bool event(int id) const { return events_.contains(id); }
-  bool producer(int p) const { return p <= -2 ? witness_.is_on_purpose(p) : event(p); }
+  bool producer(int p) const { return p <= -2 ? log_.is_on_purpose(p) : event(p); }
   // A number, a constant that no kernel was seen to write, or what only planted and good producers wrote.
   bool read(const KernelRead& r) const {
-    const auto fine = [&](int p) { return producer(p) || (p >= 0 && !witness_.events()[size_t(p)].bad()); };
+    const auto fine = [&](int p) { return producer(p) || (p >= 0 && !log_.events()[size_t(p)].bad()); };
     return r.number || (r.counts->nan == 0 && std::all_of(r.producers.begin(), r.producers.end(), fine));
   }
 
  private:
-  const Witness& witness_;
+  const KernelLog& log_;
   std::set<int> events_;
 };
 
 class Walk {
  public:
-  Walk(const Witness& witness, const Tensor& sink) : witness_(witness), planted_(witness) {
-    for (const int p : witness.producers_of(sink)) follow(p);
+  Walk(const KernelLog& log, const Tensor& sink) : log_(log), planted_(log) {
+    for (const int p : log.producers_of(sink)) follow(p);
     while (!todo_.empty()) {
       const int id = todo_.back();
       todo_.pop_back();
@@ -59,12 +59,12 @@ class Walk {
     if (nan_born_ >= 0) out.nan_born = nan_born_;
     if (!origins_.empty()) {
       out.event = *origins_.begin();
-      const KernelEvent& e = witness_.events()[size_t(out.event)];
+      const KernelEvent& e = log_.events()[size_t(out.event)];
       out.planted = !planted_.event(out.event) && std::any_of(e.reads.begin(), e.reads.end(), is_bad);
     } else if (!roots_.empty()) {
-      out.root = witness_.root_name(*roots_.begin());
+      out.root = log_.root_name(*roots_.begin());
       for (const int r : roots_)  // what came from outside explains a weight, not the other way round
-        if (witness_.root_name(r).starts_with("input")) out.root = witness_.root_name(r);
+        if (log_.root_name(r).starts_with("input")) out.root = log_.root_name(r);
     } else if (!lost_.empty()) {
       out.event = *lost_.begin();
     }
@@ -75,12 +75,12 @@ class Walk {
   void follow(int producer) {
     if (producer <= -2)
       roots_.insert(producer);
-    else if (producer >= 0 && witness_.events()[size_t(producer)].bad() && seen_.insert(producer).second)
+    else if (producer >= 0 && log_.events()[size_t(producer)].bad() && seen_.insert(producer).second)
       todo_.push_back(producer);
   }
 
   void visit(int id) {
-    const KernelEvent& e = witness_.events()[size_t(id)];
+    const KernelEvent& e = log_.events()[size_t(id)];
     const bool nan_in =
         std::any_of(e.reads.begin(), e.reads.end(), [](const KernelRead& r) { return r.counts && r.counts->nan > 0; });
     bool any = false, by_numbers = true, on_purpose = false, followed_any = false;
@@ -94,7 +94,7 @@ class Walk {
       for (const int p : r.producers) {
         if (planted_.producer(p)) {
           known = on_purpose = true;
-        } else if (p <= -2 || witness_.events()[size_t(p)].bad()) {
+        } else if (p <= -2 || log_.events()[size_t(p)].bad()) {
           follow(p);
           known = followed_any = true;
         }
@@ -105,7 +105,7 @@ class Walk {
     if (writes_nan(e) && !nan_in && any) nan_born_ = nan_born_ < 0 ? id : std::min(nan_born_, id);
   }
 
-  const Witness& witness_;
+  const KernelLog& log_;
   const Planted planted_;
   std::vector<int> todo_;
   std::set<int> seen_, origins_, roots_, lost_;
@@ -114,6 +114,6 @@ class Walk {
 
 }  // namespace
 
-Origin trace(const Witness& witness, const Tensor& sink) { return Walk(witness, sink).origin(); }
+Origin origin_of(const KernelLog& log, const Tensor& sink) { return Walk(log, sink).origin(); }
 
 }  // namespace halfstep

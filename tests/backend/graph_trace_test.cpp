@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces: what they keep of op calls, and what they take for an input.
-#include "framework/backend/trace.h"
+#include "framework/backend/graph_trace.h"
 
 #include <doctest/doctest.h>
 
 #include "amp/autocast/autocast.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 
@@ -13,7 +13,7 @@ using namespace halfstep;
 
 namespace {
 
-std::vector<std::string> ops(const TraceScope& trace) {
+std::vector<std::string> ops(const GraphTrace& trace) {
   std::vector<std::string> out;
   for (const TraceCall& call : trace.calls()) out.push_back(call.op);
   return out;
@@ -28,7 +28,7 @@ const auto all_but = [](std::string_view left_out) {
 TEST_CASE("a trace has each call with its layer, attributes, tensors and whether they depend on the input") {
   const Tensor x = randn({1, 3, 8, 8}), w = randn({4, 3, 3, 3});
   const std::string layer = "features.0";
-  const TraceScope trace({x}, everything);
+  const GraphTrace trace({x}, everything);
   Tensor y;
   {
     const LayerScope in(&layer);
@@ -56,12 +56,12 @@ TEST_CASE("a trace has each call with its layer, attributes, tensors and whether
 TEST_CASE("an op that the reader does not take is traced as the ops that it is made of") {
   const Tensor x = rand({2, 4, 4});
   {
-    const TraceScope trace({x}, all_but("silu"));
+    const GraphTrace trace({x}, all_but("silu"));
     const Tensor y = silu(x);
     CHECK(ops(trace) == std::vector<std::string>{"sigmoid", "mul"});
     CHECK(trace.calls()[1].outputs[0].tensor.same(y));
   }
-  const TraceScope trace({x}, all_but("scaled_dot_product_attention"));
+  const GraphTrace trace({x}, all_but("scaled_dot_product_attention"));
   scaled_dot_product_attention(x, x, x);
   CHECK(ops(trace).size() > 3);
   for (const TraceCall& call : trace.calls()) CHECK(call.op != "scaled_dot_product_attention");
@@ -69,14 +69,14 @@ TEST_CASE("an op that the reader does not take is traced as the ops that it is m
 
 TEST_CASE("an op without simpler ops is in the trace, though the reader does not take it") {
   const Tensor x = rand({3});
-  const TraceScope trace({x}, all_but("digamma"));
+  const GraphTrace trace({x}, all_but("digamma"));
   digamma(x);
   CHECK(ops(trace) == std::vector<std::string>{"digamma"});
 }
 
 TEST_CASE("casts of autocast and writes in place are calls") {
   const Tensor x = randn({2, 3}), w = randn({4, 3});
-  const TraceScope trace({x}, everything);
+  const GraphTrace trace({x}, everything);
   {
     const Autocast region(Device::cpu, {.dtype = DType::bf16});
     linear(x, w);
@@ -93,7 +93,7 @@ TEST_CASE("casts of autocast and writes in place are calls") {
 TEST_CASE("numbers that depend on the input cannot be read on the host while a trace is open") {
   const Tensor x = randn({4}), w = randn({4});
   {
-    const TraceScope trace({x}, everything);
+    const GraphTrace trace({x}, everything);
     CHECK_THROWS_AS(x.sum().item<double>(), ExportError);
     CHECK_THROWS_AS(x.view({2, 2}).to_vector<float>(), ExportError);
     CHECK_NOTHROW(w.sum().item<double>());
@@ -101,8 +101,8 @@ TEST_CASE("numbers that depend on the input cannot be read on the host while a t
   CHECK_NOTHROW(x.sum().item<double>());
 }
 
-TEST_CASE("the ledger has the attributes of a call") {
-  const LedgerScope ledger(Device::cpu);
+TEST_CASE("the log of calls has the attributes of a call") {
+  const OpLogScope log(Device::cpu);
   rand({2, 3}).sum(1, true);
-  CHECK(text(ledger.calls().back().attributes) == "dims=[1] keepdim=true");
+  CHECK(text(log.calls().back().attributes) == "dims=[1] keepdim=true");
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A witness looks on while a thread computes: each kernel that runs, what it reads and writes, and whether the values are finite.
-// From its log follows which kernel an infinity or NaN comes from.
+// A log of the kernels that a thread runs: what each reads and writes, and whether the values are finite. From it follows which
+// kernel an infinity or NaN comes from.
 //
-//   Witness witness(Device::cpu);
-//   witness.root("input", x);
+//   KernelLog log(Device::cpu);
+//   log.root("input", x);
 //   Tensor loss = loss_fn(net(x), y);
-//   const Origin origin = trace(witness, loss);     // witness.events()[origin.event], or a root that was not finite
+//   const Origin origin = origin_of(log, loss);     // log.events()[origin.event], or a root that was not finite
 //
-// It changes no bit of what is computed. While none is open it costs a look at a thread's variable in each call of a backend. An
-// open one waits for the device after each kernel, so it is for a step that is computed again, not for training. What a library
-// computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place, which a witness can see.
+// It changes no bit of what is computed. It waits for the device after each kernel, so it is for a step that is computed again,
+// not for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place,
+// which the log has.
 //
 // With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16, and leaves the library
 // its work, whose own kernels it does not see.
@@ -27,8 +27,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
-#include "framework/tensor/tensor.h"
+#include "framework/backend/observe.h"
 
 namespace halfstep {
 
@@ -59,24 +58,24 @@ struct KernelEvent {
   std::string kernel;                  // "gemm"; of elementwise kernels and reductions which one: "div", "sum"
   std::string op;                      // that called it: "linear"; "autocast" for its casts; else the kernel
   const std::string* layer = nullptr;  // "encoder.0"; null outside of any
-  LedgerPass pass = LedgerPass::forward;
+  StepPass pass = StepPass::forward;
   std::vector<KernelRead> reads;
   std::vector<KernelWrite> writes;
   bool bad() const;  // does it write what is not finite?
 };
 
-class Witness {
+class KernelLog final : public OpObserver {
  public:
   // everything: attention and recurrent networks are computed kernel by kernel, so that each is seen; other bits than those of a
-  // device's library. kernels: what a library computes as a whole stays its work, and is one event. gradients: saw_gradient()
+  // device's library. kernels: what a library computes as a whole stays its work, and is one event. gradients: largest_gradient()
   // alone.
   enum class Look : uint8_t { everything, kernels, gradients };
   // For tests: called after event `event` with its first floating output.
   using Change = std::function<void(int event, const TensorView& out)>;
-  // Throws ValueError on Device::meta, and where the thread has an open witness.
-  [[nodiscard]] explicit Witness(Device device, Change change = nullptr, Look look = Look::everything);
-  ~Witness();
-  Witness(const Witness&) = delete;
+  // Throws ValueError on Device::meta, and where the thread has an open log.
+  [[nodiscard]] explicit KernelLog(Device device, Change change = nullptr, Look look = Look::everything);
+  ~KernelLog() override;
+  KernelLog(const KernelLog&) = delete;
 
   // A tensor that was there before: "input", "param:fc1.weight". Undefined tensors are left out. `on_purpose`: its infinities are
   // meant, as those of a mask are.
@@ -91,12 +90,15 @@ class Witness {
   // Of Look::gradients: what kernels of the backward wrote in float16, infinite where one of them overflowed; 0: nothing.
   double largest_gradient() const { return largest_gradient_; }
 
-  static bool is_open() { return open_ != nullptr; }  // in this thread
-  // The backend of the thread's witness, if it looks at this device, or null.
-  static Backend* backend_on(Device device) { return open_ && open_->device_ == device ? open_->backend_.get() : nullptr; }
+  void begin(const ObservedCall& call) override;
+  void end(const ObservedCall& call, const CallResult& result) override;
+  void before_kernel(const ObservedKernel& kernel) override;
+  void kernel(const ObservedKernel& kernel) override;
+  std::optional<Kernels> observes_kernels() const override { return Kernels{device_, look_ != Look::everything}; }
 
  private:
-  friend class WitnessBackend;
+  static constexpr int kHost = -1;  // a producer that is no event
+
   struct Range {
     uintptr_t end;
     int event;
@@ -105,9 +107,7 @@ class Witness {
   void take_over(const TensorView& v, int event);  // from here on, its memory is what this event wrote
   std::vector<int> producers_of(const TensorView& v) const;
   std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
-  void saw(std::string_view kernel, std::span<const TensorView> reads, std::span<const TensorView> writes,
-           std::vector<std::optional<ValueCounts>> before);
-  void saw_gradient(const TensorView& v);
+  void see_gradient(const TensorView& v);
 
   Device device_;
   Backend& real_;
@@ -120,9 +120,11 @@ class Witness {
   std::vector<bool> on_purpose_;       // of roots
   std::map<uintptr_t, Range> owners_;  // by the first byte; ranges do not overlap
   Tensor row_;                         // of the kernel `tally`
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<LedgerScope> ledger_;
-  static inline thread_local constinit Witness* open_ = nullptr;
+  std::string op_;                     // the outermost call that is open
+  int depth_ = 0, casting_ = 0;        // calls and casts that are open
+  // What kernels that run overwrite.
+  std::map<const ObservedKernel*, std::vector<std::optional<ValueCounts>>> before_;
+  std::optional<Observing> observing_;
 };
 
 // Where what is not finite comes from.
@@ -136,6 +138,6 @@ struct Origin {
 // From `sink`, a tensor that is not finite, back through bad values to the event, or the root, that had none before it. Infinities
 // that were put there on purpose (C++ numbers, and tensors that no kernel was seen to write, handed on by fill, where, copy, add,
 // sub or mul, without a NaN) are not followed.
-Origin trace(const Witness& witness, const Tensor& sink);
+Origin origin_of(const KernelLog& log, const Tensor& sink);
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/quiet.h"
+#include "amp/diagnosis/silent_causes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 
 #include <doctest/doctest.h>
 
@@ -22,7 +22,7 @@ Tensor weights(const Shape& shape) {
   return randn(shape, {}, &g).set_requires_grad(true);
 }
 
-std::vector<std::string> ops_of(const Witness& w) {
+std::vector<std::string> ops_of(const KernelLog& w) {
   std::vector<std::string> out;
   for (const KernelEvent& e : w.events()) out.push_back(joined(name(e.pass), ' ', e.op, ' ', e.kernel));
   return out;
@@ -30,7 +30,7 @@ std::vector<std::string> ops_of(const Witness& w) {
 
 }  // namespace
 
-TEST_CASE("a witness sees the kernels of both passes, with casts, and changes no bit") {
+TEST_CASE("a log of kernels has the kernels of both passes, with casts, and changes no bit") {
   const Tensor x = randn({5, 4}), w = weights({3, 4});
   const auto step = [&] {
     w.zero_grad();
@@ -44,49 +44,49 @@ TEST_CASE("a witness sees the kernels of both passes, with casts, and changes no
   };
   const auto plain = step();
   autocast::drop_shadow(w);
-  Witness witness(Device::cpu);
+  KernelLog log(Device::cpu);
   CHECK(step() == plain);
-  const std::vector<std::string> ops = ops_of(witness);
+  const std::vector<std::string> ops = ops_of(log);
   CHECK(std::count(ops.begin(), ops.end(), "forward linear gemm") == 1);
   CHECK(std::count(ops.begin(), ops.end(), "forward autocast copy") >= 2);  // of x and w
   CHECK(std::count(ops.begin(), ops.end(), "backward linear gemm") >= 1);
-  CHECK(Witness::is_open());
-  CHECK_THROWS_AS(static_cast<void>(Witness(Device::cpu)), ValueError);
+  CHECK(Observing::find<KernelLog>() == &log);
+  CHECK_THROWS_AS(static_cast<void>(KernelLog(Device::cpu)), ValueError);
 }
 
 TEST_CASE("what is not finite is traced to the kernel that it comes from") {
   const Tensor w = weights({3, 4});
-  const auto origin_of = [&](const Tensor& x, const std::function<Tensor(const Tensor&)>& f, KernelEvent* event = nullptr) {
+  const auto origin = [&](const Tensor& x, const std::function<Tensor(const Tensor&)>& f, KernelEvent* event = nullptr) {
     w.zero_grad();
-    Witness witness(Device::cpu);
-    witness.root("input", x);
-    witness.root("param:w", w);
+    KernelLog log(Device::cpu);
+    log.root("input", x);
+    log.root("param:w", w);
     const Tensor loss = sum(f(linear(x, w)));
     const bool bad = !std::isfinite(loss.item<double>());
     if (!bad) loss.backward();
-    const Origin o = trace(witness, bad ? loss.detach() : w.grad());
-    if (event && o.event >= 0) *event = witness.events()[size_t(o.event)];
+    const Origin o = origin_of(log, bad ? loss.detach() : w.grad());
+    if (event && o.event >= 0) *event = log.events()[size_t(o.event)];
     return o;
   };
   const Tensor x = randn({5, 4}), zero = zeros({5, 4});
   KernelEvent e;
-  CHECK(origin_of(
+  CHECK(origin(
             x, [](const Tensor& y) { return log(relu(y)) * 0.5; }, &e)
             .found());
   CHECK(e.kernel == "log");
-  CHECK(e.pass == LedgerPass::forward);
+  CHECK(e.pass == StepPass::forward);
   CHECK(e.reads[0].counts->zero > 0);
-  origin_of(
+  origin(
       zero, [](const Tensor& y) { return sqrt(y); }, &e);  // finite, but its slope is not
   CHECK(e.kernel == "sqrt_backward");
-  CHECK(e.pass == LedgerPass::backward);
+  CHECK(e.pass == StepPass::backward);
 
   Tensor spoilt = x.clone();
   spoilt.select(0, 2).fill_(std::nan(""));
-  CHECK(origin_of(spoilt, [](const Tensor& y) { return relu(y); }).root == "input");
+  CHECK(origin(spoilt, [](const Tensor& y) { return relu(y); }).root == "input");
 
   // An infinity that is written over before anyone reads it is no origin; one that is read before it is written over in place is.
-  origin_of(
+  origin(
       x,
       [](const Tensor& y) {
         Tensor z = y * 1e38;
@@ -103,13 +103,13 @@ TEST_CASE("infinities of a mask are no origin, but a row that is all masked is")
   const Tensor x = randn({4, 4}), w = weights({4, 4});
   const auto attend = [&](const Tensor& mask, Origin& o, KernelEvent& e) {
     w.zero_grad();
-    Witness witness(Device::cpu);
-    witness.root("buffer:mask", mask, true);
+    KernelLog log(Device::cpu);
+    log.root("buffer:mask", mask, true);
     const Tensor loss = sum(softmax(linear(x, w) + mask, 1) * x);
     if (std::isfinite(loss.item<double>())) loss.backward();
     const Tensor sink = std::isfinite(loss.item<double>()) ? w.grad() : loss.detach();
-    o = trace(witness, sink);
-    if (o.event >= 0) e = witness.events()[size_t(o.event)];
+    o = origin_of(log, sink);
+    if (o.event >= 0) e = log.events()[size_t(o.event)];
     return sink;
   };
   Origin o;
@@ -126,15 +126,15 @@ TEST_CASE("infinities of a mask are no origin, but a row that is all masked is")
 
 TEST_CASE("a tensor that is written slice by slice has all its writers") {
   Tensor y = zeros({4, 3});
-  Witness witness(Device::cpu);
+  KernelLog log(Device::cpu);
   const NoGrad off;
   y.select(0, 0).fill_(1);
   y.select(0, 2).fill_(2);
-  CHECK(witness.producers_of(y) == std::vector<int>{0, 1});
-  CHECK(witness.producers_of(y.select(0, 2)) == std::vector<int>{1});
-  CHECK(witness.producers_of(y.select(0, 1)).empty());
+  CHECK(log.producers_of(y) == std::vector<int>{0, 1});
+  CHECK(log.producers_of(y.select(0, 2)) == std::vector<int>{1});
+  CHECK(log.producers_of(y.select(0, 1)).empty());
   y.fill_(3);
-  CHECK(witness.producers_of(y) == std::vector<int>{2});
+  CHECK(log.producers_of(y) == std::vector<int>{2});
 }
 
 TEST_CASE("count_values") {
@@ -149,5 +149,5 @@ TEST_CASE("count_values") {
   CHECK(c.smallest == 0x1p-130);
   CHECK(c.bad());
   CHECK_FALSE(count_values(arange(5)).bad());  // integers
-  CHECK_THROWS_AS(static_cast<void>(Witness(Device::meta)), ValueError);
+  CHECK_THROWS_AS(static_cast<void>(KernelLog(Device::meta)), ValueError);
 }

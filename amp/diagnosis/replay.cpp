@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/arm.h"
+#include "amp/diagnosis/replay.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,20 +15,20 @@
 namespace halfstep {
 namespace {
 
-void name_roots(Witness& witness, const StepUnderTest& step) {
+void name_roots(KernelLog& log, const StepUnderTest& step) {
   for (const NamedTensor& p : step.module.named_parameters()) {
-    witness.root("param:" + p.name, p.tensor);
-    witness.root("copy:" + p.name, autocast::shadow_of(p.tensor));
+    log.root("param:" + p.name, p.tensor);
+    log.root("copy:" + p.name, autocast::shadow_of(p.tensor));
   }
   for (const NamedTensor& b : step.module.named_buffers())
-    witness.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
+    log.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
   for (const auto& [name, layer] : stateful_layers(step.module)) {
-    witness.root("kept:h", layer->kept().h);
-    witness.root("kept:c", layer->kept().c);
+    log.root("kept:h", layer->kept().h);
+    log.root("kept:c", layer->kept().c);
   }
   for (const TestedBatch& b : step.batches) {
-    for (const Tensor& t : b.inputs) witness.root("input", t);
-    for (const Tensor& t : b.targets) witness.root("target", t);
+    for (const Tensor& t : b.inputs) log.root("input", t);
+    for (const Tensor& t : b.targets) log.root("target", t);
   }
 }
 
@@ -41,17 +41,17 @@ std::string weight_named(const std::string& root) {
 std::string layer_of_weight(const std::string& weight) { return weight.substr(0, std::max<size_t>(weight.rfind('.') + 1, 1) - 1); }
 
 // The weight that the kernel reads, perhaps through its cast: several layers may be one op.
-std::string weight_of(const Witness& witness, const KernelEvent& e) {
+std::string weight_of(const KernelLog& log, const KernelEvent& e) {
   const auto among = [&](const KernelRead& r) -> std::string {
     for (const int p : r.producers)
-      if (p <= -2 && !weight_named(witness.root_name(p)).empty()) return weight_named(witness.root_name(p));
+      if (p <= -2 && !weight_named(log.root_name(p)).empty()) return weight_named(log.root_name(p));
     return {};
   };
   for (const KernelRead& r : e.reads) {
     if (const std::string found = among(r); !found.empty()) return found;
     for (const int p : r.producers) {
-      if (p < 0 || witness.events()[size_t(p)].kernel != "copy") continue;
-      for (const KernelRead& cast : witness.events()[size_t(p)].reads)
+      if (p < 0 || log.events()[size_t(p)].kernel != "copy") continue;
+      for (const KernelRead& cast : log.events()[size_t(p)].reads)
         if (const std::string found = among(cast); !found.empty()) return found;
     }
   }
@@ -59,41 +59,41 @@ std::string weight_of(const Witness& witness, const KernelEvent& e) {
 }
 
 // The layer whose output a cast of the forward took, where the event is the backward of that cast.
-std::string layer_before(const Witness& witness, const KernelEvent& e) {
-  if (e.pass != LedgerPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
-  for (const KernelEvent& cast : witness.events()) {
-    const bool same = cast.pass == LedgerPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
+std::string layer_before(const KernelLog& log, const KernelEvent& e) {
+  if (e.pass != StepPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
+  for (const KernelEvent& cast : log.events()) {
+    const bool same = cast.pass == StepPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
                       cast.reads[0].shape == e.writes[0].shape && cast.reads[0].dtype == e.writes[0].dtype;
     if (!same) continue;
     for (const int p : cast.reads[0].producers) {
       if (p < 0) continue;
-      const KernelEvent& made = witness.events()[size_t(p)];
-      const std::string of_weight = layer_of_weight(weight_of(witness, made));
+      const KernelEvent& made = log.events()[size_t(p)];
+      const std::string of_weight = layer_of_weight(weight_of(log, made));
       if (!of_weight.empty() || made.layer) return of_weight.empty() ? *made.layer : of_weight;
     }
   }
   return {};
 }
 
-void find_origin(const Witness& witness, const Tensor& sink, ArmResult& out) {
+void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
   if (!sink.defined() || out.origin.found()) return;
-  out.origin = trace(witness, sink);
+  out.origin = origin_of(log, sink);
   if (out.origin.event >= 0) {
-    out.event = witness.events()[size_t(out.origin.event)];
-    out.weight = weight_of(witness, *out.event);
+    out.event = log.events()[size_t(out.origin.event)];
+    out.weight = weight_of(log, *out.event);
     out.layer = layer_of_weight(out.weight);
     if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
     // Of "fc1 to head", layers that are one op, the first one reads the input.
     if (out.event->op == "autocast") out.layer = out.layer.substr(0, out.layer.find(" to "));
-    out.feeding_layer = layer_before(witness, *out.event);
+    out.feeding_layer = layer_before(log, *out.event);
   } else {
     out.weight = weight_named(out.origin.root);
     out.layer = layer_of_weight(out.weight);
   }
-  if (out.origin.nan_born) out.nan_born = witness.events()[size_t(*out.origin.nan_born)];
+  if (out.origin.nan_born) out.nan_born = log.events()[size_t(*out.origin.nan_born)];
 }
 
-void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, ArmResult& out) {
+void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, ArmResult& out) {
   const EnableGrad on;
   out.loss_finite = out.gradients_finite = true;
   double weights = 0;
@@ -114,18 +114,18 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
     weights += b.weight;
     if (!std::isfinite(value)) {
       out.loss_finite = false;
-      find_origin(witness, loss.detach(), out);
+      find_origin(log, loss.detach(), out);
     }
     const LowGradients low(step.low_gradients);
     const Tensor seed = no_grad([&] { return full(loss.shape(), arm.scale * b.weight, {.device = step.device}); });
-    loss.backward(seed);
+    backward_unheard({loss}, {seed});
   }
   if (weights > 0) out.loss /= weights;
   for (const Tensor& p : step.module.parameters()) {
     const Tensor g = p.raw_grad();
     if (!g.defined() || !count_values(g).bad()) continue;
     out.gradients_finite = false;
-    if (out.loss_finite) find_origin(witness, g, out);
+    if (out.loss_finite) find_origin(log, g, out);
   }
 }
 
@@ -134,24 +134,23 @@ void compute(const StepUnderTest& step, const Arm& arm, const Witness& witness, 
 ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
   ArmResult out{.name = arm.name};
   const StateGuard untouched(step.module, arm.low, step.random);
-  const SilentLeaves silent;
-  Witness witness(step.device, arm.change);
-  name_roots(witness, step);
+  KernelLog log(step.device, arm.change);
+  name_roots(log, step);
   try {
-    compute(step, arm, witness, out);
+    compute(step, arm, log, out);
   } catch (const MemoryError&) {
     throw;
   } catch (const IndexError& e) {
     out.error = e.what();
     out.index_error = true;
   } catch (const Error& e) { out.error = e.what(); }
-  for (const KernelEvent& e : witness.events()) {
-    if (e.pass != LedgerPass::backward) continue;
+  for (const KernelEvent& e : log.events()) {
+    if (e.pass != StepPass::backward) continue;
     for (const KernelWrite& w : e.writes)
       if (is_half(w.dtype))
         out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", spoken_layer(*e.layer)) : "")});
   }
-  if (keep_events) out.events = witness.events();
+  if (keep_events) out.events = log.events();
   if (arm.keep_gradients)
     for (const Tensor& p : step.module.parameters()) out.gradients.push_back(p.raw_grad());
   return out;

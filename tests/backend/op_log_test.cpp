@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger says what ran: dtypes and why, casts, products, bytes, where memory peaked.
-#include "framework/backend/ledger.h"
+// The log of op calls says what ran: dtypes and why, casts, products, bytes, where memory peaked.
+#include "framework/backend/op_log.h"
 
 #include <doctest/doctest.h>
 
@@ -16,46 +16,46 @@ using namespace halfstep;
 
 namespace {
 
-const LedgerCall& find(const std::vector<LedgerCall>& calls, std::string_view op, LedgerPass pass = LedgerPass::forward) {
-  const auto it = std::find_if(calls.begin(), calls.end(), [&](const LedgerCall& c) { return c.op == op && c.pass == pass; });
+const LoggedCall& find(const std::vector<LoggedCall>& calls, std::string_view op, StepPass pass = StepPass::forward) {
+  const auto it = std::find_if(calls.begin(), calls.end(), [&](const LoggedCall& c) { return c.op == op && c.pass == pass; });
   REQUIRE_MESSAGE(it != calls.end(), "no call of ", std::string(op));
   return *it;
 }
 
-int64_t real_casts(const LedgerCall& call) {
-  return std::count_if(call.casts.begin(), call.casts.end(), [](const LedgerCast& c) { return !c.shadow; });
+int64_t real_casts(const LoggedCall& call) {
+  return std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
 }
 
 }  // namespace
 
-TEST_CASE("a ledger has nothing of what is outside of it") {
+TEST_CASE("a log of calls has nothing of what is outside of it") {
   const Tensor x = ones({4, 3}, {.device = Device::meta});
-  const LedgerScope ledger;
+  const OpLogScope log;
   {
-    const LedgerScope inner;
+    const OpLogScope inner;
     exp(x);
     CHECK(inner.calls().size() == 1);
   }
-  CHECK(ledger.calls().empty());
+  CHECK(log.calls().empty());
   exp(x);
-  CHECK(ledger.calls().size() == 1);
-  CHECK(ledger.calls()[0].op == "exp");
-  CHECK(ledger.calls()[0].bytes_read == 48);
-  CHECK(ledger.calls()[0].bytes_written == 48);
-  CHECK(ledger.calls()[0].kernels == 1);
+  CHECK(log.calls().size() == 1);
+  CHECK(log.calls()[0].op == "exp");
+  CHECK(log.calls()[0].bytes_read == 48);
+  CHECK(log.calls()[0].bytes_written == 48);
+  CHECK(log.calls()[0].kernels == 1);
 }
 
-TEST_CASE("the ledger names dtype, reason, casts and kept copies of a linear layer") {
+TEST_CASE("the log names dtype, reason, casts and kept copies of a linear layer") {
   const DefaultDevice on(Device::meta);
   Linear layer(24, 16);
   const Tensor x = empty({5, 24});
   for (const bool again : {false, true}) {
     CAPTURE(again);
     const Autocast region(Device::meta, DType::bf16);
-    const LedgerScope ledger;
+    const OpLogScope log;
     const Tensor y = layer(x);
-    REQUIRE(ledger.calls().size() == 1);
-    const LedgerCall& call = ledger.calls()[0];
+    REQUIRE(log.calls().size() == 1);
+    const LoggedCall& call = log.calls()[0];
     CHECK(call.op == "linear");
     CHECK(call.policy == CastPolicy::low);
     CHECK(call.compute == DType::bf16);
@@ -85,21 +85,21 @@ TEST_CASE("reasons of the other policies") {
   const DefaultDevice on(Device::meta);
   const Autocast region(Device::meta, DType::bf16);
   const Tensor low = empty({6, 6}, {.dtype = DType::bf16}), wide = empty({6, 6}), exact = empty({6, 6}, {.dtype = DType::f64});
-  const LedgerScope ledger;
+  const OpLogScope log;
   mm(exact, exact);
-  CHECK(ledger.calls().back().reason == "no cast: float64");
-  CHECK(ledger.calls().back().compute == DType::f64);
+  CHECK(log.calls().back().reason == "no cast: float64");
+  CHECK(log.calls().back().compute == DType::f64);
   relu(low);
-  CHECK(ledger.calls().back().reason == "takes the dtype it is given");
-  CHECK(ledger.calls().back().compute == DType::bf16);
+  CHECK(log.calls().back().reason == "takes the dtype it is given");
+  CHECK(log.calls().back().compute == DType::bf16);
   atan2(low, wide);
-  CHECK(ledger.calls().back().reason == "takes the widest dtype of its inputs");
+  CHECK(log.calls().back().reason == "takes the widest dtype of its inputs");
   sum(low);
-  CHECK(ledger.calls().back().reason == "its result is float32 in a region");
-  CHECK(ledger.calls().back().outputs[0].dtype == DType::f32);
+  CHECK(log.calls().back().reason == "its result is float32 in a region");
+  CHECK(log.calls().back().outputs[0].dtype == DType::f32);
   cross_entropy(low, empty({6}, {.dtype = DType::i64}));
-  CHECK(find(ledger.calls(), "cross_entropy").compute == DType::f32);
-  CHECK(find(ledger.calls(), "cross_entropy").reason == "computes in float32 and reads 16 bits");
+  CHECK(find(log.calls(), "cross_entropy").compute == DType::f32);
+  CHECK(find(log.calls(), "cross_entropy").reason == "computes in float32 and reads 16 bits");
 }
 
 TEST_CASE("a step's passes, layers and products") {
@@ -112,26 +112,26 @@ TEST_CASE("a step's passes, layers and products") {
   SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   GradScaler scaler({.enabled = false});
   TrainStep step(net, loss, optimizer, scaler, nullptr, {.device = Device::meta, .amp = DType::bf16});
-  const LedgerScope ledger;
+  const OpLogScope log;
   step(empty({3, 8}), empty({3, 4}));
-  const auto& calls = ledger.calls();
+  const auto& calls = log.calls();
   CHECK(find(calls, "tanh").layer == "body.1");
-  CHECK(find(calls, "tanh", LedgerPass::backward).layer == "body.1");
+  CHECK(find(calls, "tanh", StepPass::backward).layer == "body.1");
   CHECK(find(calls, "linear").layer == "body.0");
-  CHECK(find(calls, "sgd", LedgerPass::update).bytes_read > 0);
+  CHECK(find(calls, "sgd", StepPass::update).bytes_read > 0);
   double forward = 0, backward = 0;
-  for (const LedgerCall& c : calls) (c.pass == LedgerPass::forward ? forward : backward) += c.flops();
+  for (const LoggedCall& c : calls) (c.pass == StepPass::forward ? forward : backward) += c.flops();
   CHECK(forward == 2 * 3 * (8 * 8 + 8 * 8 + 8 * 4));
   CHECK(backward == 2 * forward - 2 * 3 * 8 * 8);  // the input wants no gradient
-  CHECK(std::is_sorted(calls.begin(), calls.end(), [](const LedgerCall& a, const LedgerCall& b) { return a.peak < b.peak; }));
+  CHECK(std::is_sorted(calls.begin(), calls.end(), [](const LoggedCall& a, const LoggedCall& b) { return a.peak < b.peak; }));
 }
 
-TEST_CASE("a ledger of the cpu has calls and dtypes") {
+TEST_CASE("a log of the cpu has calls and dtypes") {
   const Tensor x = ones({2, 2}).set_requires_grad();
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   sum(exp(x)).backward();
-  CHECK(find(ledger.calls(), "exp").outputs[0].shape == Shape{2, 2});
-  CHECK(find(ledger.calls(), "exp", LedgerPass::backward).kernels == 0);
+  CHECK(find(log.calls(), "exp").outputs[0].shape == Shape{2, 2});
+  CHECK(find(log.calls(), "exp", StepPass::backward).kernels == 0);
   CHECK(x.grad().defined());
 }
 
@@ -174,10 +174,10 @@ TEST_CASE("on meta a kernel's bytes follow from the types of its parameters") {
   };
   const TensorView wide = there(DType::f32, {4, 8}), half = there(DType::bf16, {4, 8}), index = there(DType::i64, {4, 8});
   const auto bytes = [&](const auto& run) {
-    const LedgerScope ledger;
+    const OpLogScope log;
     run();
-    REQUIRE(ledger.calls().size() == 1);
-    return std::pair{ledger.calls()[0].bytes_read, ledger.calls()[0].bytes_written};
+    REQUIRE(log.calls().size() == 1);
+    return std::pair{log.calls()[0].bytes_read, log.calls()[0].bytes_written};
   };
   CHECK(bytes([&] { meta.softmax_backward(wide, half, half, 1, false); }) == std::pair{128.0 + 64, 64.0});
   CHECK(bytes([&] { meta.fill(wide, 0); }) == std::pair{0.0, 128.0});

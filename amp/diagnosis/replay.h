@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An arm of an experiment: a step computed again, in this or that precision, under a witness. From the arms that are finite follows
+// An arm of an experiment: a step computed again, in this or that precision, under a log. From the arms that are finite follows
 // whether the scale is to blame, the range of float16, or something that no precision mends.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "amp/diagnosis/step_under_test.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 
 namespace halfstep {
 
@@ -16,7 +16,7 @@ struct Arm {
   std::string name;                  // "float16 at scale 1"
   std::optional<DType> low;          // of the region; nothing: float32
   double scale = 1;                  // of the loss
-  Witness::Change change = nullptr;  // for tests
+  KernelLog::Change change = nullptr;  // for tests
   bool keep_gradients = false;       // in the result
 };
 
