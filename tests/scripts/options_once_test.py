@@ -18,7 +18,8 @@ WITHOUT_LIST = {
 # Rules between values, in the words of a bound.
 RULES = {"ignore_index": "with targets of probabilities"}
 # What a config says besides the list, by file: the layers there have no struct of options, or the field is no option of the class.
-FIELDS = {"layer_rows.cpp": {"mode": "of Upsample, an op's struct", "dim": "of Unflatten, required", "padding": "of padding layers, required",
+FIELDS = {"layer_rows.cpp": {"mode": "of Upsample, an op's struct", "dim": "of Unflatten, required",
+                             "padding": "of padding layers, required",
                              "groups": "of ChannelShuffle, required"},
           "window_rows.cpp": {"padding_mode": "PyTorch's, of one word", "norm_type": "of LPPool, required"},
           "container_rows.cpp": {"bias": "of an MLP", "dropout": "of an MLP", "dim": "of Parallel and Graph"},
