@@ -16,8 +16,6 @@
 
 #include "framework/backend/kernel_log.h"
 #include "layers/module/module.h"
-#include "framework/backend/kernel_log.h"
-#include "layers/module/module.h"
 
 namespace halfstep {
 

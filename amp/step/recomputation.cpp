@@ -12,8 +12,6 @@
 
 #include "amp/step/interval_cover.h"
 #include "framework/backend/op_log.h"
-#include "amp/step/interval_cover.h"
-#include "framework/backend/op_log.h"
 #include "framework/base/near_name.h"
 #include "layers/sequences/recurrent.h"
 

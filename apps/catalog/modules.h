@@ -15,7 +15,6 @@
 #include "apps/catalog/facts.h"
 #include "apps/catalog/option_fields.h"
 #include "framework/backend/op_log.h"
-#include "framework/backend/op_log.h"
 #include "framework/base/dtype.h"
 #include "layers/module/module.h"
 

@@ -13,9 +13,6 @@
 #include "apps/session/session.h"
 #include "framework/backend/kernel_log.h"
 #include "framework/io/files/checksum.h"
-#include "apps/session/session.h"
-#include "framework/backend/kernel_log.h"
-#include "framework/io/files/checksum.h"
 
 namespace halfstep::app {
 

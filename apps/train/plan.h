@@ -11,8 +11,6 @@
 #include "apps/config/config.h"
 #include "apps/session/recomputation.h"
 #include "framework/backend/op_log.h"
-#include "apps/session/recomputation.h"
-#include "framework/backend/op_log.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {

@@ -17,10 +17,8 @@
 
 #include "apps/config/config.h"
 #include "apps/terminal/progress.h"
-#include "framework/backend/op_log.h"
-#include "apps/terminal/progress.h"
-#include "framework/backend/op_log.h"
 #include "framework/backend/machine_rates.h"
+#include "framework/backend/op_log.h"
 #include "framework/backend/profile.h"
 
 namespace halfstep::app {

@@ -11,10 +11,6 @@
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/files/base64.h"
 #include "framework/io/files/printable.h"
-#include "framework/backend/op_log.h"
-#include "framework/io/files/base64.h"
-#include "framework/io/checkpoint/checkpoint.h"
-#include "framework/io/files/printable.h"
 
 namespace halfstep::app {
 namespace {

@@ -28,7 +28,7 @@ Option<O> eps_of() {
   return option("eps", &O::eps, "added to the variance").at_least(0);
 }
 template <class O>
-Option<O> bias_of() {
+Option<O> norm_bias_of() {
   return option("bias", &O::bias, "add a bias, where affine");
 }
 template <class O>
@@ -40,7 +40,7 @@ OptionList<O> running_list() {
           .at_most(1)
           .one_of({"cumulative"}),
       option("affine", &O::affine, "has weights"),
-      option("track_running_stats", &O::track_running_stats, "gathers statistics for evaluation"), bias_of<O>()};
+      option("track_running_stats", &O::track_running_stats, "gathers statistics for evaluation"), norm_bias_of<O>()};
 }
 }  // namespace
 
@@ -57,10 +57,10 @@ const OptionList<InstanceNormOptions>& InstanceNormOptions::list() {
   static const OptionList<InstanceNormOptions> all = running_list<InstanceNormOptions>();
   return all;
 }
-HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"), bias_of<O>())
+HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"), norm_bias_of<O>())
 HALFSTEP_OPTIONS(RMSNormOptions, option("eps", &O::eps, "left out: the dtype's epsilon").at_least(0),
                  option("elementwise_affine", &O::elementwise_affine, "has weights"))
-HALFSTEP_OPTIONS(GroupNormOptions, eps_of<O>(), option("affine", &O::affine, "has weights"), bias_of<O>())
+HALFSTEP_OPTIONS(GroupNormOptions, eps_of<O>(), option("affine", &O::affine, "has weights"), norm_bias_of<O>())
 HALFSTEP_OPTIONS(LocalResponseNormOptions, option("alpha", &O::alpha, "factor"), option("beta", &O::beta, "exponent"),
                  option("k", &O::k, "summand"))
 HALFSTEP_OPTIONS(UnitNormOptions, option("p", &O::p, "which norm; 2: the length").above(0),

@@ -98,7 +98,7 @@ std::string adaptive_text(const char* type, int dims, const OutputSize& sizes) {
 }
 
 template <class O>
-Option<O> stride_of() {
+Option<O> pool_stride_of() {
   return option("stride", &O::stride, "step of the window; left out: kernel_size").at_least(1);
 }
 template <class O>
@@ -112,14 +112,14 @@ Option<O> ceil_mode_of() {
 
 }  // namespace
 
-HALFSTEP_OPTIONS(MaxPoolLayerOptions, stride_of<O>(), padding_of<O>("around the input, as -inf; at most half of kernel_size"),
+HALFSTEP_OPTIONS(MaxPoolLayerOptions, pool_stride_of<O>(), padding_of<O>("around the input, as -inf; at most half of kernel_size"),
                  option("dilation", &O::dilation, "step within the window").at_least(1), ceil_mode_of<O>())
-HALFSTEP_OPTIONS(MaxUnpoolLayerOptions, stride_of<O>(), padding_of<O>("of the pooling that is undone"))
-HALFSTEP_OPTIONS(AvgPoolLayerOptions, stride_of<O>(), padding_of<O>("zeros around the input; at most half of kernel_size"),
+HALFSTEP_OPTIONS(MaxUnpoolLayerOptions, pool_stride_of<O>(), padding_of<O>("of the pooling that is undone"))
+HALFSTEP_OPTIONS(AvgPoolLayerOptions, pool_stride_of<O>(), padding_of<O>("zeros around the input; at most half of kernel_size"),
                  ceil_mode_of<O>(),
                  option("count_include_pad", &O::count_include_pad, "divide by the whole window, padding included"),
                  option("divisor_override", &O::divisor_override, "divide by this instead").at_least(1))
-HALFSTEP_OPTIONS(LPPoolLayerOptions, stride_of<O>(), ceil_mode_of<O>())
+HALFSTEP_OPTIONS(LPPoolLayerOptions, pool_stride_of<O>(), ceil_mode_of<O>())
 
 MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options)
     : FunctionLayer(max_pool(type, dims, kernel_size, options)) {

@@ -8,8 +8,6 @@
 #include "amp/step/train_step.h"
 #include "framework/autograd/recompute.h"
 #include "framework/backend/op_log.h"
-#include "framework/autograd/recompute.h"
-#include "framework/backend/op_log.h"
 #include "framework/ops/core/op_policy.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"

@@ -50,17 +50,16 @@ class Args {
   std::optional<Number> scalar_or_none(std::string_view name);
   std::optional<int64_t> integer_or_none(std::string_view name);
   std::optional<DType> dtype(std::string_view name = "dtype");
-  Reduction reduction();  // "mean" unless given
-  // All options but tensors by their names; those that are left out are the struct's own.
+  Reduction reduction();  // "mean" by default
+  // Returns all options but tensors by their names; omitted ones have the struct's own values.
   template <HasOptionList O>
   O options() {
     O out;
     for (const Option<O>& o : O::list())
-      if (o.kind != OptionKind::tensor && asks_for(o.name)) o.put(out, option(o));
+      if (o.kind != OptionKind::tensor && raw(o.name)) o.put(out, option(o));
     return out;
   }
 
-  bool asks_for(std::string_view name);  // has(name), and notes that it was asked for
   OptionValue option(const OptionFacts& option);
 
   std::string_view op() const { return op_; }

@@ -10,8 +10,6 @@
 
 #include "amp/diagnosis/replay.h"
 #include "apps/session/session.h"
-#include "amp/diagnosis/replay.h"
-#include "apps/session/session.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "layers/sequences/recurrent.h"
