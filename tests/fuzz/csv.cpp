@@ -18,7 +18,7 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   if (data[0] & 16) options.format = {.delimiter = ';', .decimal = ',', .thousands = '.'};
   if (data[0] & 32) options.target = "0";
   if (data[0] & 64) options.features = {"a", "-1"};
-  if (data[0] & 128) options.begin = 0.25, options.end = 0.75;
+  if (data[0] & 128) options.part = {.begin = 0.25, .end = 0.75};
   switch (data[0] % 11) {
     case 5: options.format.accounting = true; break;
     case 6: options.tokens = TokenRowOptions{.length = 9, .min_count = 1}, options.missing = CsvMissing::constant; break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole config for each data set, for `halfstep explain` and docs/configs.md.
+// A whole config for each data set, for `halfstep explain` and docs/reference/config_keys.md.
 #pragma once
 
 #include <string>

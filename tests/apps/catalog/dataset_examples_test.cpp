@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of data sets that `halfstep explain` and docs/configs.md show.
+// The examples of data sets that `halfstep explain` and docs/reference/config_keys.md show.
 #include "apps/catalog/rows/dataset_examples.h"
 
 #include <doctest/doctest.h>
