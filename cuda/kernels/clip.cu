@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms over lists of tensors, and clipping by one. Tensors are cut into chunks by their sizes alone, a block takes a chunk, and
-// one block joins their results, in order, in double.
+// Norms over lists of tensors, and clipping.
+//   norm  (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   clip  g = g min(1, max_norm / (norm + 1e-6))
+// Tensors are cut into chunks by their sizes alone. Each block reduces some chunks, and one block joins the results in order, in
+// double.
 #include <cmath>
 
 #include "cuda/kernels/tensor_lists.cuh"

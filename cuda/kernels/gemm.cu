@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, one thread for each element: for operands that cuBLASLt does not take (integers, odd mixtures) and for the
-// emulator.
+// Matrix products c [M, N] = a [M, K] b [K, N] + bias (+ c), batched or not, one thread per element of c: for operands that
+// cuBLASLt does not take (integers, mixed dtypes) and for the emulator.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling at points that a grid names: one thread a point, over some of the channels. The gradient of the grid likewise; that of
-// the input is summed in shared memory, a block for each tile of a plane, in the order of the points.
+// Samples x [N, C, in...] at the P points of each sample that `grid` [N, P, dims] lists. Each point has taps t, with positions i_t
+// in x and weights w_t that depend on its coordinates u; taps outside count 0.
+//   forward   out[n, c, p] = sum over t of w_t x[n, c, i_t]
+//   backward  dx[n, c, i_t] += w_t g[n, c, p];  dgrid[n, p, d] = sum over c, t of g[n, c, p] x[n, c, i_t] dw_t / du_d
+// Forward: one thread per point and some channels. dgrid likewise. dx is summed in shared memory, one block per tile of a plane,
+// in the order of the points.
 #include "cuda/kernels/elementwise/divide.cuh"
 #include "cuda/kernels/reduce/ordered.cuh"
 #include "framework/backend/grid_taps.h"

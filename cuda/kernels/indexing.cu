@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering and scattering along one dimension, and the checks of indices and targets. An index has the shape of the output
-// (gather) or the source (scatter_add), or is one-dimensional and then chooses whole slices. Bad indices are passed over.
+// Gathers out[a, i, b] = x[a, index[a, i, b], b], scatters out[a, index[a, i, b], b] += or = src[a, i, b], and checks indices and
+// targets. `index` has the shape of the output (gather) or of the source (scatter), or is one-dimensional and then chooses whole
+// slices. Bad indices are skipped.
 #include "cuda/kernels/indexing.cuh"
 
 namespace halfstep::cuda {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
-// of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by
-// side. Maxima take kRun channels a thread where they can: it counts once for all of them, and reads 16 bytes at a time.
+// Pooling. Each plane, in... -> out..., is pooled alone; W(o) is the window of output o, and n(o) its divisor.
+//   maximum  out[o] = max of x[i] over i in W(o), index[o] = the first such i;  dx[i] = sum of g[o] over o with index[o] = i
+//   average  out[o] = sum of x[i] over i in W(o) / n(o);  dx[i] = sum of g[o] / n(o) over the o whose window covers i
+// One thread per output, and per input in gradients, which gather. A plane has the pixels of one channel, or in channels_last
+// those of an image with `lanes` channels, which neighbouring threads read. Maxima take kRun channels per thread where possible:
+// positions are computed once for all of them, and reads have 16 bytes.
 #include "cuda/kernels/divisor.cuh"
 #include "cuda/kernels/elementwise/elementwise.cuh"
 #include "cuda/kernels/elementwise/packs.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient scaling: the finite check and the unscaling of lists of gradients, and the end of a step. The host reads nothing.
+// Gradient scaling: g = g float(1 / scale) for lists of gradients, *found_inf = 1 if any g is not finite, and the end of a step.
+// The host reads nothing.
 #include "cuda/kernels/tensor_lists.cuh"
 #include "framework/math/training.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows laid out as columns, and back. Neighbouring threads take neighbouring positions, or pixels, of one row.
+// Copies windows into columns, and adds columns back. x [N, C, in...], K taps per window, P output positions, columns [N, C K, P]:
+//   unfold  columns[n, c K + k, o] = x[n, c, o stride - padding + k dilation], 0 outside of x
+//   fold    x[n, c, i] = sum of columns[n, c K + k, o] over all k and o with o stride - padding + k dilation = i
+// Neighbouring threads take neighbouring positions (unfold) or pixels (fold) of one row.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 #include "framework/backend/unfold_conv.h"
 

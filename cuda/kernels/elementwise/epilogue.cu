@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows a product whose epilogue the library does not fuse: bias, activation and its derivative. A thread takes eight
-// columns of a row, the bits of one byte of a ReLU mask.
+// The epilogue of a product x [M, N], where the library does not fuse it: out = act(x + bias), which writes `aux` (a ReLU's mask
+// or x + bias), and the derivative out = g act'(aux). Each thread takes eight columns of a row, the bits of one byte of the mask.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

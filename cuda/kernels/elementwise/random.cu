@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by the rules of framework/math/random.h, whole Philox blocks of four elements a thread: the CPU's numbers.
+// Random numbers by the rules of framework/math/random.h, equal to the CPU's. Each thread computes whole Philox blocks of four
+// elements. Dropout: out = x / (1 - p) where uniform >= p, else 0.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 #include "framework/math/random.h"
 

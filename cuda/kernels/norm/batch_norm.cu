@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation: the statistics and sums of each channel first, then one pass over the elements.
+// Batch normalisation of x [N, C, L] with one mean and variance per channel c; n = N L.
+//   forward   mean_c = sum x / n, var_c = sum (x - mean_c)^2 / n, both over N and L; without training, the running ones
+//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b)
+//             running = (1 - momentum) running + momentum new, where the new variance is var n / (n - 1)
+//   backward  g = the gradient of y, 0 where the ReLU's result is 0;  db = sum g, dw = sum g xhat
+//             dx = w rstd (g - db / n - xhat dw / n);  without training, dx = w rstd g
+// Both directions compute the sums of each channel first, then take one pass over the elements.
 #include <algorithm>
 
 #include "cuda/kernels/norm/norms.cuh"

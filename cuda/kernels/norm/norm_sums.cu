@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over a channel, in segments: blocks add up one each, then they are joined.
+// Sums of the gradients of normalisations, for each of the `count` channels over rows and pixels: sum g, and sum g (x - mean)
+// rstd. Each block adds up one segment, into [2, segments, count]; then the segments are joined in order.
 #include <algorithm>
 
 #include "cuda/kernels/norm/norms.cuh"

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer, RMS and group normalisation: a warp for short rows, a block for long ones. A row is read twice, the second time from the
-// cache. The backward pass of rows that fit into registers reads them once, for all of its gradients.
+// Layer, RMS and group normalisation of x [R, G, C, L]: R rows of G groups, C channels of L pixels each; n = C L elements share
+// one mean and variance, and each (group, channel) has a weight w and a bias b.
+//   forward   mean = sum x / n (RMS: 0), rstd = 1 / sqrt(sum (x - mean)^2 / n + eps), xhat = (x - mean) rstd, y = xhat w + b
+//   backward  dx = rstd (g w - sum(g w) / n - xhat sum(g w xhat) / n), for RMS without the first sum
+//             dw = sum g xhat, db = sum g over rows and pixels
+// A warp processes a short run of n elements, and a block a long one. A run is read twice, the second time from the cache. The
+// backward reads runs that fit into registers once, for all gradients.
 #include <utility>
 
 #include "cuda/kernels/norm/norms.cuh"

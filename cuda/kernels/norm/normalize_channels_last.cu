@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group normalisation of images in channels_last, [rows, inner, groups * channels]: a block has a strip of whole groups of a
-// sample, so that neighbouring threads read neighbouring channels. A thread has some of the columns and every so manieth pixel of
-// them. The strip is read twice, the second time from the cache.
+// Group normalisation of images in channels_last, x [R, L, G C]: R samples of L pixels with G groups of C channels. The formulas
+// are those of normalize.cu. A block has a strip of whole groups of a sample, so that neighbouring threads read neighbouring
+// channels; a thread has some of the columns, and every so many pixels of them. The strip is read twice, the second time from the
+// cache.
 #include "cuda/kernels/norm/norms.cuh"
 
 namespace halfstep::cuda {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first index of an extreme along a dimension. Comparing is exact, so results do not depend on how threads share a row.
+// Finds the first index of the extreme along a dimension: index = argmax or argmin of x[a, 0..n, b]; NaN counts as the extreme.
+// Comparing is exact, so that results do not depend on how threads share a row.
 #include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross entropy with class weights, an ignored index and label smoothing, and its gradient.
-//   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = logsumexp(x[i]) - x[i][c];  an ignored row's loss is 0.
-// Targets out of range, which check_targets reports, count as ignored: no memory is touched for them.
+// Cross entropy of x [N, C] with targets t, class weights w, an ignored index and label smoothing s, and its gradient:
+//   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = lse[i] - x[i][c],  lse[i] = log(sum_c exp(x[i][c]))
+//   dx[i][c] = g[i] (((1 - s) w[t] + s / C sum_k w[k]) exp(x[i][c] - lse[i]) - s / C w[c] - (c == t ? (1 - s) w[t] : 0))
+// An ignored row has no loss and no gradient. The mean divides both by the sum of w[t] over the other rows. Targets out of range,
+// which check_targets reports, count as ignored, and no memory is touched for them.
 #include "cuda/kernels/reduce/losses.cuh"
 
 namespace halfstep::cuda {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mean squared error and its gradient.
+// Squared error of a and b, n elements each: loss = sum (a - b)^2, da = 2 (a - b) g, db = -da; the mean divides all by n.
 #include "cuda/kernels/reduce/losses.cuh"
 
 namespace halfstep::cuda {
 namespace {
 
-// Dense predictions of A and targets of B, in 16-byte packs of predictions. If `out` is given, also computes the gradient of the
-// predictions, 2 / count times the loss's gradient times the difference.
+// Adds up the squares of dense predictions of A and targets of B, in 16-byte packs of predictions. If `out` is given, also computes
+// the gradient of the predictions.
 template <class A, class B>
 __global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, int64_t n, Partials partials, Operand grad, A* out) {
   constexpr int kPack = kPackOf<A>;

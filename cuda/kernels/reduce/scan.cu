@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running sums and products along one dimension. A group of threads walks a row tile by tile: each thread joins its elements,
-// the group their results, and the tile's is carried on. Few long rows are cut into segments, by shape alone: their totals are
-// scanned first. Floats are joined in double.
+// Running sums and products along one dimension: out[i] = x[0] op ... op x[i], reverse: x[i] op ... op x[n - 1]. A group of
+// threads walks a row tile by tile: each thread joins its elements, the group joins the threads' results, and the tile's result is
+// carried on. Few long rows are cut into segments by shape alone, and the totals of the segments are scanned first. Floats are
+// joined in double.
 #include "cuda/kernels/reduce/reduce.cuh"
 
 namespace halfstep::cuda {

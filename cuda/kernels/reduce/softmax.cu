@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and log-softmax, shifted by the row's maximum; their gradients. A row is read once, apart from the end of a very long
-// one, which is read again from the cache.
+// Softmax of rows [R, n], and its gradient. m is the row's maximum, so that exp does not overflow.
+//   softmax      y = exp(x - m) / sum exp(x - m);  dx = y (g - sum(g y))
+//   log_softmax  y = x - m - log(sum exp(x - m));  dx = g - exp(y) sum(g)
+// A row is read once; of a very long row, the end is read again from the cache.
 #include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean and variance. As reductions are: the elements of an output are cut into segments by shape alone. Each is read once; what
-// threads and segments have seen is joined in double, in order.
+// mean = sum x / n, var = sum (x - mean)^2 / max(0, n - correction) over the n reduced elements of an output, which are cut into
+// segments by shape alone. Each is read once. The moments of threads and segments are joined in double, in order.
 #include <algorithm>
 
 #include "cuda/kernels/norm/norms.cuh"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes over all gradients: the scaler's check and unscaling, norms and clipping.
+// Passes over all gradients g.
+//   unscale  g = g float(1 / scale); *found_inf = 1 if any g is not finite
+//   norm     (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   clip     g = g min(1, max_norm / (norm + 1e-6))
 #include <algorithm>
 #include <atomic>
 #include <bit>

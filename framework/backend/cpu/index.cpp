@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering along one dimension. `index` has the shape of the output, or is one-dimensional and then chooses whole slices; a stride
-// of 0 in it does the same.
+// Gathers along one dimension: out[a, i, b] = x[a, index[a, i, b], b]. `index` has the shape of the output, or is one-dimensional
+// and then chooses whole slices; a stride of 0 in it does the same.
 #include "framework/backend/cpu/index.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattering along one dimension. `index` has the shape of the source, or is one-dimensional and then names whole slices. Lines
-// along dim are independent of each other, and each is walked in order by one thread: the order of equal indices is the source's.
+// Scatters along one dimension: out[a, index[a, i, b], b] += or = src[a, i, b]. `index` has the shape of the source, or is
+// one-dimensional and then chooses whole slices. Lines along dim are independent; one thread walks each in order, so that equal
+// indices take effect in the order of the source.
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: by oneDNN where it has code, in float32 or native bfloat16; otherwise by products of unfolded columns.
+// Convolutions by oneDNN where it has code, in float32 or native bfloat16; otherwise by products of unfolded columns
+// (unfold_conv.h). x [N, C, in...], weight [O, C / groups, K taps], out [N, O, out...]; i(o, k) = o stride - padding + k dilation:
+//   forward   out[n, f, o] = relu?(bias[f] + sum over k and c in the group of f of weight[f, c, k] x[n, c, i(o, k)])
+//   backward  dx[n, c, i(o, k)] += weight[f, c, k] g[n, f, o];  dweight[f, c, k] = sum over n, o of g[n, f, o] x[n, c, i(o, k)];
+//             dbias[f] = sum over n, o of g[n, f, o]
 #include "framework/backend/cpu/conv/onednn.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies windows into columns, and adds columns back. Both walk along a row of positions, which is contiguous in the columns.
+// Copies windows into columns, and adds columns back. x [N, C, in...], K taps per window, P output positions, columns [N, C K, P]:
+//   unfold  columns[n, c K + k, o] = x[n, c, o stride - padding + k dilation], 0 outside of x
+//   fold    x[n, c, i] = sum of columns[n, c K + k, o] over all k and o with o stride - padding + k dilation = i
+// Both go along a row of positions, which is contiguous in the columns.
 #include <algorithm>
 #include <cstring>
 #include <vector>

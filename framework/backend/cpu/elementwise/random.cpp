@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by the rules of framework/math/random.h: element i takes lane i % 4 of block offset + i / 4.
+// Random numbers by the rules of framework/math/random.h: element i takes lane i % 4 of block offset + i / 4. Dropout: out = x /
+// (1 - p) where uniform >= p, else 0; its gradient is the same call on g with the same state.
 #include "framework/math/random.h"
 
 #include <algorithm>

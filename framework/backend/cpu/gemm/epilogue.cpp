@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a product may include besides bias and relu: gelu, derivatives, and sums that are gradients of biases.
+// Parts of a product c [M, N] = a b besides bias and ReLU: GELU, c = act'(aux) * (a b) as the gradient of an activation, and the
+// sums over rows or columns that are gradients of biases.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/parallel.h"

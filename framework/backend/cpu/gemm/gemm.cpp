@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns tensors into products and chooses the code for a dtype.
+// Turns tensors into products c [M, N] = act(a b + bias) (+ c), a [M, K], b [K, N], with an optional batch dimension, and chooses
+// the code for a dtype.
 #include "framework/backend/cpu/gemm/gemm.h"
 
 #include <algorithm>

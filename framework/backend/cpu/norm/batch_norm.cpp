@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation. Long runs of pixels are walked channel by channel; short ones, and channels_last, which comes here as
-// samples of one pixel each, as columns with parameters of their own.
+// Batch normalisation of x [N, C, L] with one mean and variance per channel c; n = N L.
+//   forward   mean_c = sum x / n, var_c = sum (x - mean_c)^2 / n, both over N and L; without training, the running ones
+//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b)
+//             running = (1 - momentum) running + momentum new, where the new variance is var n / (n - 1)
+//   backward  g = the gradient of y, 0 where the ReLU's result is 0;  db = sum g, dw = sum g xhat
+//             dx = w rstd (g - db / n - xhat dw / n);  without training, dx = w rstd g
+// Long runs of pixels are processed channel by channel. Short ones, and channels_last (here N' = N L samples of one pixel), are
+// processed as columns with parameters of their own. The backward computes the sums first, then dx.
 #include <algorithm>
 #include <cmath>
 

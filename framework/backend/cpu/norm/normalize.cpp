@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layer, RMS and group normalisation: two passes for the statistics of a block at a time, one for the result.
+// Layer, RMS and group normalisation of x [R, G, C, L]: R rows of G groups, C channels of L pixels each; n = C L elements share
+// one mean and variance, and each (group, channel) has a weight w and a bias b.
+//   forward   mean = sum x / n (RMS: 0), rstd = 1 / sqrt(sum (x - mean)^2 / n + eps), xhat = (x - mean) rstd, y = xhat w + b
+//   backward  dx = rstd (g w - sum(g w) / n - xhat sum(g w xhat) / n), for RMS without the first sum
+//             dw = sum g xhat, db = sum g over rows and pixels
+// The statistics take two passes over a block in the cache, and the result takes one.
 #include <algorithm>
 #include <cmath>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group normalisation of images in channels_last, sample by sample while it is in the cache: sums of each channel's column first,
-// which are joined group by group, and then one pass over the pixels.
+// Group normalisation of images in channels_last, x [R, L, G C]: R samples of L pixels with G groups of C channels. The formulas
+// are those of normalize.cpp. A sample is processed while it is in the cache: first the sums of each channel's column, which are
+// joined within each group, and then one pass over the pixels.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean and variance: a part at a time about a mean of its own, which is in the cache when it is read again; parts are joined
-// in double, in an order that the shape alone fixes.
+// Mean and variance of the n reduced elements of each output: mean = sum x / n, var = sum (x - mean)^2 / max(0, n - correction). A
+// part is read twice, the second time from the cache, about its own mean. Parts 1 and 2 are joined in double, in an order that
+// depends only on the shape: with d = mean2 - mean1 and n = n1 + n2, mean = mean1 + d n2 / n, squares = squares1 + squares2 + d^2
+// n1 n2 / n.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Means. An output row is computed whole, from the sum of the rows that its windows cover.
+// Average pooling. Each plane, in... -> out..., is pooled alone; W(o) is the window of output o, and n(o) its divisor.
+//   forward   out[o] = sum of x[i] over i in W(o) / n(o)
+//   backward  dx[i] = sum of g[o] / n(o) over the outputs o whose window covers i
+// An output row is computed at once: first the sum of the rows that its windows cover, then sums along it.
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/pool/pool.h"
 #include "framework/backend/cpu/reduce/reduce_kernels.h"

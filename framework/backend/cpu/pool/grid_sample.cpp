@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling at points that a grid names. The elements and weights of a block of points are worked out once for all channels.
+// Samples x [N, C, in...] at the P points of each sample that `grid` [N, P, dims] lists. Each point has taps t, with positions i_t
+// in x and weights w_t that depend on its coordinates u; taps outside count 0.
+//   forward   out[n, c, p] = sum over t of w_t x[n, c, i_t]
+//   backward  dx[n, c, i_t] += w_t g[n, c, p];  dgrid[n, p, d] = sum over c, t of g[n, c, p] x[n, c, i_t] dw_t / du_d
+// The positions and weights of a block of points are computed once for all channels.
 #include <algorithm>
 #include <vector>
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima. An output row is computed whole, tap by tap over all of its windows at once.
+// Maximum pooling. Each plane, in... -> out..., is pooled alone; W(o) is the window of output o.
+//   forward   out[o] = max of x[i] over i in W(o), index[o] = the first such i; the first NaN wins
+//   backward  dx[i] = sum of g[o] over the outputs o with index[o] = i
+// An output row is computed at once, tap by tap for all of its windows.
 #include "framework/backend/cpu/pool/pool.h"
 
 #include <algorithm>

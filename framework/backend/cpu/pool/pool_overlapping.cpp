@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima of windows that overlap, such as those of three by three with a stride of two: first the largest of each column under the
-// windows of an output row, then of the columns of each window. This takes fewer comparisons than element by element, and all of
-// them run along memory in whole vectors. Of equal numbers, and of several NaN, the one with the lowest index is the window's.
+// Maxima (see pool.cpp) of windows that overlap, for example 3 x 3 with a stride of 2: first the maximum of each column over the
+// rows of the windows, then over the columns of each window. This takes fewer comparisons than one by one, and all of them run
+// along memory in whole vectors. Of equal elements, and of several NaN, the one with the lowest index wins.
 #include <algorithm>
 #include <bit>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maxima of the most common windows: two by two, side by side, all inside. One call computes a plane, because rows of small
-// pictures are short. 16-bit numbers are compared as integers and copied as they are.
+// Maxima (see pool.cpp) of the most common windows: 2 x 2 with a stride of 2, all inside. One call computes a plane, because rows
+// of small images are short. 16-bit elements are compared as integers and copied unchanged.
 #include <cstring>
 #include <limits>
 #include <type_traits>

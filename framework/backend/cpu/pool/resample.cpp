@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sparse matrix along one dimension. Where other dimensions lie inside, lines of them are mixed; along the innermost one the
-// elements of a row are gathered, all outputs' first entries, then the second ones, and so on.
+// Multiplies by a sparse matrix along one dimension: x [outer, I, inner] -> out [outer, O, inner],
+//   out[a, o, b] = sum over the entries k of row o of weight[k] x[a, index[k], b]
+// The gradient is the same call with the transposed matrix. With inner dimensions, whole lines are added. Along the innermost
+// dimension, the elements of a row are gathered: the first entries of all outputs, then the second ones, and so on.
 #include <algorithm>
 #include <limits>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mean squared error.
+// Squared error of a and b, n elements each: loss = sum (a - b)^2, da = 2 (a - b) g, db = -da; the mean divides all by n.
 #include <algorithm>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running sums and products along one dimension; floats are carried in double. Side by side rows are carried together, a row at
-// a time of all of them; rows that are dense in memory are cut into segments by their length alone, so that the result is the
-// same for any number of threads.
+// Running sums and products along one dimension: out[i] = x[0] op ... op x[i], reverse: x[i] op ... op x[n - 1]. Floats are
+// carried in double. Rows side by side are carried together, element by element. Rows that are dense in memory are cut into
+// segments by their length alone, so that the result is the same for any number of threads.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and log-softmax, shifted by the row's maximum.
+// Softmax of rows [R, n]. m is the row's maximum, so that exp does not overflow.
+//   softmax      y = exp(x - m) / sum exp(x - m);  dx = y (g - sum(g y))
+//   log_softmax  y = x - m - log(sum exp(x - m));  dx = g - exp(y) sum(g)
 #include <algorithm>
 #include <vector>
 
