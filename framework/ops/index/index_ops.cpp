@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/backend/export_error.h"
 #include "framework/backend/observe.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
