@@ -294,6 +294,19 @@ def recomputation_times():
     return ", ".join(f"{r['ratio']:.2f} ({r['spread'][0]:.2f} to {r['spread'][1]:.2f}) in {r['dtype']}" for r in rows)
 
 
+def readers_table():
+    """A line for each kind of data: processor seconds and memory of both programs, and the ratios with those of the rounds."""
+    lines = ["", "| data | halfstep | rival | seconds, ratio | memory, ratio |", "| --- |" + " --- |" * 4]
+    for r in newest("readers-cpu-epyc-zen5")["rows"]:
+        sides = [f"{r[f'{side}_cpu_s']:.1f} s, {r[f'{side}_peak_mb']:.0f} MB" for side in ("halfstep", "rival")]
+        ratios = []
+        for i, unit in enumerate(("cpu_s", "peak_mb")):
+            rounds = [ours[i] / theirs[i] for ours, theirs in zip(r["halfstep_rounds"], r["rival_rounds"])]
+            ratios.append(f"{r[f'{unit}_ratio']:.2f} ({min(rounds):.2f} to {max(rounds):.2f})")
+        lines.append(f"| {r['data']} | {sides[0]} | {r['rival']}: {sides[1]} | {' | '.join(ratios)} |")
+    return "\n".join(lines + [""])
+
+
 def gpu_row(case, side, variant):
     """A row of the benchmark MLPs on a GPU, or nothing."""
     rows = [r for c in newest("h100-mlp")["cases"] if c["case"] == case for r in c["rows"]]
@@ -355,6 +368,7 @@ def gpu_benchmark_table():
 FIGURES = {
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
+    "readers_table": readers_table,
     "recomputation_plans": recomputation_plans, "recomputation_times": recomputation_times,
     "laid_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 1"),
     "laid_four": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 4"),
