@@ -12,7 +12,6 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 
@@ -106,7 +106,7 @@ auto numbers_of(const Option<O>& option, Options& options) {
 // "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
 template <class O>
 std::string shown(const Option<O>& option, const O& options) {
-  std::ostringstream out;
+  TextWriter out;
   out << option.name << '=';
   const O defaults;
   if (const auto numbers = numbers_of(option, options); !numbers.empty()) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
@@ -14,6 +13,7 @@
 #include "apps/report/summary.h"
 #include "apps/run/metric_sinks.h"
 #include "apps/run/progress.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -272,7 +272,7 @@ class Page {
   const std::vector<RecordedRun>& runs_;
   const std::vector<PlannedStep>& plans_;
   const std::vector<Mistakes>& mistakes_;
-  std::ostringstream out_;
+  TextWriter out_;
   std::string constant_;
   int charts_ = 0;
 };

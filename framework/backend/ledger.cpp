@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "framework/base/layer_path.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
@@ -21,7 +21,7 @@ LedgerTensor entry_of(const Tensor& t) {
 }
 
 std::string text(DType dtype) {
-  std::ostringstream out;
+  TextWriter out;
   out << dtype;
   return out.str();
 }
@@ -66,8 +66,7 @@ double LedgerCall::flops(DType dtype) const {
 LedgerScope::LedgerScope(Device device) : device_(device), outer_(innermost) { innermost = this; }
 LedgerScope::~LedgerScope() { innermost = outer_; }
 
-LedgerPassScope::LedgerPassScope(LedgerPass pass)
-    : saved_(std::exchange(current_pass, pass)), span_(SpanKind::part, name(pass)) {}
+LedgerPassScope::LedgerPassScope(LedgerPass pass) : saved_(std::exchange(current_pass, pass)), span_(SpanKind::part, name(pass)) {}
 LedgerPassScope::~LedgerPassScope() { current_pass = saved_; }
 
 bool Ledger::is_open() { return innermost != nullptr; }

@@ -7,10 +7,11 @@
 // The parts are streamed only when the check fails. The library never aborts or exits.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 
@@ -30,28 +31,56 @@ class Error : public std::runtime_error {
   std::string text_;
 };
 
-struct ShapeError : Error { using Error::Error; };     // sizes or ranks that do not fit
-struct DTypeError : Error { using Error::Error; };     // dtypes that do not fit
-struct DeviceError : Error { using Error::Error; };    // device absent, or tensors on different devices
-struct ValueError : Error { using Error::Error; };     // an argument outside its domain
-struct IndexError : Error { using Error::Error; };     // an index outside its dimension
-struct AutogradError : Error { using Error::Error; };  // misuse of the graph
-struct AmpError : Error { using Error::Error; };       // misuse of autocast or the scaler
-struct MetaError : DeviceError { using DeviceError::DeviceError; };       // a value was needed on Device::meta, which has none
-struct RecordingError : DeviceError { using DeviceError::DeviceError; };  // work that cannot be recorded for replay
-struct MemoryError : Error { using Error::Error; };    // an allocation failed
-struct ConfigError : Error { using Error::Error; };    // a JSON config or command line that does not hold
-struct DataError : Error { using Error::Error; };      // a data file missing or malformed
-struct IoError : Error { using Error::Error; };        // reading or writing a file failed
+struct ShapeError : Error {
+  using Error::Error;
+};  // sizes or ranks that do not fit
+struct DTypeError : Error {
+  using Error::Error;
+};  // dtypes that do not fit
+struct DeviceError : Error {
+  using Error::Error;
+};  // device absent, or tensors on different devices
+struct ValueError : Error {
+  using Error::Error;
+};  // an argument outside its domain
+struct IndexError : Error {
+  using Error::Error;
+};  // an index outside its dimension
+struct AutogradError : Error {
+  using Error::Error;
+};  // misuse of the graph
+struct AmpError : Error {
+  using Error::Error;
+};  // misuse of autocast or the scaler
+struct MetaError : DeviceError {
+  using DeviceError::DeviceError;
+};  // a value was needed on Device::meta, which has none
+struct RecordingError : DeviceError {
+  using DeviceError::DeviceError;
+};  // work that cannot be recorded for replay
+struct MemoryError : Error {
+  using Error::Error;
+};  // an allocation failed
+struct ConfigError : Error {
+  using Error::Error;
+};  // a JSON config or command line that does not hold
+struct DataError : Error {
+  using Error::Error;
+};  // a data file missing or malformed
+struct IoError : Error {
+  using Error::Error;
+};  // reading or writing a file failed
 
 // A message part that becomes a line of its own: "help: <text>". It does not own the text, since checks that hold are most of them.
-struct Help { std::string_view text; };
+struct Help {
+  std::string_view text;
+};
 inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out << "\nhelp: " << h.text; }
 
 // All parts, as a stream writes them.
 template <class... Parts>
 std::string joined(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return out.str();
 }
@@ -61,9 +90,11 @@ template <class E, class... Parts>
   throw E(joined('[', where, "] ", parts...));
 }
 
+// The parentheses here, and around other functions of this name, keep a macro check(x), such as that of macOS, from being expanded.
 template <class E, class... Parts>
-void check(bool ok, std::string_view where, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail<E>(where, parts...);
+void(check)(bool ok, std::string_view where, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    fail<E>(where, parts...);
 }
 
 }  // namespace halfstep
