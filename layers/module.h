@@ -195,7 +195,7 @@ class Module {
   Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }
   Module& half() { return to(DType::f16); }
   Module& bfloat16() { return to(DType::bf16); }
-  Module& to(MemoryFormat format);                    // parameters and buffers of 4 and 5 dimensions
+  Module& to(MemoryFormat format);  // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
   // A copy of parameters and buffers: `const StateDict best = net.state_dict()` keeps what they are now. What is one tensor in the
@@ -346,8 +346,8 @@ std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
 template <class F>
 void Module::each_slot(const std::string& prefix, const F& f) const {
   const std::string begin = prefix.empty() ? "" : prefix + ".";
-  for (const auto* slots : {&parameters_, &buffers_}) {
-    for (const auto& slot : *slots) f(begin + slot->name, slot);
+  for (const auto* kind : {&parameters_, &buffers_}) {
+    for (const auto& slot : *kind) f(begin + slot->name, slot);
   }
   for (const auto& child : children_) {
     if (child->module) child->module->each_slot(begin + child->name, f);

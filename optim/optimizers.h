@@ -191,7 +191,7 @@ class WithOptions : public Base {
   }
   static void check_options(const O& options) {
     for (const Option<O>& o : O::list()) check_option(O::kName, o, options);
-    options.check();
+    (options.check)();
   }
 
   O shared_;
@@ -246,7 +246,7 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
-  void check() const;
+  void(check)() const;
   HALFSTEP_OPTIMIZER_OPTIONS(SGDOptions, "SGD");
 };
 using SGD = RuleOptimizer<SGDOptions>;
@@ -256,7 +256,7 @@ struct AdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamOptions, "Adam");
 };
 using Adam = RuleOptimizer<AdamOptions>;
@@ -267,7 +267,7 @@ struct AdamWOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false, maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamWOptions, "AdamW");
 };
 using AdamW = RuleOptimizer<AdamWOptions>;
@@ -277,7 +277,7 @@ struct NAdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
   bool decoupled_weight_decay = false, maximize = false;
-  void check() const {}
+  void(check)() const {}
   static constexpr const char* kNumber = "mu_product";
   HALFSTEP_OPTIMIZER_OPTIONS(NAdamOptions, "NAdam");
 };
@@ -288,7 +288,7 @@ struct RAdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool decoupled_weight_decay = false, maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(RAdamOptions, "RAdam");
 };
 using RAdam = RuleOptimizer<RAdamOptions>;
@@ -298,7 +298,7 @@ struct AdamaxOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamaxOptions, "Adamax");
 };
 using Adamax = RuleOptimizer<AdamaxOptions>;
@@ -306,7 +306,7 @@ using Adamax = RuleOptimizer<AdamaxOptions>;
 struct RMSpropOptions {
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false, maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(RMSpropOptions, "RMSprop");
 };
 using RMSprop = RuleOptimizer<RMSpropOptions>;
@@ -314,7 +314,7 @@ using RMSprop = RuleOptimizer<RMSpropOptions>;
 struct AdagradOptions {
   double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdagradOptions, "Adagrad");
 };
 using Adagrad = RuleOptimizer<AdagradOptions>;
@@ -322,7 +322,7 @@ using Adagrad = RuleOptimizer<AdagradOptions>;
 struct AdadeltaOptions {
   double lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdadeltaOptions, "Adadelta");
 };
 using Adadelta = RuleOptimizer<AdadeltaOptions>;
@@ -332,7 +332,7 @@ using Adadelta = RuleOptimizer<AdadeltaOptions>;
 struct ASGDOptions {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   static constexpr const char *kNumber = "eta", *kDerived = "mu";
   static constexpr bool kNumberMayLack = true;
   Tensor derived(const Tensor& step) const;
@@ -345,7 +345,7 @@ struct RpropOptions {
   double lr = 1e-2;
   NumberTuple<2> etas = {0.5, 1.2}, step_sizes = {1e-6, 50};
   bool maximize = false;
-  void check() const;
+  void(check)() const;
   HALFSTEP_OPTIMIZER_OPTIONS(RpropOptions, "Rprop");
 };
 using Rprop = RuleOptimizer<RpropOptions>;
@@ -355,7 +355,7 @@ struct LionOptions {
   NumberTuple<2> betas = {0.9, 0.99};
   double weight_decay = 0;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(LionOptions, "Lion");
 };
 using Lion = RuleOptimizer<LionOptions>;
@@ -367,7 +367,7 @@ struct AdEMAMixOptions {
   double alpha = 2, eps = 1e-8, weight_decay = 0;
   int64_t alpha_warmup = 0, beta3_warmup = 0;
   bool maximize = false;
-  void check() const {}
+  void(check)() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdEMAMixOptions, "AdEMAMix");
 };
 using AdEMAMix = RuleOptimizer<AdEMAMixOptions>;

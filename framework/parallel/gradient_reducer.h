@@ -53,14 +53,14 @@ class GradientReducer final : public LeafListener {
   struct Slot {
     Tensor parameter;
     size_t bucket;
-    int64_t offset, flag;  // in the bucket, in elements
-    bool filled = false, given = false;  // there is something in the bucket; that is a gradient
+    int64_t offset, flag;                   // in the bucket, in elements
+    bool filled = false, given = false;     // there is something in the bucket; that is a gradient
     bool expected = false, shared = false;  // `given` in the last take(), and was it on any rank?
   };
   struct Bucket {
     Tensor buffer;     // the gradients, then a flag for each: how many ranks have one
     int64_t used = 0;  // elements of gradients
-    std::vector<size_t> slots;
+    std::vector<size_t> parts;
     size_t filled = 0;
     Ticket ticket = 0;
   };
