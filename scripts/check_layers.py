@@ -448,7 +448,8 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/not_long.cpp", "\n" * 600, None),
     ("layers/long.cpp", "struct A {\n  A() : b{1}, c(2) {\n" + "  f({}, \"}\");\n" * 60 + "  }\n  int b, c;\n};\n",
      "c has 62 lines, over 60"),
-    ("layers/lambda.cpp", "void f(int x = 1) {\n" + "  g([] { return 1; });\n" * 58 + "}\nint rows[] = {\n" + "  1,\n" * 80 + "};\n",
+    ("layers/lambda.cpp", "void f(int x = 1) {\n" + "  g([] { return 1; });\n" * 58 +
+     "}\nint rows[] = {\n" + "  1,\n" * 80 + "};\n",
      None),
     ("optim/long.cpp", "int\nO::f()\n    const {\n" + "  // text }\n" * 60 + "}\n", "O::f has 62 lines, over 60"),
     ("layers/large.h", "#pragma once\nclass Large {\n public:\n  void f(int a, int b);\n\n private:\n"
