@@ -183,7 +183,7 @@ Subject made(const std::string& type, const Json& a) {
   if (type == "AdaptiveLogSoftmaxWithLoss") return rare_classes(a);
   if (type == "Bilinear") {
     const auto m = make<Bilinear>(a["in1_features"].get<int64_t>(), a["in2_features"].get<int64_t>(),
-                                  a["out_features"].get<int64_t>(), a.value("bias", true));
+                                  a["out_features"].get<int64_t>(), BilinearOptions{a.value("bias", true)});
     return {m, [m](const Inputs& in) { return Tensors{(*m)(in["input1"], in["input2"])}; }};
   }
   if (type == "MultiheadAttention") return attention(a);
