@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks: one step, and sequences. Weights as PyTorch has them: w_ih [G H, I], w_hh [G H, H], biases [G H] or none; of
-// G gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
+// G gates and H hidden units. Autocast: low; gates and c are float32, unless a device's library computes them (docs/tour.md).
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct SequenceOptions {
   bool training = false;
   std::vector<int64_t> batch_sizes = {};
   Generator* generator = nullptr;  // of dropout; null: the default one
-  // Where a library of the device (docs/gpu.md) may keep a copy of all parameters, until one of them changes; of these parameters
+  // Where a library of the device (docs/tour.md) may keep a copy of all parameters, until one of them changes; of these parameters
   // only.
   PackedWeights* packed = nullptr;
 };
