@@ -179,10 +179,9 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 
-}  // namespace
+Field columns(const char* key, const char* doc) { return list(key, Json::array(), column_field("", "column"), doc); }
 
-void add_table_rows(Catalog<DatasetRow>& all) {
-  const auto columns = [](const char* key, const char* doc) { return list(key, Json::array(), column_field("", "column"), doc); };
+void add_tables(Catalog<DatasetRow>& all) {
   const std::vector<Field> format = format_fields();
   all.add(
       {{"CSV",
@@ -240,11 +239,16 @@ void add_table_rows(Catalog<DatasetRow>& all) {
        /*normalizes=*/false,
        /*streams=*/false,
        /*takes_parts=*/true});
+}
+
+void add_series(Catalog<DatasetRow>& all) {
+  const std::vector<Field> format = format_fields();
   all.add(
       {{"TimeSeries",
         "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
         "columns' units",
-        {path_field("the file"), root_field("folder of path"),
+        {path_field("the file"),
+         root_field("folder of path"),
          column_field("column", "the only column, by name or index; without it and columns: the last"),
          columns("columns", "columns that the model sees, by name or index; \"all\": all of numbers but time")
              .or_one()
@@ -256,14 +260,28 @@ void add_table_rows(Catalog<DatasetRow>& all) {
                 "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
                 "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
-         part_field(), integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
+         part_field(),
+         integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
          integer("horizon", 1, "rows to predict").at_least(1).at_most(kMaxSample),
-         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample), header_field(), format[0],
-         format[1], format[2], format[3], format[4], format[5],
+         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample),
+         header_field(),
+         format[0],
+         format[1],
+         format[2],
+         format[3],
+         format[4],
+         format[5],
          boolean("standardize", true, "each column to mean 0 and deviation 1 (of the training data)")}},
        make_series,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
        /*takes_range=*/true});
+}
+
+}  // namespace
+
+void add_table_rows(Catalog<DatasetRow>& all) {
+  add_tables(all);
+  add_series(all);
 }
 
 }  // namespace halfstep::app
