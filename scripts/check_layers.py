@@ -87,29 +87,25 @@ LONG_FILES = {  # file -> why it may be longer
     "framework/tensor/tensor.h": "one class with a line for each method of PyTorch's Tensor",
 }
 
-LONG_FUNCTIONS = {  # file: function -> why it may be longer
-}
-LARGE_CLASSES = {  # file: class -> why it may have more
-}
-
 # file: function -> why it may be longer
 LONG_FUNCTIONS = {
     "apps/export/torch_classes.cpp: torch_classes": "a table of texts", "framework/ops/core/op_policy.cpp: calls_others": "a table",
     "cuda/kernels/norm/norm_sums.cu: __launch_bounds__": "one kernel, whose stages share registers",
     "cuda/dnn/conv.cpp: convolve_as_given": "one request to a library, field by field",
     "framework/interchange/onnx_file.cpp: OnnxFile::save": "the fields of one message, in their order",
-    "framework/ops/loss/ctc_loss.cpp: ctc_loss": "one recursion over a sequence",
+    "framework/ops/loss/ctc_loss.cpp: HALFSTEP_OPTIONS": "one recursion over a sequence",
     "optim/two_pass.cpp: Adafactor::step": "the formulas of one update",
     "optim/optimizer_state.cpp: Optimizer::load_options": "checks of one stored state, which gather all problems before they throw",
     "optim/optimizer_state.cpp: Optimizer::load_states": "the same",
     **{name: "steps of one reading, which share most of their variables" for name in (
         "framework/data/tables/csv.cpp: CsvDataset::parse", "framework/data/tables/series_rows.cpp: read_series",
-        "apps/commands/predict.cpp: predict", "apps/start/starter_arrays.cpp: array_starter",
-        "apps/start/starter_pictures.cpp: picture_starter", "apps/start/starter_table.cpp: table_starter")},
+        "apps/commands/predict.cpp: predict", "apps/start/init_arrays.cpp: init_arrays",
+        "apps/start/init_pictures.cpp: init_pictures", "apps/start/init_table.cpp: init_table")},
 }
 # file: class -> why it may have more
 LARGE_CLASSES = {
     "amp/step/step_recorder.h: StepRecorder": "the memory that a recorded step reads and writes, piece by piece",
+    "framework/backend/kernel_log.h: KernelLog": "the events of a step with all that names their inputs",
     "framework/comm/host_worker.h: HostGroup::Worker": "a queue with its results, under one lock",
     "framework/data/tables/csv_table.h: CsvTable": "a file's bytes with what was found in one pass over them",
     "framework/ops/linalg/attention.cpp: Attention": "the sizes of one call",
@@ -123,7 +119,7 @@ OFF_ROAD = re.compile(r"\bautocast::apply\(")
 # What a thread-local variable changes, no signature says. So docs/tour.md has a table of them: | `variable`, `file` | ...
 THREAD_LOCAL = re.compile(r"\bthread_local\b[^;={(]*?(\w+)\s*[;={(]")
 THREAD_LOCAL_TABLE = "docs/tour.md"
-THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w.]+)` \|")
+THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w]+\.(?:h|cpp|cu|cuh))` \|")
 
 # Places of saved tensors have names (framework/ops/core/call.h).
 SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
