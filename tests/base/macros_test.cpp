@@ -35,7 +35,10 @@
 #include "halfstep.h"
 
 #undef CHECK
+#undef check
+#undef None
 #include <doctest/doctest.h>
+#define None 0L
 
 using namespace halfstep;
 
