@@ -5,8 +5,8 @@
     python3 benchmarks/compare_torch_cuda.py --binary build/gpu/halfstep --out result.json     # scripts/gpu_suite.sh runs this
     python3 benchmarks/compare_torch_cuda.py --print result.json                               # the tables of an earlier run
 
-docs/gpu.md says what is measured and how to read it. Ends with 0; with 1 if halfstep failed or its losses left PyTorch's; with 2
-if something could not be measured (no PyTorch, the time was up): the notes below the tables say what.
+docs/performance.md says what is measured and how to read it. Ends with 0; with 1 if halfstep failed or its losses left PyTorch's;
+with 2 if something could not be measured (no PyTorch, the time was up): the notes below the tables say what.
 """
 import argparse
 import ctypes

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a training step of N ranks takes: a model, its table for GPUs that are not here, and its check on ranks that are.
 
-    python3 benchmarks/scaling_model.py                                      the table of docs/distributed.md
+    python3 benchmarks/scaling_model.py                                      the table behind docs/distributed.md
     python3 benchmarks/scaling_model.py --check build/default/benchmarks/ranks [--link MBIT] [--json FILE]
 
 The model. Backward is two thirds of a step and makes gradients at an even pace, so bucket i is ready when its share of the bytes is

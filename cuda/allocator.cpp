@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -24,14 +25,8 @@ size_t segment_size(size_t size) {
 }
 
 std::string in_units(size_t bytes) {
-  char text[32];
-  if (bytes >= 1024 * kMiB)
-    std::snprintf(text, sizeof text, "%.2f GiB", double(bytes) / double(1024 * kMiB));
-  else if (bytes >= kMiB)
-    std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / double(kMiB));
-  else
-    std::snprintf(text, sizeof text, "%zu bytes", bytes);
-  return text;
+  if (bytes >= 1024 * kMiB) return fixed_text(double(bytes) / double(1024 * kMiB), 2) + " GiB";
+  return bytes >= kMiB ? fixed_text(double(bytes) / double(kMiB), 1) + " MiB" : std::to_string(bytes) + " bytes";
 }
 
 // Relaxes the capture mode: otherwise CUDA refuses cudaMalloc to a thread that records.
@@ -287,7 +282,7 @@ size_t CudaAllocator::available() const {
 void CudaAllocator::out_of_memory(size_t bytes) const {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  std::ostringstream by_tag;
+  TextWriter by_tag;
   for (int i = 0; i < kMemoryTagCount; ++i)
     by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << in_units(stats_.live_by_tag[size_t(i)]);
   fail<MemoryError>("memory", "cuda:0: cannot allocate ", in_units(bytes), "; ", in_units(stats_.live), " are live (", by_tag.str(),

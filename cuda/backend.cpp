@@ -8,7 +8,6 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "cuda/allocator.h"
@@ -31,6 +30,7 @@
 #endif
 #include "framework/backend/dnn.h"
 #include "framework/backend/recurrent_library.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/device_group.h"
 
 namespace halfstep::cuda {
@@ -38,7 +38,7 @@ namespace {
 
 // Describes the tensors among a call's arguments, for its errors.
 std::string text_of(const TensorView& v) {
-  std::ostringstream out;
+  TextWriter out;
   if (v.data || v.numel() == 0) out << ' ' << name(v.dtype) << v.shape;
   return out.str();
 }
@@ -52,8 +52,8 @@ std::string text_of(const T& argument) {
 
 void check_argument(std::string_view call, const TensorView& v) {
   if (!v.number) return;
-  const bool takes_numbers = call == "binary" || call == "binary_backward" || call == "test" || call == "bitwise" ||
-                             call == "where";
+  const bool takes_numbers =
+      call == "binary" || call == "binary_backward" || call == "test" || call == "bitwise" || call == "where";
   check<DeviceError>(takes_numbers, call, "takes tensors of the device, got a C++ number");
 }
 template <class T>
@@ -105,19 +105,22 @@ class CudaBackend final : public Backend,
   uint64_t host_reads() const override { return host_reads_; }
 
 #define HS_UNPACK(...) __VA_ARGS__
-#define HS_KERNEL(name, parameters, arguments) \
-  void name parameters override { \
-    run(#name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
+#define HS_KERNEL(name, parameters, arguments)                                                  \
+  void name parameters override {                                                               \
+    run(                                                                                        \
+        #name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
   }
 #include "framework/backend/kernels.def"
 #undef HS_UNPACK
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
-    run("check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
+    run(
+        "check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
     return report_now();
   }
   int64_t check_indices(const TensorView& index, int64_t size) override {
-    run("check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
+    run(
+        "check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
     return report_now();
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
@@ -144,17 +147,20 @@ class CudaBackend final : public Backend,
   }
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
     std::optional<RecurrentSpaces> found;
-    run("recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
+    run(
+        "recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
     return found;
   }
   bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
     bool done = false;
-    run("recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
+    run(
+        "recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
     return counted(done);
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
     bool done = false;
-    run("recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
+    run(
+        "recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
     return counted(done);
   }
 #endif

@@ -9,6 +9,7 @@
 
 #include "cuda/rank_gpu.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -104,11 +105,9 @@ std::string describe_device() {
   check_cuda(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  char text[512];
-  std::snprintf(text, sizeof text, "%s, sm_%d%d, %d multiprocessors, %.1f GiB, driver CUDA %s, runtime %s", p.name, p.major,
-                p.minor, p.multiProcessorCount, double(p.totalGlobalMem) / double(1 << 30), version_text(driver).c_str(),
-                version_text(runtime).c_str());
-  return text;
+  return joined(p.name, ", sm_", p.major, p.minor, ", ", p.multiProcessorCount, " multiprocessors, ",
+                fixed_text(double(p.totalGlobalMem) / double(1 << 30), 1), " GiB, driver CUDA ", version_text(driver), ", runtime ",
+                version_text(runtime));
 }
 
 Event::Event(bool timed) {

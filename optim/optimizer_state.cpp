@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
+#include "framework/base/text_stream.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
 #include "optim/optimizer.h"
@@ -63,7 +63,7 @@ class Problems {
 
  private:
   static constexpr int kListed = 8;
-  std::ostringstream text_;
+  TextWriter text_;
   int count_ = 0;
 };
 
@@ -336,7 +336,7 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
   // All ranks go through the states that any of them has.
   std::set<std::string> keys;
   for (const std::string& of : group.gather(mine)) {
-    std::istringstream lines(of);
+    TextReader lines(of);
     for (std::string key; std::getline(lines, key);) keys.insert(key);
   }
   const MemoryScope tag(MemoryTag::workspace);

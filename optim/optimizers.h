@@ -251,7 +251,7 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
-  void check(std::string_view name) const;
+  void(check)(std::string_view name) const;
   HALFSTEP_OPTIMIZER_OPTIONS(SGDOptions, "SGD");
 };
 using SGD = RuleOptimizer<SGDOptions>;
@@ -341,7 +341,7 @@ struct RpropOptions {
   double lr = 1e-2;
   NumberTuple<2> etas = {0.5, 1.2}, step_sizes = {1e-6, 50};
   bool maximize = false;
-  void check(std::string_view name) const;
+  void(check)(std::string_view name) const;
   HALFSTEP_OPTIMIZER_OPTIONS(RpropOptions, "Rprop");
 };
 using Rprop = RuleOptimizer<RpropOptions>;

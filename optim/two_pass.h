@@ -98,7 +98,7 @@ struct AdafactorOptions {
   NumberTuple<2> eps = {0x1p-23, 1e-3};
   double d = 1.0, weight_decay = 0;
   bool maximize = false;
-  void check(std::string_view name) const;
+  void(check)(std::string_view name) const;
   static constexpr const char* kName = "Adafactor";
   static const std::vector<Option<AdafactorOptions>>& list();
 };

@@ -87,9 +87,29 @@ LONG_FILES = {  # file -> why it may be longer
     "framework/tensor/tensor.h": "one class with a line for each method of PyTorch's Tensor",
 }
 
-LONG_FUNCTIONS = {  # file: function -> why it may be longer
+# file: function -> why it may be longer
+LONG_FUNCTIONS = {
+    "apps/export/torch_classes.cpp: torch_classes": "a table of texts", "framework/ops/core/op_policy.cpp: calls_others": "a table",
+    "cuda/kernels/norm/norm_sums.cu: __launch_bounds__": "one kernel, whose stages share registers",
+    "cuda/dnn/conv.cpp: convolve_as_given": "one request to a library, field by field",
+    "framework/interchange/onnx_file.cpp: OnnxFile::save": "the fields of one message, in their order",
+    "framework/ops/loss/ctc_loss.cpp: HALFSTEP_OPTIONS": "one recursion over a sequence",
+    "optim/two_pass.cpp: Adafactor::step": "the formulas of one update",
+    "optim/optimizer_state.cpp: Optimizer::load_options": "checks of one stored state, which gather all problems before they throw",
+    "optim/optimizer_state.cpp: Optimizer::load_states": "the same",
+    **{name: "steps of one reading, which share most of their variables" for name in (
+        "framework/data/tables/csv.cpp: CsvDataset::parse", "framework/data/tables/series_rows.cpp: read_series",
+        "apps/commands/predict.cpp: predict", "apps/start/init_arrays.cpp: init_arrays",
+        "apps/start/init_pictures.cpp: init_pictures", "apps/start/init_table.cpp: init_table")},
 }
-LARGE_CLASSES = {  # file: class -> why it may have more
+# file: class -> why it may have more
+LARGE_CLASSES = {
+    "amp/step/step_recorder.h: StepRecorder": "the memory that a recorded step reads and writes, piece by piece",
+    "framework/backend/kernel_log.h: KernelLog": "the events of a step with all that names their inputs",
+    "framework/comm/host_worker.h: HostGroup::Worker": "a queue with its results, under one lock",
+    "framework/data/tables/csv_table.h: CsvTable": "a file's bytes with what was found in one pass over them",
+    "framework/ops/linalg/attention.cpp: Attention": "the sizes of one call",
+    "optim/optimizer.h: Optimizer": "groups, states and followers, which every optimizer has",
 }
 
 # The one road into autocast: only this file may call what casts an op's inputs, everything else goes through its apply_policy().
@@ -99,7 +119,7 @@ OFF_ROAD = re.compile(r"\bautocast::apply\(")
 # What a thread-local variable changes, no signature says. So docs/tour.md has a table of them: | `variable`, `file` | ...
 THREAD_LOCAL = re.compile(r"\bthread_local\b[^;={(]*?(\w+)\s*[;={(]")
 THREAD_LOCAL_TABLE = "docs/tour.md"
-THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w.]+)` \|")
+THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w]+\.(?:h|cpp|cu|cuh))` \|")
 
 # Places of saved tensors have names (framework/ops/core/call.h).
 SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
@@ -448,8 +468,8 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/not_long.cpp", "\n" * 600, None),
     ("layers/long.cpp", "struct A {\n  A() : b{1}, c(2) {\n" + "  f({}, \"}\");\n" * 60 + "  }\n  int b, c;\n};\n",
      "c has 62 lines, over 60"),
-    ("layers/lambda.cpp", "void f(int x = 1) {\n" + "  g([] { return 1; });\n" * 58 + "}\nint rows[] = {\n" + "  1,\n" * 80 + "};\n",
-     None),
+    ("layers/lambda.cpp",
+     "void f(int x = 1) {\n" + "  g([] { return 1; });\n" * 58 + "}\nint rows[] = {\n" + "  1,\n" * 80 + "};\n", None),
     ("optim/long.cpp", "int\nO::f()\n    const {\n" + "  // text }\n" * 60 + "}\n", "O::f has 62 lines, over 60"),
     ("layers/large.h", "#pragma once\nclass Large {\n public:\n  void f(int a, int b);\n\n private:\n"
      "  int a_ = g(1, 2), *b_, c_[2];\n"

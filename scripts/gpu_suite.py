@@ -4,8 +4,8 @@
 
     scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--programs FOLDER] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
 
-Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/gpu.md says what each
-does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
+Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/testing.md says what
+each does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
 Exit status: 0 all passed; 1 a part failed; 2 none failed, but something could not be run or was cut off, and suite.json says what.
 """
 import argparse

@@ -105,7 +105,7 @@ def read_configure(output, code):
     missing = re.search(r'Could not find a package configuration file provided by "\w+"|Could NOT find \w+|No CUDA backend: .*'
                         r"|Could not find \w+ using", output)
     if code and missing:
-        return {"state": "failed", "why": f"{missing.group().strip()}: see docs/gpu.md, What the machine needs "
+        return {"state": "failed", "why": f"{missing.group().strip()}: see docs/build.md, On a machine with a GPU "
                                           "(scripts/vendor_deps.sh makes the folder deps/ that travels with the sources)"}
     return {"result": [line.partition("halfstep: ")[2] for line in output.splitlines() if "halfstep: " in line]}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md, docs/performance.md and docs/distributed.md from the records in benchmarks/results.
+"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from records import newest
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md", "docs/distributed.md")
+PAGES = ("README.md", "docs/performance.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]

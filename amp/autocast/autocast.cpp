@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <mutex>
-#include <sstream>
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
@@ -14,6 +13,7 @@
 #include "framework/backend/observe.h"
 #include "framework/base/layer_path.h"
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
@@ -112,7 +112,7 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   const DType chosen = options.dtype.value_or(saved_.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
-    std::ostringstream text;
+    TextWriter text;
     text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen
          << ": this region is disabled";
     logging::warn(text.str());

@@ -13,6 +13,7 @@
 #include "amp/step/interval_cover.h"
 #include "framework/backend/op_log.h"
 #include "framework/base/near_name.h"
+#include "framework/base/number_text.h"
 #include "layers/sequences/recurrent.h"
 
 namespace halfstep {
@@ -25,10 +26,7 @@ constexpr int kAttempts = 12;      // steps that are measured to find one that f
 constexpr size_t kRemovals = 200;  // chosen modules that are tried without
 
 std::string bytes_of(size_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1'000'000'000 ? "%.1f MB" : "%.2f GB",
-                double(bytes) / (bytes < 1'000'000'000 ? 1e6 : 1e9));
-  return text;
+  return bytes < 1'000'000'000 ? fixed_text(double(bytes) / 1e6, 1) + " MB" : fixed_text(double(bytes) / 1e9, 2) + " GB";
 }
 
 // A module that may be chosen. Places are those of forward calls, counted from the first of the last micro-batch.

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/products.h"
@@ -13,6 +12,7 @@
 #include "apps/schema/json.h"
 #include "apps/session/ranks.h"
 #include "framework/backend/backend.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/device_group.h"
 #include "framework/comm/plugin.h"
 
@@ -49,7 +49,7 @@ Json ranks_here() {
 int devices(bool json) {
   Json all = Json::array();
   for (const Device d : {Device::cpu, Device::cuda}) {
-    std::ostringstream name;
+    TextWriter name;
     name << d;
     Json entry = {{"device", name.str()}};
     try {

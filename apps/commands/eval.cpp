@@ -98,6 +98,24 @@ void check_alike(const Dataset& data, const DataForm& form, const Config& config
                    data.classes());
 }
 
+// Prints the metrics behind the loss, and then their tables.
+void print_metrics(const EvalResult& r, const DataForm& form) {
+  for (const MetricValue& m : r.metrics) {
+    if (!m.in_lines()) continue;
+    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
+              << beside(m);
+  }
+  std::cout << '\n';
+  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
+  for (const MetricValue& m : r.metrics) {
+    if (m.details.is_null()) continue;
+    if (is_confusion_matrix(m.details))
+      print_confusion(m.details, form, terminal_width(STDOUT_FILENO));
+    else
+      std::cout << m.name << ": " << m.details.dump() << '\n';
+  }
+}
+
 int eval(const EvalArguments& o) {
   apply_threads(o.model.threads);
   const auto replaced = replaced_run(o.model.path);
@@ -145,20 +163,7 @@ int eval(const EvalArguments& o) {
   }
   std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
             << r.samples << " samples: loss " << number_text(r.loss, 6);
-  for (const MetricValue& m : r.metrics) {
-    if (!m.in_lines()) continue;
-    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
-              << beside(m);
-  }
-  std::cout << '\n';
-  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
-  for (const MetricValue& m : r.metrics) {
-    if (m.details.is_null()) continue;
-    if (is_confusion_matrix(m.details))
-      print_confusion(m.details, loader->dataset().form(), terminal_width(STDOUT_FILENO));
-    else
-      std::cout << m.name << ": " << m.details.dump() << '\n';
-  }
+  print_metrics(r, loader->dataset().form());
   return kDone;
 }
 

@@ -262,6 +262,7 @@ int predict(const PredictArguments& given) {
   }
   std::ofstream file;
   if (o.out && !arrays) {
+    file.imbue(std::locale::classic());
     file.open(*o.out, std::ios::binary | std::ios::trunc);
     check<IoError>(bool(file), "predict", *o.out, " cannot be written");
   }

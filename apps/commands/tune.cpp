@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "amp/diagnosis/module_search.h"
 #include "amp/diagnosis/tuning.h"
@@ -14,6 +13,7 @@
 #include "apps/train/plan.h"
 #include "apps/train/trainer.h"
 #include "apps/use/loaded_run.h"
+#include "framework/base/text_stream.h"
 #include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
@@ -89,7 +89,7 @@ Json settings_of(const std::vector<std::string>& sets) {
   for (const std::string& set : sets) {
     const size_t equals = set.find('=');
     Json* at = &out;
-    std::istringstream path(set.substr(0, equals));
+    TextReader path(set.substr(0, equals));
     for (std::string part; std::getline(path, part, '.');) {
       check<ConfigError>(part.find_first_not_of("0123456789") != std::string::npos, "tune", "--set ", set,
                          " is in a list, which the new config cannot change",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "apps/report/chart.h"
 #include "apps/terminal/progress.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -55,7 +55,7 @@ struct StripRow {
 std::string strip_chart(const std::string& title, const std::string& unit, const std::vector<Strip>& strips) {
   const double end = end_of_axis(strips), bottom = kStripRow * double(strips.size());
   if (!(end > 0) || !std::isfinite(end)) return "";
-  std::ostringstream out;
+  TextWriter out;
   out << "<figure class=\"card\"><figcaption><b>" << escaped(title) << "</b></figcaption><svg viewBox=\"0 0 " << kStripWidth << ' '
       << bottom + 22 << "\" role=\"img\" aria-label=\"" << escaped(title) << "\">";
   StripRow row{out, 0, end};

@@ -31,6 +31,23 @@ Json preview_rates(const Config& config, int64_t most) {
   return out;
 }
 
+namespace {
+
+// Finds the lowest point, and the steepest one before it: slopes are over five points, from the first that is not of the beginning.
+void mark_slopes(RateSearch& out) {
+  const auto lowest = std::min_element(out.points.begin(), out.points.end(),
+                                       [](const RatePoint& a, const RatePoint& b) { return a.smooth < b.smooth; });
+  if (lowest != out.points.end() && std::isfinite(lowest->smooth)) out.lowest = lowest->lr;
+  double fastest = 0;
+  for (size_t i = 2; i + 2 < out.points.size() && i <= size_t(lowest - out.points.begin()); ++i) {
+    const RatePoint &a = out.points[i - 2], &b = out.points[i + 2];
+    const double slope = (b.smooth - a.smooth) / std::log(b.lr / a.lr);
+    if (std::isfinite(slope) && slope < fastest) fastest = slope, out.steepest = out.points[i].lr;
+  }
+}
+
+}  // namespace
+
 RateSearch find_rate(Config config, const RateRange& range) {
   check<ValueError>(range.from > 0 && range.to > range.from && std::isfinite(range.to), "lr-find", "needs 0 < from < to, got from ",
                     range.from, " and to ", range.to);
@@ -79,17 +96,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
     }
     best = std::min(best, smooth);
   }
-
-  // Slopes over five points, from the first that is not of the beginning to the lowest.
-  const auto lowest = std::min_element(out.points.begin(), out.points.end(),
-                                       [](const RatePoint& a, const RatePoint& b) { return a.smooth < b.smooth; });
-  if (lowest != out.points.end() && std::isfinite(lowest->smooth)) out.lowest = lowest->lr;
-  double fastest = 0;
-  for (size_t i = 2; i + 2 < out.points.size() && i <= size_t(lowest - out.points.begin()); ++i) {
-    const RatePoint &a = out.points[i - 2], &b = out.points[i + 2];
-    const double slope = (b.smooth - a.smooth) / std::log(b.lr / a.lr);
-    if (std::isfinite(slope) && slope < fastest) fastest = slope, out.steepest = out.points[i].lr;
-  }
+  mark_slopes(out);
   return out;
 }
 

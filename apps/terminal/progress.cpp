@@ -11,6 +11,7 @@
 
 #include "apps/terminal/signals.h"
 #include "apps/terminal/terminal.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -20,12 +21,15 @@ constexpr size_t kLeastBar = 6, kMostBar = 32;  // columns with the brackets
 constexpr size_t kSpared = 3;                   // of the terminal's: what a person types, such as ^C, is to find room
 constexpr double kLongWait = 0.1;               // share of the time that waiting is worth a word
 
+// Of whole numbers and texts: printf writes others as the locale says.
 template <class... Args>
 std::string formatted(const char* format, Args... args) {
   char buffer[256];
   std::snprintf(buffer, sizeof buffer, format, args...);
   return buffer;
 }
+
+std::string whole_percent(double share) { return fixed_text(100 * share, 0) + " %"; }
 
 double time_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
@@ -50,8 +54,8 @@ std::string plain_text(const ProgressView& v) {
                     count_text(v.samples_per_second).c_str());
   if (v.scale) text += formatted("  scale %s  skipped %lld", number_text(*v.scale, 6).c_str(), (long long)v.skipped);
   if (v.grad_norm) text += "  grad norm " + number_text(*v.grad_norm, 3);
-  text += formatted("  data wait %.0f %%", 100 * v.loader_wait);
-  if (v.rank_wait) text += formatted("  rank wait %.0f %%", 100 * *v.rank_wait);
+  text += "  data wait " + whole_percent(v.loader_wait);
+  if (v.rank_wait) text += "  rank wait " + whole_percent(*v.rank_wait);
   return text + "  peak " + bytes_text(v.peak_bytes) + "  eta " + duration_text(v.seconds_left);
 }
 
@@ -61,7 +65,8 @@ std::string bar_text(const ProgressView& v, size_t width) {
   const double share = v.steps > 0 ? std::clamp(double(v.step) / double(v.steps), 0.0, 1.0) : 0;
   const std::string head = v.epochs > 0 ? formatted("epoch %lld/%lld", (long long)v.epoch, (long long)v.epochs)
                                         : formatted("step %lld/%lld", (long long)v.step, (long long)v.steps);
-  const std::string percent = formatted("%3.0f %%", 100 * share);
+  std::string percent = whole_percent(share);
+  percent.insert(0, std::max<size_t>(percent.size(), 5) - percent.size(), ' ');
   std::string left;
   if (std::isfinite(v.seconds_left)) left = duration_text(std::max(1.0, std::round(v.seconds_left))) + " left";
   if (left.starts_with("1.0 s")) left = "1 s left";
@@ -69,8 +74,8 @@ std::string bar_text(const ProgressView& v, size_t width) {
   if (v.evaluates) more.emplace_back("evaluating");
   if (v.loss && !v.evaluates) more.push_back("loss " + number_text(*v.loss, 3));
   if (v.skipped > 0) more.push_back(formatted("%lld skipped", (long long)v.skipped));
-  if (v.loader_wait >= kLongWait) more.push_back(formatted("waits for data %.0f %%", 100 * v.loader_wait));
-  if (v.rank_wait && *v.rank_wait >= kLongWait) more.push_back(formatted("waits for ranks %.0f %%", 100 * *v.rank_wait));
+  if (v.loader_wait >= kLongWait) more.push_back("waits for data " + whole_percent(v.loader_wait));
+  if (v.rank_wait && *v.rank_wait >= kLongWait) more.push_back("waits for ranks " + whole_percent(*v.rank_wait));
   if (v.samples_per_second > 0) more.push_back(count_text(v.samples_per_second) + " samples/s");
 
   const auto joint = [](const std::vector<std::string>& parts) {
@@ -208,7 +213,7 @@ void EpochLines::print(std::vector<LinePart> parts) {
 
 std::string duration_text(double seconds) {
   if (!(std::abs(seconds) < 1e15)) return "?";  // no number, infinity, or what no long holds
-  if (seconds < 60) return formatted(seconds < 10 ? "%.1f s" : "%.0f s", seconds);
+  if (seconds < 60) return fixed_text(seconds, seconds < 10 ? 1 : 0) + " s";
   const long s = long(seconds + 0.5);
   if (s < 3600) return formatted("%ld:%02ld", s / 60, s % 60);
   return formatted("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
@@ -218,14 +223,14 @@ std::string bytes_text(double bytes) {
   const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
   int u = 0;
   while (bytes >= 1000 && u < 4) bytes /= 1000, ++u;
-  return formatted(u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+  return fixed_text(bytes, u == 0 ? 0 : 1) + ' ' + units[u];
 }
 
 std::string count_text(double n) {
-  if (n < 1000) return formatted("%.0f", n);
-  return n < 1e6 ? formatted("%.1fk", n / 1e3) : formatted("%.2fM", n / 1e6);
+  if (n < 1000) return fixed_text(n, 0);
+  return n < 1e6 ? fixed_text(n / 1e3, 1) + 'k' : fixed_text(n / 1e6, 2) + 'M';
 }
 
-std::string number_text(double v, int digits) { return std::isnan(v) ? "nan" : formatted("%.*g", digits, v); }
+std::string number_text(double v, int digits) { return std::isnan(v) ? "nan" : general_text(v, digits); }
 
 }  // namespace halfstep::app

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
-#include <sstream>
 #include <streambuf>
 #include <utility>
 
+#include "framework/base/text_stream.h"
 #include "framework/data/tokens/unicode.h"
 
 namespace halfstep::app {
@@ -142,7 +142,7 @@ std::string in_line(const std::string& name) {
 
 std::string with_fitting_comments(const std::string& config, size_t width) {
   std::string out;
-  std::istringstream lines(config);
+  TextReader lines(config);
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = std::min(line.find_first_not_of(' '), line.size()), at = line.find(" // ");
     const bool is_apart = at != std::string::npos && at > begin;  // and no comment alone
@@ -150,7 +150,7 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
     const std::string margin(begin, ' ');
     const size_t comment = is_apart ? at + 4 : begin + 3;
     if (is_long && (is_apart || line.compare(begin, 3, "// ") == 0)) {
-      std::istringstream parts(wrapped(line.substr(comment), std::max<size_t>(width, begin + 23) - begin - 3));
+      TextReader parts(wrapped(line.substr(comment), std::max<size_t>(width, begin + 23) - begin - 3));
       for (std::string part; std::getline(parts, part);)
         out += margin + "// " + part.substr(std::min(part.find_first_not_of(' '), part.size())) + '\n';
       if (is_apart) out += wrapped_json(line.substr(0, line.find_last_not_of(' ', at) + 1), width) + '\n';

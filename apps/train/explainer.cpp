@@ -13,9 +13,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kSkipsInARow = 3;   // fewer are the scaler's search for its scale
 constexpr size_t kExplanations = 20;  // of a run
-constexpr size_t kLosses = 200;       // whose median is known
 
 double loss_of(const StepResult& r) { return r.loss.defined() ? r.loss.item<double>() : NAN; }
 
@@ -30,13 +28,17 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
       group_(group),
       watch_(watch),
       observer_(config, session, step, dir, group != nullptr, watch != nullptr),
-      seeks_(watch && watch->found),
-      on_((config.diagnostics.explain || config.train.detect_anomaly || seeks_) && !session.optimizer->needs_closure()),
-      at_once_(on_ && (session.device.is_cpu() || config.train.detect_anomaly || seeks_)),
-      next_look_(config.train.detect_anomaly ? 1 : kSkipsInARow) {}
+      looks_{.seeks = watch && watch->found, .on = false, .at_once = false},
+      history_{.skips = SkipCount(config.train.detect_anomaly)} {
+  const bool asked = config.diagnostics.explain || config.train.detect_anomaly || looks_.seeks;
+  looks_.on = asked && !session.optimizer->needs_closure();
+  looks_.at_once = looks_.on && (session.device.is_cpu() || config.train.detect_anomaly || looks_.seeks);
+}
+
+bool Explainer::Findings::is_full() const { return explained.size() >= kExplanations; }
 
 TrainStepOptions Explainer::added_to(TrainStepOptions o) {
-  if (!at_once_ || group_) return o;  // ranks know a loss at the end of a window only: see stepped()
+  if (!looks_.at_once || group_) return o;  // ranks know a loss at the end of a window only: see stepped()
   o.on_bad_loss = [this](const StepUnderTest& step) {
     observer_.stop();
     explain(step, "the loss is not finite");
@@ -46,58 +48,58 @@ TrainStepOptions Explainer::added_to(TrainStepOptions o) {
 }
 
 void Explainer::begin(int64_t attempt, int64_t applied, int64_t epoch, const Batch& batch) {
-  number_ = attempt;
-  name_ = attempt - skipped_;
-  epoch_ = epoch;
+  now_ = {.step = attempt - history_.skips.skipped(), .attempt = attempt, .epoch = epoch};
   if (watch_ && watch_->begins) watch_->begins(attempt, batch);
   observer_.begin(applied + 1, attempt, epoch);
   if (step_.pending() == 0) {
-    const bool may_be_explained = on_ && s_.scaler.is_enabled() && (skips_ + 1 >= next_look_ || (group_ && at_once_));
-    keeps_ = seeks_ || observer_.observes() || may_be_explained;
-    step_.keep_step(keeps_);
-    samples_.clear();
+    const bool may_be_explained = looks_.on && s_.scaler.is_enabled() &&
+                                  (history_.skips.is_enough(history_.skips.in_row() + 1) || (group_ && looks_.at_once));
+    kept_.is_kept = looks_.seeks || observer_.observes() || may_be_explained;
+    step_.keep_step(kept_.is_kept);
+    kept_.samples.clear();
   }
-  if (keeps_) samples_.push_back(s_.train->samples_of_part());
-  if (!seeks_ || step_.pending() > 0) return;
+  if (kept_.is_kept) kept_.samples.push_back(s_.train->samples_of_part());
+  if (!looks_.seeks || step_.pending() > 0) return;
   const NoGrad off;
-  before_.clear();
-  for (const Tensor& p : s_.model->parameters()) before_.push_back(p.detach().clone());
+  weights_.before.clear();
+  for (const Tensor& p : s_.model->parameters()) weights_.before.push_back(p.detach().clone());
 }
 
 void Explainer::stepped(const StepResult& r) {
   for (const Diagnosis& d : observer_.stepped(r)) say_quiet(d);
   if (!r.stepped) return;
-  if (r.no_target) ++skipped_, counted_ = number_;  // nothing is wrong with the numbers
-  const bool examines = on_ && (at_once_ || step_.kept_step()) && !r.no_target;
+  if (r.no_target) history_.skips.add_without_target(), counted_ = now_.attempt;  // nothing is wrong with the numbers
+  const bool examines = looks_.on && (looks_.at_once || step_.kept_step()) && !r.no_target;
   if (examines) examine(r);
   if (!watch_) return;
-  const TriedStep tried{number_, name_, loss_of(r), r.outcome.applied()};
+  const TriedStep tried{now_.attempt, now_.step, loss_of(r), r.outcome.applied()};
   if (!examines && !r.no_target) count(tried.applied, tried.loss);
-  counted_ = number_;
+  counted_ = now_.attempt;
   if (watch_->stepped) watch_->stepped(tried, s_);
-  ended_ = ended_ || (watch_->until && tried.applied && name_ >= *watch_->until);
-  ended_ = ended_ || (watch_->until_attempt && number_ >= *watch_->until_attempt);
+  ended_ = ended_ || (watch_->until && tried.applied && now_.step >= *watch_->until);
+  ended_ = ended_ || (watch_->until_attempt && now_.attempt >= *watch_->until_attempt);
 }
 
 void Explainer::examine(const StepResult& r) {
   const bool applied = r.outcome.applied(), kept = step_.kept_step().has_value();
   const double loss = loss_of(r);
-  counted_ = number_;
-  if (seeks_ && applied && !ended_) look_at_weights();
+  counted_ = now_.attempt;
+  if (looks_.seeks && applied && !ended_) look_at_weights();
   count(applied, loss);
   if (applied || !kept || ended_) return;
   if (group_ && !std::isfinite(loss)) return explain(*step_.kept_step(), "the loss is not finite");
-  if (skips_ < next_look_) return;
-  next_look_ = config_.train.detect_anomaly ? skips_ + 1 : 4 * skips_;  // the cause may change while the scale falls
+  const int64_t skips = history_.skips.in_row();
+  if (!history_.skips.is_enough(skips)) return;
+  history_.skips.looked();
   explain(*step_.kept_step(),
-          skips_ == 1 ? "skipped" : joined("skipped, as ", skips_ == 2 ? "was 1" : joined("were ", skips_ - 1), " before it"));
-  if (!seeks_) step_.keep_step(false);
+          skips == 1 ? "skipped" : joined("skipped, as ", skips == 2 ? "was 1" : joined("were ", skips - 1), " before it"));
+  if (!looks_.seeks) step_.keep_step(false);
 }
 
 void Explainer::say_quiet(Diagnosis d) {
   d.place = place_in_config(config_, d.where);
-  if (explained_.size() < kExplanations && explained_.insert({d.cause, d.where}).second)
-    progress_.warn(joined("step ", name_, " (epoch ", epoch_, "): observed\n", d.text()));
+  if (!findings_.is_full() && findings_.add(d))
+    progress_.warn(joined("step ", now_.step, " (epoch ", now_.epoch, "): observed\n", d.text()));
 }
 
 // Of a watched run: what the update did.
@@ -105,36 +107,23 @@ void Explainer::look_at_weights() {
   const NoGrad off;
   const std::vector<Tensor> now = s_.model->parameters();
   bool broken = false;
-  for (size_t i = 0; i < now.size(); ++i) broken = broken || (count_values(now[i]).bad() && !count_values(before_[i]).bad());
-  update_ = std::max(update_, relative_change(before_, now).value_or(0));
-  if (!broken || !step_.kept_step() || name_ < watch_->from) return;
-  for (size_t i = 0; i < now.size(); ++i) now[i].copy_(before_[i]);
+  for (size_t i = 0; i < now.size(); ++i)
+    broken = broken || (count_values(now[i]).bad() && !count_values(weights_.before[i]).bad());
+  weights_.update = std::max(weights_.update, relative_change(weights_.before, now).value_or(0));
+  if (!broken || !step_.kept_step() || now_.step < watch_->from) return;
+  for (size_t i = 0; i < now.size(); ++i) now[i].copy_(weights_.before[i]);
   explain(*step_.kept_step(), "its update left weights that are not finite", true);
 }
 
 void Explainer::read(int64_t step, bool applied, double loss) {
-  if (on_ && step > counted_) count(applied, loss);
+  if (looks_.on && step > counted_) count(applied, loss);
 }
 
 void Explainer::count(bool applied, double loss) {
-  skips_ = applied ? 0 : skips_ + 1;
-  skipped_ += applied ? 0 : 1;
-  if (!applied) return;
-  next_look_ = config_.train.detect_anomaly ? 1 : kSkipsInARow;
-  if (!std::isfinite(loss)) return;
-  last_cause_.clear();
-  if (losses_.size() < kLosses)
-    losses_.push_back(std::abs(loss));
-  else
-    losses_[next_loss_++ % kLosses] = std::abs(loss);
-}
-
-double Explainer::median_loss() const {
-  if (losses_.empty()) return loss_before_;
-  std::vector<double> sorted = losses_;
-  const auto middle = sorted.begin() + std::ptrdiff_t(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
+  history_.skips.add(applied);
+  if (!applied || !std::isfinite(loss)) return;
+  findings_.last_cause.clear();
+  history_.losses.add(loss);
 }
 
 // Each rank computes its own rows; one that found a fault knows more than one that found none.
@@ -167,10 +156,10 @@ std::string Explainer::keep_in_capsule(const StepUnderTest& step, CapsuleStep ab
 }
 
 void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_weights) {
-  if (explained_.size() >= kExplanations || ended_ || (seeks_ && name_ < watch_->from)) return;
-  const auto samples = step.batches.size() == 1 ? std::vector<std::vector<int64_t>>{s_.train->samples_of_part()} : samples_;
+  if (findings_.is_full() || ended_ || (looks_.seeks && now_.step < watch_->from)) return;
+  const auto samples = step.batches.size() == 1 ? std::vector<std::vector<int64_t>>{s_.train->samples_of_part()} : kept_.samples;
   for (size_t i = 0; i < samples.size() && samples.size() == step.batches.size(); ++i) step.batches[i].samples = samples[i];
-  StepHistory history{.loss = median_loss(), .update = update_, .broke_weights = broke_weights};
+  StepHistory history{.loss = history_.losses.median(), .update = weights_.update, .broke_weights = broke_weights};
   if (const Json& o = config_.optimizer; o.contains("eps") && o["eps"].is_number()) history.eps = o["eps"].get<double>();
   Diagnosis d;
   try {
@@ -181,29 +170,30 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   d.place = place_in_config(config_, d.where);
   bool own = true;
   d = of_all_ranks(std::move(d), own);
-  if (seeks_) {
-    if (d.is_fault()) watch_->found({name_, number_, epoch_}, d);
+  if (looks_.seeks) {
+    if (d.is_fault()) watch_->found(now_, d);
     ended_ = d.is_fault();
     return;
   }
-  found_ = d.cause;
-  found_in_ = name_;
+  findings_.latest = d.cause;
+  findings_.step = now_.step;
   // What a broken step leaves behind is not another fault.
-  if (!last_cause_.empty() && d.cause.ends_with("_broken")) return;
-  last_cause_ = joined(d.cause, d.sentence.empty() ? "" : ": ", d.sentence);
-  if (!explained_.insert({d.cause, d.where}).second && !config_.train.detect_anomaly) return;
-  const std::string file = keep_in_capsule(step, {.number = name_, .epoch = epoch_, .what = what, .history = history}, d, own);
+  if (!findings_.last_cause.empty() && d.cause.ends_with("_broken")) return;
+  findings_.last_cause = joined(d.cause, d.sentence.empty() ? "" : ": ", d.sentence);
+  if (!findings_.add(d) && !config_.train.detect_anomaly) return;
+  const std::string file =
+      keep_in_capsule(step, {.number = now_.step, .epoch = now_.epoch, .what = what, .history = history}, d, own);
   if (d.cause == "divergence" || d.cause == "optimizer_blowup")
     d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " tries lower rates on these steps")});
   if (d.cause == "weights_broken")
     d.remedies.push_back({joined("halfstep doctor ", config_.output_dir, " finds the step whose update broke them")});
-  const std::string text = joined("step ", name_, " (epoch ", epoch_, "): ", what, '\n', d.text(), file);
+  const std::string text = joined("step ", now_.step, " (epoch ", now_.epoch, "): ", what, '\n', d.text(), file);
   if (d.is_fault())
     progress_.warn(text);
   else
     progress_.note(text);
   if (config_.train.detect_anomaly && d.is_fault())
-    fail<DivergedError>("train", "train.detect_anomaly ends the run at step ", name_, ": ", last_cause_);
+    fail<DivergedError>("train", "train.detect_anomaly ends the run at step ", now_.step, ": ", findings_.last_cause);
 }
 
 }  // namespace halfstep::app

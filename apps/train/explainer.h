@@ -20,6 +20,7 @@
 #include "apps/terminal/progress.h"
 #include "apps/train/capsule.h"
 #include "apps/train/observer.h"
+#include "apps/train/step_history.h"
 
 namespace halfstep::app {
 
@@ -54,7 +55,7 @@ class Explainer {
   TrainStepOptions added_to(TrainStepOptions options);
 
   // So many steps of the run before were skipped, and this was its usual loss.
-  void resumed(int64_t skipped, double loss) { skipped_ = skipped, loss_before_ = loss; }
+  void resumed(int64_t skipped, double loss) { history_.skips.resumed(skipped), history_.losses.resumed(loss); }
   // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
   bool observes(int64_t step) const { return observer_.is_due(step); }
   // Before a batch: the steps tried so far, this one included, and those of them that were applied.
@@ -67,10 +68,10 @@ class Explainer {
   bool ended() const { return ended_; }  // as the watch says
 
   // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
-  const std::string& last_cause() const { return last_cause_; }
-  bool has_explained() const { return !explained_.empty(); }
+  const std::string& last_cause() const { return findings_.last_cause; }
+  bool has_explained() const { return !findings_.explained.empty(); }
   // What was found in the last step that was tried as the one with this number: "input_nonfinite"; empty: nothing.
-  std::string cause_of(int64_t step) const { return step == found_in_ ? found_ : ""; }
+  std::string cause_of(int64_t step) const { return step == findings_.step ? findings_.latest : ""; }
 
  private:
   void explain(StepUnderTest step, const std::string& what, bool broke_weights = false);
@@ -79,8 +80,17 @@ class Explainer {
   void examine(const StepResult& result);
   void look_at_weights();
   void count(bool applied, double loss);
-  double median_loss() const;
   Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
+
+  // What was found so far.
+  struct Findings {
+    std::set<std::pair<std::string, std::string>> explained;                              // causes and their places
+    std::string last_cause;                                                               // see last_cause()
+    std::string latest;                                                                   // the latest cause
+    int64_t step = -1;                                                                    // and its step
+    bool add(const Diagnosis& d) { return explained.insert({d.cause, d.where}).second; }  // is it new?
+    bool is_full() const;
+  };
 
   const Config& config_;
   Session& s_;
@@ -89,24 +99,25 @@ class Explainer {
   ProcessGroup* group_;
   Watch* watch_;
   Observer observer_;
-  bool seeks_;  // a fault, for the watch
-  bool on_, at_once_, keeps_ = false, ended_ = false;
-  std::vector<std::vector<int64_t>> samples_;  // of the micro-batches of a step that is kept
-  Tensors before_;                             // the parameters before a watched step
-  double update_ = 0;                          // the largest |change| / |parameters| of watched steps
-  int64_t number_ = 0, epoch_ = 0;
-  int64_t name_ = 0;            // what it is called: the number that it has among applied steps
-  int64_t skipped_ = 0;         // steps of the run whose outcome is known
-  int64_t counted_ = 0;         // the last step whose outcome is known
-  int64_t skips_ = 0;           // in a row
-  int64_t next_look_ = 0;       // at so many
-  std::vector<double> losses_;  // magnitudes of the latest ones, in a ring
-  size_t next_loss_ = 0;
-  double loss_before_ = 0;                                   // a resume
-  std::set<std::pair<std::string, std::string>> explained_;  // causes and their places
-  std::string last_cause_;
-  std::string found_;      // the latest cause
-  int64_t found_in_ = -1;  // and its step
+  struct {
+    bool seeks, on, at_once;  // seeks: a fault, for the watch
+  } looks_;
+  bool ended_ = false;
+  struct {
+    bool is_kept = false;
+    std::vector<std::vector<int64_t>> samples{};  // of its micro-batches
+  } kept_;                                        // the step that is under way
+  FoundStep now_{};                               // that step
+  int64_t counted_ = 0;                           // the last step whose outcome is known
+  struct {
+    Tensors before{};   // the parameters before a watched step
+    double update = 0;  // the largest |change| / |parameters| of watched steps
+  } weights_;
+  struct History {
+    SkipCount skips;
+    RecentLosses losses{};
+  } history_;
+  Findings findings_;
 };
 
 }  // namespace halfstep::app

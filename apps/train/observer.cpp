@@ -4,12 +4,13 @@
 #include <cstdlib>
 
 #include "apps/terminal/progress.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::app {
 namespace {
 
 // Four digits are enough, and lines stay short.
-Json short_number(double v) { return std::strtod(number_text(v, 4).c_str(), nullptr); }
+Json short_number(double v) { return number_of(number_text(v, 4)).value_or(v); }
 
 Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) {
   Json layers = Json::object();

@@ -5,9 +5,9 @@
 #include <functional>
 #include <iomanip>
 #include <map>
-#include <sstream>
 
 #include "apps/train/profile.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -17,12 +17,12 @@ constexpr double kLeast = 0.0005;  // of the step, below which a row is not show
 
 std::string milliseconds_text(double seconds) {
   const double ms = seconds * 1e3;
-  std::ostringstream out;
+  TextWriter out;
   out << std::fixed << std::setprecision(ms >= 100 ? 1 : ms >= 1 ? 2 : 3) << ms << " ms";
   return out.str();
 }
 std::string percent_text(double share) {
-  std::ostringstream out;
+  TextWriter out;
   out << std::fixed << std::setprecision(1) << 100 * share << " %";
   return out.str();
 }
@@ -55,7 +55,7 @@ void totals_table(std::vector<std::string>& lines, const StepProfile& p, const s
   for (size_t i = 0; i < shown; ++i) width = std::max(width, order[i].first.size() + 2);
   const auto line = [&](const std::string& name, const std::string& calls, const std::string& time, const std::string& share,
                         const std::string& floor) {
-    std::ostringstream out;
+    TextWriter out;
     out << std::left << std::setw(int(width)) << name << std::right << std::setw(7) << calls << std::setw(12) << time
         << std::setw(9) << share << std::setw(12) << floor;
     lines.push_back(out.str());
@@ -79,7 +79,7 @@ void calls_table(std::vector<std::string>& lines, const StepProfile& p) {
   const auto line = [&](std::string_view pass, const std::string& of, const std::string& what, const std::string& calls,
                         const std::string& time, const std::string& share, const std::string& flops, const std::string& bytes,
                         const std::string& floor) {
-    std::ostringstream out;
+    TextWriter out;
     out << std::left << std::setw(10) << pass << std::setw(int(layer)) << of << std::setw(int(op)) << what << std::right
         << std::setw(6) << calls << std::setw(12) << time << std::setw(9) << share << std::setw(10) << flops << std::setw(8)
         << bytes << std::setw(12) << floor;
@@ -106,7 +106,7 @@ void kernels_table(std::vector<std::string>& lines, const StepProfile& p) {
   const auto line = [&](const std::string& calls, const std::string& time, const std::string& share, std::string name) {
     constexpr size_t kName = 68;  // the line has 100 columns then
     if (name.size() > kName) name = name.substr(0, kName - 3) + "...";
-    std::ostringstream out;
+    TextWriter out;
     out << std::right << std::setw(7) << calls << std::setw(12) << time << std::setw(9) << share << "  " << name;
     lines.push_back(out.str());
   };

@@ -8,6 +8,7 @@
 
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/ranks.h"
+#include "framework/base/number_text.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
@@ -16,9 +17,7 @@ Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? J
 
 std::string shown(const MetricValue& m) {
   if (!m.is_share) return m.name + " " + number_text(m.value, 4);
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * m.value);
-  return m.name + " " + text;
+  return m.name + " " + fixed_text(100 * m.value, 2) + " %";
 }
 
 RunLines::RunLines(RunContext& run)

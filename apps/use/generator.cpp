@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <utility>
 #include <variant>
 
+#include "framework/base/text_stream.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/math/random.h"
@@ -31,7 +31,7 @@ bool is_numbers(const TextOptions& o) { return o.tokenizer == Tokenizer::u16 || 
 const TextOptions& text_options(const Predictor& model) {
   const auto* const text = std::get_if<TextForm>(&model.form().source);
   check<ConfigError>(text != nullptr, kGenerate, model.checkpoint().string(), " is not a model of text",
-                    Help{"halfstep predict answers with it"});
+                     Help{"halfstep predict answers with it"});
   return text->options;
 }
 
@@ -188,7 +188,7 @@ void TextSampler::start(std::string_view prompt) {
 std::vector<std::string> TextSampler::unknown_words(std::string_view prompt) const {
   std::vector<std::string> out;
   if (options_.tokenizer != Tokenizer::word) return out;
-  std::istringstream words{std::string(prompt)};
+  TextReader words{std::string(prompt)};
   for (std::string word; words >> word;) {
     if (options_.vocabulary.find(word) < 0 && std::find(out.begin(), out.end(), word) == out.end()) out.push_back(word);
   }

@@ -20,6 +20,7 @@
 #ifndef HALFSTEP_NO_CUBLASLT  // an emulated build without the library's header
 #include "cuda/blas/cublaslt.h"
 #include "cuda/blas/matmul.h"
+#include "framework/base/number_text.h"
 #endif
 
 namespace halfstep::cuda {
@@ -88,7 +89,7 @@ bool is_bare(const GemmArgs& g) {
 
 double environment(const char* name) {
   const char* value = std::getenv(name);
-  return value ? std::strtod(value, nullptr) : 0;
+  return value ? number_before(value).value_or(0) : 0;
 }
 
 // The argument of set_gemm_tuning().

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 #include <string_view>
 
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -33,7 +33,7 @@ struct Contents {
 };
 
 std::optional<TuningResult> parse(const std::string& text) {
-  std::istringstream in(text);
+  TextReader in(text);
   TuningResult v;
   std::string rest;
   if (!(in >> v.rung >> v.candidate >> v.algorithm >> v.ms) || in >> rest) return {};
@@ -73,7 +73,7 @@ Contents read(const std::string& path) {
 }
 
 void write(const std::string& path, const TuningResults& results) {
-  std::ostringstream text;
+  TextWriter text;
   text << kFirstLine << '\n';
   for (const auto& [key, v] : results)
     text << key << '\t' << v.rung << ' ' << v.candidate << ' ' << v.algorithm << ' ' << v.ms << '\n';

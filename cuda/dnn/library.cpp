@@ -11,6 +11,7 @@
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::cuda::dnn {
 namespace {
@@ -124,7 +125,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
   }
   if (best.ms < kNever) remember_tuning(machine(), text, best);
-  logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
+  logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + fixed_text(best.ms, 6) + " ms");
   entry.slower = best.rung == kOther;
   if (!entry.slower) entry.plans->choose(size_t(best.candidate));
 }

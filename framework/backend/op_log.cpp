@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 #include <utility>
 
 #include "framework/base/layer_path.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
@@ -18,7 +18,7 @@ LoggedTensor entry_of(const Tensor& t) {
 }
 
 std::string text(DType dtype) {
-  std::ostringstream out;
+  TextWriter out;
   out << dtype;
   return out.str();
 }

@@ -7,10 +7,11 @@
 // Message parts are written only when the check fails. The library never aborts or exits.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 
@@ -51,7 +52,7 @@ inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out <
 // Returns all parts as one string, written as a stream writes them.
 template <class... Parts>
 std::string joined(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return out.str();
 }
@@ -61,9 +62,11 @@ template <class E, class... Parts>
   throw E(joined('[', where, "] ", parts...));
 }
 
+// The parentheses here, and around other functions of this name, keep a macro check(x), such as that of macOS, from being expanded.
 template <class E, class... Parts>
-void check(bool ok, std::string_view where, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail<E>(where, parts...);
+void(check)(bool ok, std::string_view where, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    fail<E>(where, parts...);
 }
 
 }  // namespace halfstep

@@ -199,7 +199,7 @@ concept HasOptionList = requires {
 template <HasOptionList O>
 void check_options(std::string_view owner, const O& options) {
   for (const Option<O>& o : O::list()) check_option(owner, o, o.get(options));
-  if constexpr (requires { options.check(owner); }) options.check(owner);
+  if constexpr (requires { (options.check)(owner); }) (options.check)(owner);
 }
 
 // The options with this member, which was given by position. Throws ValueError if they have it by name as well.

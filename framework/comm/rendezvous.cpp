@@ -13,12 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/process_group.h"
 #include "framework/comm/sockets.h"
 
@@ -100,6 +100,7 @@ int listen_in(const MeetingPlace& place) {
 void write_meeting_file(const std::string& path, const std::string& job, int listener) {
   const std::string half = path + ".new";
   std::ofstream out(half);
+  out.imbue(std::locale::classic());
   out << kGreeting << '\n' << job << '\n' << port_of(listener) << '\n';
   for (const std::string& a : all_addresses()) out << a << '\n';
   out.close();
@@ -184,7 +185,7 @@ void Rendezvous::send_go() {
 
 // Keeps a visitor's connection, or closes it if it does not belong to this job.
 bool Rendezvous::welcome(Visitor& v, const std::string& job) {
-  std::istringstream said(v.said.substr(0, v.said.find('\n')));
+  TextReader said(v.said.substr(0, v.said.find('\n')));
   std::string greeting, theirs, as;
   int rank = -1, size = -1;
   said >> greeting >> rank >> size;
@@ -202,8 +203,7 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
     send_away(true, why);
   };
   if (size != launch_.size)
-    contradict(
-        joined("rank ", rank, " (", as, ") was started as one of ", size, " ranks, and rank 0 as one of ", launch_.size));
+    contradict(joined("rank ", rank, " (", as, ") was started as one of ", size, " ranks, and rank 0 as one of ", launch_.size));
   if (rank < 0 || rank >= size) return false;
   if (rank > 0) forget_if_gone(peers_[size_t(rank)]);
   if (rank == 0 || peers_[size_t(rank)] >= 0)
@@ -235,6 +235,7 @@ void Rendezvous::visit() {
       where = "the address in " + place.file;
       hosts.clear();
       std::ifstream in(place.file);
+      in.imbue(std::locale::classic());
       std::string greeting, line;
       if (std::getline(in, greeting) && greeting == kGreeting && std::getline(in, job) && in >> port) {
         last_port = port;

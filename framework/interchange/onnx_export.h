@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a function of tensors as an ONNX file, opset 17. For modules: layers/module/export.h.
 //
-// Calls the function with two samples and with three, of different values, and traces both calls (framework/backend/graph_trace.h). The
-// traces must contain the same calls. A size that differs between them must be a multiple of the number of samples, so that the
-// file accepts any number of them. A tensor that no op made from the inputs is a constant; it must be equal in both traces, or the
-// same for every sample. Refuses everything else: values read on the host, random draws, the number of samples as a value. It
-// cannot see a branch that neither call took.
+// Calls the function with two samples and with three, of different values, and traces both calls
+// (framework/backend/graph_trace.h). The traces must contain the same calls. A size that differs between them must be a multiple
+// of the number of samples, so that the file accepts any number of them. A tensor that no op made from the inputs is a constant;
+// it must be equal in both traces, or the same for every sample. Refuses everything else: values read on the host, random draws,
+// the number of samples as a value. It cannot see a branch that neither call took.
 #pragma once
 
 #include <filesystem>

@@ -25,15 +25,15 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     if (!fits) buckets_.emplace_back();
     Bucket& b = buckets_.back();
     slot_of_[p->impl()] = slots_.size();
-    b.slots.push_back(slots_.size());
+    b.parts.push_back(slots_.size());
     slots_.push_back({*p, buckets_.size() - 1, b.used, 0});
     b.used += (p->numel() + kAlign - 1) / kAlign * kAlign;
   }
   const MemoryScope tag(MemoryTag::gradients);
   for (Bucket& b : buckets_) {
-    const Tensor& first = slots_[b.slots[0]].parameter;
+    const Tensor& first = slots_[b.parts[0]].parameter;
     int64_t end = b.used;
-    for (const size_t s : b.slots) slots_[s].flag = end++;
+    for (const size_t s : b.parts) slots_[s].flag = end++;
     const int64_t equal = kAlign * group.size();  // every rank sums the same number of aligned elements
     end = (end + equal - 1) / equal * equal;
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
@@ -101,7 +101,7 @@ void GradientReducer::fill(Slot& s, const Tensor& gradient) {
 }
 
 void GradientReducer::send_full() {
-  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].slots.size(); ++sent_) {
+  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].parts.size(); ++sent_) {
     Bucket& b = buckets_[sent_];
     if (options_.scale != 1) {
       const NoGrad off;
@@ -125,8 +125,8 @@ void GradientReducer::take() {
   for (Slot& s : slots_) s.shared = s.given;
   for (const Bucket& b : buckets_) {
     if (b.buffer.device().is_meta()) continue;  // in a plan all ranks equal this one
-    const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
-    for (size_t i = 0; i < users.size(); ++i) slots_[b.slots[i]].shared = users[i] > 0;
+    const std::vector<double> users = b.buffer.alias({int64_t(b.parts.size())}, {1}, b.used).to_vector<double>();
+    for (size_t i = 0; i < users.size(); ++i) slots_[b.parts[i]].shared = users[i] > 0;
   }
   for (Slot& s : slots_) {
     s.expected = s.given;

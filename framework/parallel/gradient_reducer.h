@@ -61,7 +61,7 @@ class GradientReducer final : public LeafListener {
   struct Bucket {
     Tensor buffer;     // the gradients, then for each the number of ranks that have it
     int64_t used = 0;  // elements of gradients
-    std::vector<size_t> slots;
+    std::vector<size_t> parts;
     size_t filled = 0;
     Ticket ticket = 0;
   };

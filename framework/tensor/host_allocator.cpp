@@ -10,12 +10,12 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <sstream>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/base/check.h"
 #include "framework/base/sanitizers.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/counting_allocator.h"
 
 // Forbids access to memory under the address sanitizer; does nothing without it.
@@ -107,7 +107,7 @@ class HostAllocator final : public CountingAllocator {
   }
 
   [[noreturn]] void out_of_memory(size_t bytes) const {
-    std::ostringstream by_tag;
+    TextWriter by_tag;
     for (int i = 0; i < kMemoryTagCount; ++i)
       by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
     fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", by_tag.str(), ")",

@@ -2,9 +2,9 @@
 // Prints tensors as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <sstream>
 
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -28,22 +28,20 @@ class FloatFormat {
       all_integers = all_integers && v == std::nearbyint(v);
     }
     const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!all_integers && lo < 1e-4));
-    format_ = wide ? "%.4e" : all_integers ? "%.0f." : "%.4f";
+    form_ = wide ? Form::exponent : all_integers ? Form::whole : Form::fixed;
     for (double v : values)
       if (counts(v)) width = std::max(width, (*this)(v).size());
   }
   std::string operator()(double v) const {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-    char buffer[400];  // %.0f of the largest double has 309 digits
-    std::snprintf(buffer, sizeof buffer, format_, v);
-    return buffer;
+    return form_ == Form::exponent ? exponent_text(v, 4) : form_ == Form::whole ? fixed_text(v, 0) + '.' : fixed_text(v, 4);
   }
   size_t width = 1;
 
  private:
   static bool counts(double v) { return std::isfinite(v) && v != 0; }
-  const char* format_;
+  enum class Form : uint8_t { exponent, whole, fixed } form_;
 };
 
 class Printer {
@@ -124,12 +122,12 @@ class Printer {
   std::vector<int64_t> positions_;
   std::vector<std::string> cells_;  // one per position, padded
   size_t width_ = 1, next_ = 0;
-  std::ostringstream out_;
+  TextWriter out_;
 };
 
 template <class... Parts>
 std::string join(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return out.str();
 }

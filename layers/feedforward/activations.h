@@ -33,7 +33,7 @@ using Softmax2d = PlainLayer<"Softmax2d", softmax_of_image>;
 struct HardtanhOptions {
   double min_val = -1, max_val = 1;
   static const OptionList<HardtanhOptions>& list();
-  void check(std::string_view name) const;  // min_val < max_val
+  void(check)(std::string_view name) const;  // min_val < max_val
   Tensor operator()(const Tensor& x) const { return hardtanh(x, min_val, max_val); }
 };
 using Hardtanh = OptionLayer<"Hardtanh", HardtanhOptions>;
@@ -107,7 +107,7 @@ class PReLU : public Module {
 struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
   static const OptionList<RReLUOptions>& list();
-  void check(std::string_view name) const;  // lower <= upper
+  void(check)(std::string_view name) const;  // lower <= upper
 };
 class RReLU : public Module {
  public:

@@ -57,7 +57,8 @@ const OptionList<InstanceNormOptions>& InstanceNormOptions::list() {
   static const OptionList<InstanceNormOptions> all = running_list<InstanceNormOptions>();
   return all;
 }
-HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"), norm_bias_of<O>())
+HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"),
+                 norm_bias_of<O>())
 HALFSTEP_OPTIONS(RMSNormOptions, option("eps", &O::eps, "left out: the dtype's epsilon").at_least(0),
                  option("elementwise_affine", &O::elementwise_affine, "has weights"))
 HALFSTEP_OPTIONS(GroupNormOptions, eps_of<O>(), option("affine", &O::affine, "has weights"), norm_bias_of<O>())

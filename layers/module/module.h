@@ -346,8 +346,8 @@ std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
 template <class F>
 void Module::each_slot(const std::string& prefix, const F& f) const {
   const std::string begin = prefix.empty() ? "" : prefix + ".";
-  for (const auto* slots : {&parameters_, &buffers_}) {
-    for (const auto& slot : *slots) f(begin + slot->name, slot);
+  for (const auto* kind : {&parameters_, &buffers_}) {
+    for (const auto& slot : *kind) f(begin + slot->name, slot);
   }
   for (const auto& child : children_) {
     if (child->module) child->module->each_slot(begin + child->name, f);

@@ -2,10 +2,10 @@
 // Module::load_state_dict.
 #include <algorithm>
 #include <set>
-#include <sstream>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/near_name.h"
+#include "framework/base/text_stream.h"
 #include "layers/feedforward/normalization.h"
 #include "layers/module/module.h"
 
@@ -42,7 +42,7 @@ std::set<std::string> counts_of_batches(Module& module, const StateDict& state) 
 constexpr size_t kListed = 6;  // of each kind of problem; a state with other names altogether has hundreds
 
 // Lines of an error, and how many there are beyond those that are listed.
-void list(std::ostringstream& out, const char* title, const std::vector<std::string>& lines) {
+void list(std::ostream& out, const char* title, const std::vector<std::string>& lines) {
   for (size_t i = 0; i < std::min(lines.size(), kListed); ++i) out << "\n  " << title << ": " << lines[i];
   if (lines.size() > kListed) out << "\n  " << title << ": " << lines.size() - kListed << " more";
 }
@@ -79,7 +79,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
     if (!find(state, n.name)->same(n.tensor)) twice.push_back(n.name);
   }
 
-  std::ostringstream problems;
+  TextWriter problems;
   if (strict) {
     list(problems, "missing", with_hints(report.missing, report.unexpected));
     list(problems, "unexpected", with_hints(report.unexpected, report.missing));

@@ -14,6 +14,7 @@
 #include "framework/backend/backend.h"
 #include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
+#include "halfstep.h"
 
 using namespace halfstep;
 
@@ -140,6 +141,35 @@ TEST_CASE("a log of calls beside an observer has what it has alone") {
   CHECK(bytes() == alone);
   CHECK(Observing::find<Notes>() == &notes);
   CHECK(Observing::find<OpLogScope>() == nullptr);
+}
+
+TEST_CASE("a step gives its loss the tensor that backward begins with, unless an observer wants each kernel") {
+  struct Seen : MSELoss {
+    using MSELoss::MSELoss;
+    Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
+      seeded = seed.defined();
+      return MSELoss::with_seed(output, target, seed);
+    }
+    mutable bool seeded = false;
+  };
+  Linear model(3, 2);
+  const Seen loss;
+  SGD optimizer(model.parameters(), {.lr = 0.1});
+  GradScaler scaler({.enabled = false});
+  TrainStep step(model, loss, optimizer, scaler, nullptr, {.device = Device::cpu});
+  const Tensor x = rand({4, 3}), y = rand({4, 2});
+  step(x, y);
+  CHECK(loss.seeded);
+  Notes calls;
+  {
+    const Observing on(calls);
+    step(x, y);
+    CHECK(loss.seeded);
+  }
+  Notes kernels(OpObserver::Kernels{Device::cpu});
+  const Observing on(kernels);
+  step(x, y);
+  CHECK_FALSE(loss.seeded);
 }
 
 TEST_CASE("the pass of a step is known to observers that begin within it") {

@@ -179,10 +179,9 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 
-}  // namespace
+Field columns(const char* key, const char* doc) { return list(key, Json::array(), column_field("", "column"), doc); }
 
-void add_table_rows(Catalog<DatasetRow>& all) {
-  const auto columns = [](const char* key, const char* doc) { return list(key, Json::array(), column_field("", "column"), doc); };
+void add_tables(Catalog<DatasetRow>& all) {
   const std::vector<Field> format = format_fields();
   all.add(
       {{"CSV",
@@ -240,6 +239,10 @@ void add_table_rows(Catalog<DatasetRow>& all) {
        /*normalizes=*/false,
        /*streams=*/false,
        /*takes_parts=*/true});
+}
+
+void add_series(Catalog<DatasetRow>& all) {
+  const std::vector<Field> format = format_fields();
   all.add(
       {{"TimeSeries",
         "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
@@ -272,6 +275,13 @@ void add_table_rows(Catalog<DatasetRow>& all) {
        make_series,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
        /*takes_range=*/true});
+}
+
+}  // namespace
+
+void add_table_rows(Catalog<DatasetRow>& all) {
+  add_tables(all);
+  add_series(all);
 }
 
 }  // namespace halfstep::app

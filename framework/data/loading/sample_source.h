@@ -27,7 +27,7 @@ uint64_t drawn_seed(Generator& generator);
 template <class S>
 using CollatedAs = typename Collated<S>::type;
 
-// The batches of a DataLoader without a collate; None if there are none.
+// The batches of a DataLoader without a collate; NoType if there are none.
 template <class Set>
 constexpr auto batch_type() {
   if constexpr (IsDataset<Set>) {
@@ -46,13 +46,13 @@ using BatchOf = typename decltype(batch_type<Set>())::type;
 template <class D>
 using Erased = std::conditional_t<std::is_base_of_v<Dataset, D>, Dataset, std::remove_const_t<D>>;
 
-// The result type of a collate; None if it cannot be called.
+// The result type of a collate; NoType if it cannot be called.
 template <class Set, class F>
 auto made_type() {
   if constexpr (std::is_invocable_v<const F&, std::vector<SampleOf<Set>>>) {
     return std::type_identity<std::decay_t<std::invoke_result_t<const F&, std::vector<SampleOf<Set>>>>>{};
   } else {
-    return std::type_identity<None>{};
+    return std::type_identity<NoType>{};
   }
 }
 template <class Set, class F>
@@ -67,7 +67,7 @@ constexpr bool explains() {
                 "DataLoader: tensors are not a data set, and the batch size is an option: write DataLoader(TensorDataset(x, y), "
                 "{.batch_size = 32, .shuffle = true})");
   constexpr bool kReadable = kIsMap<Set> || kIsStream<Set>;
-  constexpr bool kBatches = !std::is_same_v<B, None>;
+  constexpr bool kBatches = !std::is_same_v<B, NoType>;
   if constexpr (!kReadable && !std::is_same_v<Set, LooseTensors>) {
     static_assert(
         Sized<Set> || requires(Set & s) { s.next(); }, "DataLoader: a data set needs `int64_t size() const`");
@@ -202,7 +202,7 @@ template <class B, class Set, class Collate = DefaultCollate>
 std::shared_ptr<const BatchSource> source_of(std::shared_ptr<const Set> set, Collate collate = {}) {
   if constexpr (IsDataset<Set> && std::is_same_v<Collate, DefaultCollate>) {
     return source_of_dataset(std::move(set));
-  } else if constexpr (std::is_same_v<B, None>) {
+  } else if constexpr (std::is_same_v<B, NoType>) {
     return nullptr;  // explains() has refused it
   } else {
     check_set(set != nullptr);

@@ -47,19 +47,33 @@ namespace halfstep {
 namespace samples {
 
 template <class Set>
-concept DrawsNumbers = requires(const Set& s, Generator& g) { s.get(int64_t{}, g); };
+concept DrawsNumbers = requires(const Set& s, Generator& g) {
+  s.get(int64_t{}, g);
+};
 template <class Set>
-concept Gets = requires(const Set& s) { s.get(int64_t{}); };
+concept Gets = requires(const Set& s) {
+  s.get(int64_t{});
+};
 template <class Set>
-concept HasIndex = requires(const Set& s) { s[size_t{}]; };
+concept HasIndex = requires(const Set& s) {
+  s[size_t{}];
+};
 template <class Set>
-concept GetsBatches = requires(const Set& s, std::span<const int64_t> indices) { s.get_batch(indices); };
+concept GetsBatches = requires(const Set& s, std::span<const int64_t> indices) {
+  s.get_batch(indices);
+};
 template <class Set>
-concept Sized = requires(const Set& s) { int64_t(s.size()); };
+concept Sized = requires(const Set& s) {
+  int64_t(s.size());
+};
 template <class Set>
-concept NextDraws = requires(Set& s, Generator& g) { typename decltype(s.next(g))::value_type; };
+concept NextDraws = requires(Set& s, Generator& g) {
+  typename decltype(s.next(g))::value_type;
+};
 template <class Set>
-concept Nexts = requires(Set& s) { typename decltype(s.next())::value_type; };
+concept Nexts = requires(Set& s) {
+  typename decltype(s.next())::value_type;
+};
 template <class Set>
 concept IsDataset = std::is_base_of_v<Dataset, Set>;
 
@@ -91,7 +105,7 @@ auto next(Set& set, [[maybe_unused]] Generator& random) {
   }
 }
 
-struct None {};  // the absence of a type
+struct NoType {};  // the absence of a type
 template <class Set>
 auto sample_type() {
   if constexpr (kIsMap<Set>) {
@@ -99,13 +113,13 @@ auto sample_type() {
   } else if constexpr (kIsStream<Set>) {
     return std::type_identity<typename decltype(next(std::declval<Set&>(), std::declval<Generator&>()))::value_type>{};
   } else {
-    return std::type_identity<None>{};
+    return std::type_identity<NoType>{};
   }
 }
 
 template <class S>
 struct Collated {
-  using type = std::conditional_t<std::is_arithmetic_v<S>, Tensor, None>;
+  using type = std::conditional_t<std::is_arithmetic_v<S>, Tensor, NoType>;
 };
 template <>
 struct Collated<Tensor> {
@@ -117,10 +131,10 @@ struct Collated<std::string> {
 };
 template <template <class...> class Row, class... S>
 inline constexpr auto of_row() {
-  if constexpr (sizeof...(S) > 0 && (!std::is_same_v<typename Collated<S>::type, None> && ...)) {
+  if constexpr (sizeof...(S) > 0 && (!std::is_same_v<typename Collated<S>::type, NoType> && ...)) {
     return std::type_identity<Row<typename Collated<S>::type...>>{};
   } else {
-    return std::type_identity<None>{};
+    return std::type_identity<NoType>{};
   }
 }
 template <class... S>
@@ -206,7 +220,7 @@ using SampleOf = typename decltype(samples::sample_type<Set>())::type;
 // DeviceError for tensors that differ, with the indices of both in `rows`, and ValueError for an undefined one and for no rows.
 template <class S>
 typename samples::Collated<S>::type default_collate(std::vector<S> rows) {
-  static_assert(!std::is_same_v<typename samples::Collated<S>::type, samples::None>,
+  static_assert(!std::is_same_v<typename samples::Collated<S>::type, samples::NoType>,
                 "default_collate takes tensors, numbers, strings, and pairs and tuples of those");
   return samples::collate(std::move(rows), {});
 }

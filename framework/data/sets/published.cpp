@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/data/sets/published.h"
 
-#include <sstream>
-
 #include "framework/base/check.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 
@@ -22,7 +21,7 @@ fs::path find_file(const std::vector<fs::path>& folders, const std::string& name
 
 void fail_missing(const char* where, const std::vector<std::string>& names, const std::vector<fs::path>& folders,
                   const fs::path& into, const std::vector<PublishedFile>& files, const std::string& then) {
-  std::ostringstream looked, also, cure;
+  TextWriter looked, also, cure;
   for (const std::string& name : names) looked << (looked.tellp() > 0 ? ", " : "") << (folders.front() / name).string();
   for (size_t i = 1; i < folders.size(); ++i) also << (i == 1 ? " and in " : ", ") << folders[i].string();
   cure << "nothing is downloaded here; fetch and check them with\n  mkdir -p " << into.string() << " && cd " << into.string();

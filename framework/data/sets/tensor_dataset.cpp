@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -190,7 +190,7 @@ std::vector<int64_t> TensorDataset<2>::labels() const {
 }
 
 std::string TensorDataset<2>::describe() const {
-  std::ostringstream out;
+  TextWriter out;
   out << label_ << ": " << size() << " samples, input " << input_shape();
   if (vocabulary_ > 0) out << " of " << vocabulary_ << " tokens";
   if (classes_ == 0 || !target_shape().empty()) out << ", target " << target_shape();

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <clocale>
-#include <cstdlib>
 #include <system_error>
 
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 #include "framework/data/tables/csv_signs.h"
 
 namespace halfstep {
@@ -48,26 +47,6 @@ std::string_view without_marks(std::string_view cell, CsvHint& out) {
   return bare;
 }
 
-#ifdef __cpp_lib_to_chars
-std::from_chars_result read_double(std::string_view s, double& value) {
-  return std::from_chars(s.data(), s.data() + s.size(), value);
-}
-#else  // libc++, whose from_chars reads integers only
-std::from_chars_result read_double(std::string_view s, double& value) {
-  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
-  const std::string text(s);
-  // Refuses what strtod accepts but from_chars does not: blanks, a plus sign, hexadecimal digits.
-  if (text.find_first_of("+xX \t\r\n\v\f") == 0 || text.find_first_of("xX") != std::string::npos)
-    return {s.data(), std::errc::invalid_argument};
-  char* end = nullptr;
-  const double read = strtod_l(text.c_str(), &end, plain);
-  if (end == text.c_str()) return {s.data(), std::errc::invalid_argument};
-  const char* const stop = s.data() + (end - text.c_str());
-  value = read;  // infinite for a too large number, which the caller expects
-  return {stop, std::errc()};
-}
-#endif
-
 std::string option(const char* key, char c) { return joined('"', key, "\": \"", c, '"'); }
 
 }  // namespace
@@ -79,13 +58,9 @@ bool parse_integer(std::string_view s, int64_t& value) {
 
 bool parse_number(std::string_view cell, double& value) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
-  const auto [end, error] = read_double(cell, value);
-  if (error == std::errc::result_out_of_range && end == cell.data() + cell.size()) {
-    // from_chars leaves the value unchanged; too small counts as zero, too large as not finite.
-    value = std::strtod(std::string(cell).c_str(), nullptr);
-    return true;
-  }
-  return error == std::errc() && end == cell.data() + cell.size();
+  const std::optional<double> read = number_of(cell);
+  if (read) value = *read;
+  return read.has_value();
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 #include "framework/data/tables/series_rows.h"
 
 namespace halfstep {
@@ -275,11 +276,7 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::o
   return out;
 }
 
-std::string time_text(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", v);
-  return text;
-}
+std::string time_text(double v) { return general_text(v, 4); }
 
 std::string length_text(double steps, const StepUnit& r) {
   const std::string count = time_text(steps / r.size);

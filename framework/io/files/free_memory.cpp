@@ -2,27 +2,27 @@
 #include "framework/io/files/free_memory.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <limits>
 
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep {
 namespace {
 
 double number_in(const char* file) {
-  double value = 0;
-  return std::ifstream(file) >> value ? value : -1;  // "max": no limit
+  std::string word;
+  std::ifstream(file) >> word;
+  return number_of(word).value_or(-1);  // "max": no limit
 }
 
 // Returns the number behind a word in a file of words and numbers; -1 if it is missing.
 double number_after(const char* file, std::string_view word) {
   std::ifstream in(file);
-  double value = 0;
-  std::string rest;
+  std::string value, rest;
   for (std::string key; in >> key >> value; std::getline(in, rest))
-    if (key == word) return value;
+    if (key == word) return number_of(value).value_or(-1);
   return -1;
 }
 
@@ -33,11 +33,7 @@ double free_in_group() {
   return std::clamp(most - taken + std::max(0.0, number_after("/sys/fs/cgroup/memory.stat", "file")), 0.0, most);
 }
 
-std::string gigabytes(double bytes) {
-  char out[32];
-  std::snprintf(out, sizeof out, bytes < 1e8 ? "%.3f GB" : "%.1f GB", bytes / 1e9);
-  return out;
-}
+std::string gigabytes(double bytes) { return fixed_text(bytes / 1e9, bytes < 1e8 ? 3 : 1) + " GB"; }
 
 }  // namespace
 

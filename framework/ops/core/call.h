@@ -62,7 +62,8 @@ class OpContext {
   std::any state;  // anything but tensors
 
  private:
-  template <class Op> friend class OpNode;
+  template <class Op>
+  friend class OpNode;
   template <class Op>
   friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr);
   bool recording_ = false;
@@ -112,8 +113,10 @@ void check_same_dtype(std::string_view op, const Tensors& in);
 // Returns the info of an op; some ops' facts depend on the attributes (the rows of elementwise.def).
 template <class Op>
 const OpInfo& info_of(const typename Op::Attr& attr) {
-  if constexpr (requires { Op::info_of(attr); }) return Op::info_of(attr);
-  else return Op::info;
+  if constexpr (requires { Op::info_of(attr); })
+    return Op::info_of(attr);
+  else
+    return Op::info;
 }
 
 template <class Op>
@@ -239,7 +242,7 @@ auto call(Tensors in, typename Op::Attr attr) {
       if (info.takes_dtype && widens && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
     }
   }
-  if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
+  if constexpr (requires { (Op::check)(attr, in); }) (Op::check)(attr, in);
   if constexpr (requires { Op::in_simpler_ops(attr, in); } || requires { Op::composite(attr, in); }) {
     using Result = decltype(run<Op>(info, in, std::move(attr)));
     if (Observing::any()) [[unlikely]] {

@@ -19,15 +19,17 @@
 namespace halfstep {
 namespace indexing {
 
+#ifndef None                                          // X11 defines it as 0L: write std::nullopt where its headers are included
 inline constexpr std::nullopt_t None = std::nullopt;  // a new dimension of size 1
+#endif
 struct EllipsisType {};
 inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as missing
 
 // start:stop:step. None: from the first, to the last. Negative numbers count from the end, and out-of-range parts are cut off;
 // step must be positive.
 struct Slice {
-  Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
-      : start(start), stop(stop), step(step) {}
+  Slice(std::optional<int64_t> from = {}, std::optional<int64_t> until = {}, std::optional<int64_t> by = {})
+      : start(from), stop(until), step(by) {}
   std::optional<int64_t> start, stop, step;
 };
 
@@ -70,21 +72,18 @@ class IndexedPart : public Tensor {
   IndexedPart& operator=(const IndexedPart&) & = default;
   IndexedPart& operator=(const Tensor& other) &;  // makes it another tensor
   template <class V>
-    requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>)
-  void operator=(const V& values) && {
-    put(values);
-  }
-#define HS_ONTO(sign)                                              \
-  template <class V>                                               \
-  const Tensor& operator sign##=(const V& v) const& {              \
-    return Tensor::operator sign##=(v);                            \
-  }                                                                \
-  template <class V>                                               \
-  void operator sign##=(const V& v) && {                           \
-    if (from_.defined())                                           \
-      put(static_cast<const Tensor&>(*this) sign v);               \
-    else                                                           \
-      Tensor::operator sign##=(v);                                 \
+  requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>) void operator=(const V& values) && { put(values); }
+#define HS_ONTO(sign)                                 \
+  template <class V>                                  \
+  const Tensor& operator sign##=(const V& v) const& { \
+    return Tensor::operator sign##=(v);               \
+  }                                                   \
+  template <class V>                                  \
+  void operator sign##=(const V& v)&& {               \
+    if (from_.defined())                              \
+      put(static_cast<const Tensor&>(*this) sign v);  \
+    else                                              \
+      Tensor::operator sign##=(v);                    \
   }
   HS_ONTO(+)
   HS_ONTO(-)

@@ -115,12 +115,11 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond, std::
   const Tensors results = several(kLstsq, {a, b}, [&](const Tensors& in) {
     check_same_dtype(op, in);
     const Tensor rhs = is_vector ? column(in[1]) : in[1], x = matmul(call<Pinverse>({in[0]}, {cut, {}}), rhs);
+    const bool tall = a.size(-2) > a.size(-1);
+    const Tensor residuals = tall ? square(matmul(in[0], x) - rhs).sum(-2) : x.new_zeros({0});
     const NoGrad quiet;
     const Tensor s = svdvals(in[0].detach()), rank = (s > s.amax(-1, true) * cut).sum(-1);
-    const bool tall = a.size(-2) > a.size(-1);
-    const Tensor misfit = matmul(in[0].detach(), x.detach()) - rhs.detach();
-    return Tensors{is_vector ? x.squeeze(-1) : x,
-                   tall ? (misfit * misfit).sum(-2) : zeros({0}, {.dtype = x.dtype(), .device = x.device()}), rank, s};
+    return Tensors{is_vector ? x.squeeze(-1) : x, residuals, rank, s};
   });
   const auto none = [](const Tensor& t) { return t.new_zeros({0}); };
   return {results[0], results[1], driver == "gels" ? none(results[2]) : results[2],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks: one step, and sequences. Weights as in PyTorch: w_ih [G H, I], w_hh [G H, H], biases [G H] or none, for G
-// gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/gpu.md).
+// gates and H hidden units. Autocast: low; gates and c are float32 inside, unless a device's library computes them (docs/tour.md).
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct SequenceOptions {
   bool training = false;
   std::vector<int64_t> batch_sizes = {};
   Generator* generator = nullptr;  // for dropout; null: the default one
-  // Cache in which a device's library (docs/gpu.md) may keep a copy of all parameters until one changes; for these parameters
+  // Cache in which a device's library (docs/tour.md) may keep a copy of all parameters until one changes; for these parameters
   // only.
   PackedWeights* packed = nullptr;
 };
