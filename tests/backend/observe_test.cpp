@@ -45,7 +45,11 @@ struct Notes : OpObserver {
   int depth = 0;
   std::optional<Kernels> kernels_;
 };
-using Lines = std::vector<std::string>;
+std::string text(const Notes& notes) {
+  std::string out;
+  for (const std::string& line : notes.lines) out += joined(line, '\n');
+  return out;
+}
 
 }  // namespace
 
@@ -61,14 +65,25 @@ TEST_CASE("an observer gets calls of both passes with what they have, and casts"
       notes.lines.clear();
       y = linear(x, w);
     }
-    CHECK(notes.lines == Lines{"autocast chooses low", "0 autocast of 1", "0 end of autocast with 0", "cast float32 to bfloat16",
-                               "cast float32 to bfloat16, kept", "0 linear of 3", "0 end of linear with 1"});
+    CHECK(text(notes) ==
+              "autocast chooses low\n"
+              "0 autocast of 1\n"
+              "0 end of autocast with 0\n"
+              "cast float32 to bfloat16\n"
+              "cast float32 to bfloat16, kept\n"
+              "0 linear of 3\n"
+              "1 permute of 1\n"
+              "1 end of permute with 1\n"
+              "0 end of linear with 1\n");
     notes.lines.clear();
     const Tensor s = sum(y, 1, true);
     CHECK(notes.attributes.back() == "dims=[1] keepdim=true");
     notes.lines.clear();
     s.sum().item<double>();
-    CHECK(notes.lines == Lines{"0 sum of 1", "0 end of sum with 1", "read []"});
+    CHECK(text(notes) ==
+              "0 sum of 1\n"
+              "0 end of sum with 1\n"
+              "read []\n");
     notes.lines.clear();
     CHECK_THROWS_AS(matmul(x, x), ShapeError);
     exp(x);
@@ -95,7 +110,9 @@ TEST_CASE("an observer gets the kernels of the device that it asks for, and the 
   Notes calls;
   const Observing again(calls);
   exp(x);
-  CHECK(calls.lines == Lines{"0 exp of 1", "0 end of exp with 1"});
+  CHECK(text(calls) ==
+              "0 exp of 1\n"
+              "0 end of exp with 1\n");
   exp(ones({4}, {.device = Device::meta}));
   CHECK(calls.lines.back() == "0 end of exp with 1");
   CHECK(std::count(calls.lines.begin(), calls.lines.end(), "kernel unary 0 0 16") == 1);
@@ -124,7 +141,9 @@ TEST_CASE("observers are of one thread, nest, and end in any order; one that beg
     b.emplace(late);
     exp(x);
   }
-  CHECK(late.lines == Lines{"0 exp of 1", "0 end of exp with 1"});
+  CHECK(text(late) ==
+              "0 exp of 1\n"
+              "0 end of exp with 1\n");
   CHECK(first.lines.back() == "0 end of outer with 0");
 }
 
@@ -179,7 +198,8 @@ TEST_CASE("the pass of a step is known to observers that begin within it") {
   CHECK(Observing::pass() == StepPass::update);
   {
     const StepPassScope forward(StepPass::forward);
-    CHECK(notes.lines == Lines{"0 forward of 0"});
+    CHECK(text(notes) ==
+              "0 forward of 0\n");
   }
   CHECK(Observing::pass() == StepPass::update);
 }
