@@ -8,6 +8,7 @@
 #include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/near_name.h"
+#include "framework/base/process_end.h"
 #include "framework/tensor/storage.h"
 #include "layers/containers.h"
 #include "layers/convolution.h"
@@ -70,7 +71,9 @@ struct CachedValue {
   Tensor value{};
 };
 thread_local int cache_depth = 0;
-thread_local std::map<const ParametrizationList*, CachedValue> cached_values;
+std::map<const ParametrizationList*, CachedValue>& cached_values() {
+  return of_this_thread<std::map<const ParametrizationList*, CachedValue>>();
+}
 
 // The 16-bit dtype of the region that ops of this device are in; -1: none.
 int region_of(const Tensor& t) {
@@ -90,7 +93,7 @@ bool is_current(const CachedValue& cached, const CachedValue& wanted) {
 
 CachedParametrizations::CachedParametrizations() { ++cache_depth; }
 CachedParametrizations::~CachedParametrizations() {
-  if (--cache_depth == 0) cached_values.clear();
+  if (--cache_depth == 0) cached_values().clear();
 }
 
 Tensor ParametrizationList::value() {
@@ -106,11 +109,11 @@ Tensor ParametrizationList::value() {
   if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
     return computed();  // they may have been written by their memory
   wanted.versions = versions();
-  if (const auto known = cached_values.find(this); known != cached_values.end() && is_current(known->second, wanted))
+  if (const auto known = cached_values().find(this); known != cached_values().end() && is_current(known->second, wanted))
     return known->second.value;
   wanted.value = computed();
   wanted.versions = versions();  // a power iteration has moved some
-  return (cached_values[this] = std::move(wanted)).value;
+  return (cached_values()[this] = std::move(wanted)).value;
 }
 
 Tensor ParametrizationList::computed() {
@@ -136,7 +139,7 @@ void ParametrizationList::set(const Tensor& value) {
 void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about) {
   register_listed(std::to_string(size()), std::move(parametrization));
   classes_.push_back(about);
-  cached_values.erase(this);
+  cached_values().erase(this);
 }
 
 Tensor ParametrizationList::stand_in(const Shape& shape, DType dtype, const std::string& label) {

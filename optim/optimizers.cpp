@@ -39,13 +39,13 @@ using Names = std::vector<std::string>;
 
 const std::vector<Option<SGDOptions>>& SGDOptions::list() {
   using O = SGDOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
-      decay_of<O>(),
-      option("nesterov", &O::nesterov, "look one step ahead"),
-      maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(),
+                                  option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                  option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
+                                  decay_of<O>(),
+                                  option("nesterov", &O::nesterov, "look one step ahead"),
+                                  maximize_of<O>()};
   return all;
 }
 void SGDOptions::check() const {
@@ -89,14 +89,14 @@ math::AdamRule adam_rule(const O& o, bool decoupled) {
 }  // namespace
 
 const std::vector<Option<AdamOptions>>& AdamOptions::list() {
-  static const std::vector<Option<AdamOptions>> all = adam_list<AdamOptions>("weight decay, added to the gradient");
+  static const auto& all = *new std::vector<Option<AdamOptions>>(adam_list<AdamOptions>("weight decay, added to the gradient"));
   return all;
 }
 Names AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
 const std::vector<Option<AdamWOptions>>& AdamWOptions::list() {
-  static const std::vector<Option<AdamWOptions>> all = adam_list<AdamWOptions>(kShrinks);
+  static const auto& all = *new std::vector<Option<AdamWOptions>>(adam_list<AdamWOptions>(kShrinks));
   return all;
 }
 Names AdamWOptions::states() const { return adam_states(amsgrad); }
@@ -104,13 +104,14 @@ UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
 const std::vector<Option<NAdamOptions>>& NAdamOptions::list() {
   using O = NAdamOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          betas_of<O>(),
-                                          eps_of<O>(),
-                                          decay_of<O>(),
-                                          option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
-                                          decoupled_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(),
+                                  betas_of<O>(),
+                                  eps_of<O>(),
+                                  decay_of<O>(),
+                                  option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
+                                  decoupled_of<O>(),
+                                  maximize_of<O>()};
   return all;
 }
 Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -127,8 +128,8 @@ UpdateRule NAdamOptions::rule() const {
 
 const std::vector<Option<RAdamOptions>>& RAdamOptions::list() {
   using O = RAdamOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),    betas_of<O>(),     eps_of<O>(),
-                                          decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -144,9 +145,9 @@ UpdateRule RAdamOptions::rule() const {
 
 const std::vector<Option<AdamaxOptions>>& AdamaxOptions::list() {
   using O = AdamaxOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
-                                          option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all = *new std::vector<Option<O>>{
+      lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
+      option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(), maximize_of<O>()};
   return all;
 }
 Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
@@ -157,14 +158,14 @@ UpdateRule AdamaxOptions::rule() const {
 
 const std::vector<Option<RMSpropOptions>>& RMSpropOptions::list() {
   using O = RMSpropOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
-      eps_of<O>(),
-      decay_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
-      maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(),
+                                  option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
+                                  eps_of<O>(),
+                                  decay_of<O>(),
+                                  option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                  option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
+                                  maximize_of<O>()};
   return all;
 }
 Names RMSpropOptions::states() const {
@@ -186,7 +187,7 @@ UpdateRule RMSpropOptions::rule() const {
 
 const std::vector<Option<AdagradOptions>>& AdagradOptions::list() {
   using O = AdagradOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new std::vector<Option<O>>{
       lr_of<O>(),
       option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
       decay_of<O>(),
@@ -207,8 +208,9 @@ UpdateRule AdagradOptions::rule() const {
 
 const std::vector<Option<AdadeltaOptions>>& AdadeltaOptions::list() {
   using O = AdadeltaOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
-                                          eps_of<O>(), decay_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
+                                  eps_of<O>(), decay_of<O>(), maximize_of<O>()};
   return all;
 }
 Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
@@ -218,12 +220,13 @@ UpdateRule AdadeltaOptions::rule() const {
 
 const std::vector<Option<ASGDOptions>>& ASGDOptions::list() {
   using O = ASGDOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
-                                          option("alpha", &O::alpha, "power of the step size").at_least(0),
-                                          option("t0", &O::t0, "step that averaging begins at"),
-                                          decay_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all =
+      *new std::vector<Option<O>>{lr_of<O>(),
+                                  option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
+                                  option("alpha", &O::alpha, "power of the step size").at_least(0),
+                                  option("t0", &O::t0, "step that averaging begins at"),
+                                  decay_of<O>(),
+                                  maximize_of<O>()};
   return all;
 }
 Names ASGDOptions::states() const { return {"ax"}; }
@@ -237,18 +240,15 @@ UpdateRule ASGDOptions::rule() const {
 
 const std::vector<Option<RpropOptions>>& RpropOptions::list() {
   using O = RpropOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("etas", &O::etas,
-                "factors of the step size where the sign changes, and where not")
-          .above(0),
+  static const auto& all = *new std::vector<Option<O>>{
+      lr_of<O>(), option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
       option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
   return all;
 }
 void RpropOptions::check() const {
   halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, kName, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
-  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], kName, "step_sizes must be in order, got ", step_sizes[0],
-                              " and ", step_sizes[1]);
+  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], kName, "step_sizes must be in order, got ", step_sizes[0], " and ",
+                              step_sizes[1]);
 }
 Names RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
@@ -262,8 +262,8 @@ UpdateRule RpropOptions::rule() const {
 
 const std::vector<Option<LionOptions>>& LionOptions::list() {
   using O = LionOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
-                                          decay_of<O>(kShrinks), maximize_of<O>()};
+  static const auto& all = *new std::vector<Option<O>>{
+      lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"), decay_of<O>(kShrinks), maximize_of<O>()};
   return all;
 }
 Names LionOptions::states() const { return {"exp_avg"}; }
@@ -273,12 +273,9 @@ UpdateRule LionOptions::rule() const {
 
 const std::vector<Option<AdEMAMixOptions>>& AdEMAMixOptions::list() {
   using O = AdEMAMixOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new std::vector<Option<O>>{
       lr_of<O>(),
-      option("betas", &O::betas,
-                "decay rates: fast moment, second moment, slow moment")
-          .at_least(0)
-          .under(1),
+      option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
       option("alpha", &O::alpha, "share of the slow moment").at_least(0),
       option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
       option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),

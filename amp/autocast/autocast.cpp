@@ -5,7 +5,6 @@
 #include <array>
 #include <functional>
 #include <mutex>
-#include <sstream>
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
@@ -14,8 +13,10 @@
 #include "framework/backend/ledger.h"
 #include "framework/backend/profile.h"
 #include "framework/backend/trace.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/layer_path.h"
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
@@ -71,8 +72,8 @@ bool keeps_shadow(const Tensor& x, DType low) {
 }
 
 // Threads may run one model at once. A few locks serve all parameters, so that those of different models rarely wait.
-std::mutex& lock_of(const TensorImpl* parameter) {
-  static std::array<std::mutex, 64> locks;
+ForkMutex& lock_of(const TensorImpl* parameter) {
+  static std::array<ForkMutex, 64> locks;
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
@@ -80,7 +81,7 @@ std::mutex& lock_of(const TensorImpl* parameter) {
 // lock. Of threads that make one at once, each uses its own, and the first one stays.
 Tensor low_data(const Tensor& x, DType low) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
-  std::mutex& guard = lock_of(x.impl());
+  ForkMutex& guard = lock_of(x.impl());
   Shadow& shadow = x.impl()->meta().shadow;
   const uint64_t version = x.version();
   const auto is_current = [&] { return shadow.low.defined() && shadow.low.dtype() == low && shadow.version == version; };
@@ -125,7 +126,7 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   const DType chosen = options.dtype.value_or(saved_.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
-    std::ostringstream text;
+    TextWriter text;
     text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen
          << ": this region is disabled";
     logging::warn(text.str());

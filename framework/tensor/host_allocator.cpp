@@ -10,12 +10,13 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <sstream>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/sanitizers.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/memory.h"
 
 // Marks memory that the address sanitizer shall not let anybody touch; nothing without the sanitizer.
@@ -137,14 +138,14 @@ class HostAllocator final : public Allocator {
   }
 
   [[noreturn]] void out_of_memory(size_t bytes) const {
-    std::ostringstream by_tag;
+    TextWriter by_tag;
     for (int i = 0; i < kMemoryTagCount; ++i)
       by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
     fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", by_tag.str(), ")",
                       Help{"use a smaller batch or model"});
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   std::unordered_map<void*, Block> blocks_;              // every block, live or cached
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
   size_t colour_ = 0, limit_ = 0;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
@@ -80,7 +81,7 @@ class MetaAllocator final : public Allocator {
     stats_.peak_by_tag = stats_.live_by_tag;
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   std::unordered_map<void*, Block> blocks_;
   uintptr_t next_ = kFirstAddress;
   MemoryStats stats_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/process_end.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/loss/loss_seed.h"
@@ -11,7 +12,9 @@
 namespace halfstep {
 namespace {
 
-thread_local Tensor expected_seed;
+// Of this thread.
+struct ExpectedSeed : Tensor {};
+Tensor& expected_seed() { return of_this_thread<ExpectedSeed>(); }
 
 // Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
@@ -188,9 +191,9 @@ constexpr OpInfo kNllInfo{
 
 }  // namespace
 
-LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(seed))) {}
-LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
-const Tensor& LossSeed::expected() { return expected_seed; }
+LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed(), std::move(seed))) {}
+LossSeed::~LossSeed() { expected_seed() = std::move(saved_); }
+const Tensor& LossSeed::expected() { return expected_seed(); }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
   check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ",

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "framework/base/fork_mutex.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
@@ -37,7 +38,7 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
 // The first tables are kept: a model asks for the same few in every step. None goes again, as recorded work may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   using Key = std::tuple<RowSpec, Device::Type, DType>;
-  static std::mutex mutex;
+  static ForkMutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may go first at exit
   static int64_t entries = 0;
   const Key key{spec, device.type, dtype};
@@ -98,8 +99,8 @@ struct ApplyRows {
     Tensor x = in[0];
     for (const auto& [dim, spec] : a.rows) {
       const RowTable t = row_table(spec);
-      const bool picks = t.index.size() + 1 == t.start.size() &&
-                         std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
+      const bool picks =
+          t.index.size() + 1 == t.start.size() && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
       x = picks ? index_select(x, dim, from_vector(t.index, {int64_t(t.index.size())}, x.device()))
                 : matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
     }

@@ -10,7 +10,7 @@
 namespace halfstep {
 struct GemmArgs;
 struct TensorView;
-}
+}  // namespace halfstep
 
 namespace halfstep::cpu {
 
@@ -31,7 +31,7 @@ struct Product {
 };
 
 // oneDNN, with its primitives cached by shape; without oneDNN, the faster of multiply_blocks() and Eigen. Takes native dtypes.
-// Accumulates in float and rounds once.
+// Accumulates in float and rounds once. While the process ends (framework/base/process_end.h), as multiply_blocks().
 void multiply(const Product& p);
 // The same for any 16-bit dtype and for f32, by loops of our own: widened to float in blocks, within the product.
 void multiply_blocks(const Product& p);
