@@ -32,7 +32,8 @@ std::optional<Key> parse_key(const std::string& key) {
   return Key{param, key.substr(dot + 1)};
 }
 
-const std::string kGroups = "param_groups.", kFollowers = "followers.";  // before the keys of options and of kinds
+const std::string &kGroups = *new std::string("param_groups."),
+                  &kFollowers = *new std::string("followers.");  // before the keys of options and of kinds
 
 Tensor tensor_of(const OptionValues::mapped_type& value) {
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {

@@ -62,7 +62,7 @@ void add_numbers(const OptionValue& value, std::vector<double>& out) {
 
 const OptionList<SGDOptions>& SGDOptions::list() {
   using O = SGDOptions;
-  static const OptionList<O> all{lr_of<O>(),
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
                                  option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
                                  option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
                                  decay_of<O>(),
@@ -111,14 +111,14 @@ math::AdamRule adam_rule(const O& o, bool decoupled) {
 }  // namespace
 
 const OptionList<AdamOptions>& AdamOptions::list() {
-  static const OptionList<AdamOptions> all = adam_list<AdamOptions>("weight decay, added to the gradient");
+  static const auto& all = *new OptionList<AdamOptions>(adam_list<AdamOptions>("weight decay, added to the gradient"));
   return all;
 }
 Names AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
 const OptionList<AdamWOptions>& AdamWOptions::list() {
-  static const OptionList<AdamWOptions> all = adam_list<AdamWOptions>(kShrinks);
+  static const auto& all = *new OptionList<AdamWOptions>(adam_list<AdamWOptions>(kShrinks));
   return all;
 }
 Names AdamWOptions::states() const { return adam_states(amsgrad); }
@@ -126,7 +126,7 @@ UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
 const OptionList<NAdamOptions>& NAdamOptions::list() {
   using O = NAdamOptions;
-  static const OptionList<O> all{lr_of<O>(),
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
                                  betas_of<O>(),
                                  eps_of<O>(),
                                  decay_of<O>(),
@@ -149,7 +149,7 @@ UpdateRule NAdamOptions::rule() const {
 
 const OptionList<RAdamOptions>& RAdamOptions::list() {
   using O = RAdamOptions;
-  static const OptionList<O> all{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -165,7 +165,7 @@ UpdateRule RAdamOptions::rule() const {
 
 const OptionList<AdamaxOptions>& AdamaxOptions::list() {
   using O = AdamaxOptions;
-  static const OptionList<O> all{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
+  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
                                  option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
                                  maximize_of<O>()};
   return all;
@@ -178,7 +178,7 @@ UpdateRule AdamaxOptions::rule() const {
 
 const OptionList<RMSpropOptions>& RMSpropOptions::list() {
   using O = RMSpropOptions;
-  static const OptionList<O> all{lr_of<O>(),
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
                                  option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
                                  eps_of<O>(),
                                  decay_of<O>(),
@@ -206,7 +206,7 @@ UpdateRule RMSpropOptions::rule() const {
 
 const OptionList<AdagradOptions>& AdagradOptions::list() {
   using O = AdagradOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       lr_of<O>(),
       option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
       decay_of<O>(),
@@ -227,7 +227,7 @@ UpdateRule AdagradOptions::rule() const {
 
 const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
   using O = AdadeltaOptions;
-  static const OptionList<O> all{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
+  static const auto& all = *new OptionList<O>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
                                  eps_of<O>(), decay_of<O>(), maximize_of<O>()};
   return all;
 }
@@ -238,7 +238,7 @@ UpdateRule AdadeltaOptions::rule() const {
 
 const OptionList<ASGDOptions>& ASGDOptions::list() {
   using O = ASGDOptions;
-  static const OptionList<O> all{lr_of<O>(),
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
                                  option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
                                  option("alpha", &O::alpha, "power of the step size").at_least(0),
                                  option("t0", &O::t0, "step that averaging begins at"),
@@ -257,7 +257,7 @@ UpdateRule ASGDOptions::rule() const {
 
 const OptionList<RpropOptions>& RpropOptions::list() {
   using O = RpropOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       lr_of<O>(), option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
       option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
   return all;
@@ -279,7 +279,7 @@ UpdateRule RpropOptions::rule() const {
 
 const OptionList<LionOptions>& LionOptions::list() {
   using O = LionOptions;
-  static const OptionList<O> all{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
+  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
                                  decay_of<O>(kShrinks), maximize_of<O>()};
   return all;
 }
@@ -290,7 +290,7 @@ UpdateRule LionOptions::rule() const {
 
 const OptionList<AdEMAMixOptions>& AdEMAMixOptions::list() {
   using O = AdEMAMixOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       lr_of<O>(),
       option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
       option("alpha", &O::alpha, "share of the slow moment").at_least(0),

@@ -66,7 +66,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
 
 const OptionList<LAMBOptions>& LAMBOptions::list() {
   using O = LAMBOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("betas", &O::betas, "decay rates of the two moments").at_least(0).under(1),
       option("eps", &O::eps, "added to the denominator").at_least(0),
@@ -101,7 +101,7 @@ TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor mad
 
 const OptionList<MuonOptions>& MuonOptions::list() {
   using O = MuonOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
@@ -192,7 +192,7 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
 
 const OptionList<AdafactorOptions>& AdafactorOptions::list() {
   using O = AdafactorOptions;
-  static const OptionList<O> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
       option("eps", &O::eps, "least mean square of a gradient, and least size of a tensor's values").at_least(0),

@@ -128,6 +128,16 @@ SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
 WIDE_VECTOR = re.compile(r"\bvector_size\((64|128|kLanes)\)")
 WIDE_VECTORS = "framework/backend/cpu/gemm/blocks.cpp"
 
+# The program's locale changes what these read and write.
+OF_LOCALE = re.compile(r"\b(?:strto(?:f|d|ld)|atof|sto(?:f|d|ld)|v?f?s?scanf|[io]?stringstream|setlocale|locale::global)\b(?! *,)"
+                       r'|"[^"]*%[-+#0 ]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[lL]?[aAeEfFgG](?![a-zA-Z])')
+OF_LOCALE_ALLOWED = {"framework/base/number_text.h", "framework/base/number_text.cpp", "framework/base/text_stream.h"}
+
+# A static object that exit() destroys while threads, or destructors of other static objects, still compute.
+DESTROYED = re.compile(r"^\s*(?:static |thread_local |inline |const )*(?:static|thread_local|const) (?:static |const )*std::"
+                       r"(?:string|vector|deque|list|(?:unordered_)?(?:multi)?(?:map|set)|shared_ptr|unique_ptr|function|any)\b"
+                       r"[^&*()]*[ >]\w+ *(?:;|=[^=]|\{)")
+
 # Words about the place the code was written in, which mean nothing to its readers.
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
                        r"\b(this|our|my) (session|sandbox|workplace)\b|\bthe (brief|lead engineer|workplace)\b", re.IGNORECASE)
@@ -415,6 +425,13 @@ def violations(root):
                 if (local.group(1), os.path.basename(path)) not in listed:
                     found.append((path, number, f"thread_local {local.group(1)} is not in the table of {THREAD_LOCAL_TABLE}: "
                                   "pass an argument, or add a row with its writer, its reader and what it changes"))
+            if is_code and not path.startswith(("tests/", "examples/", "benchmarks/")) and path not in OF_LOCALE_ALLOWED \
+                    and OF_LOCALE.search(line.split("//")[0]):
+                found.append((path, number, "the program's locale changes this: use framework/base/number_text.h or text_stream.h"))
+            if is_code and path.startswith(("framework/", "layers/", "optim/", "amp/")) and \
+                    (DESTROYED.search(line) and (line.startswith(("const ", "static ", "thread_local ")) or "static " in line)):
+                found.append((path, number,
+                              "exit() destroys this while threads may use it: static auto& x = *new ..., or of_this_thread()"))
             if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
                 found.append((path, number,
                               "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
@@ -464,6 +481,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
      "| `gone`, `listed.cpp` | a |\n", "no thread_local gone is in listed.cpp"),
     ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
+    ("framework/io/locale.cpp", '#include <cstdlib>\ndouble v = std::strtod("1", nullptr);\n', "the program's locale changes this"),
+    ("apps/locale.cpp", 'auto s = formatted("%.3e", 0.5);\n', "the program's locale changes this"),
+    ("apps/no_locale.cpp", 'auto s = formatted("%04d %s", a % b, "100 % of it");  // std::stod\n', None),
+    ("optim/at_exit.cpp", "#include <map>\nstatic const std::map<int, int> all{{1, 2}};\n", "exit() destroys this"),
+    ("optim/kept.cpp", "#include <map>\nstatic const auto& all = *new std::map<int, int>{{1, 2}};\n", None),
     ("framework/ops/long.cpp", "\n" * 601, "over 600 lines"),
     ("framework/ops/not_long.cpp", "\n" * 600, None),
     ("layers/long.cpp", "struct A {\n  A() : b{1}, c(2) {\n" + "  f({}, \"}\");\n" * 60 + "  }\n  int b, c;\n};\n",

@@ -10,7 +10,11 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
+#include "framework/backend/graph_trace.h"
 #include "framework/backend/observe.h"
+#include "framework/backend/op_log.h"
+#include "framework/backend/profile.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/layer_path.h"
 #include "framework/base/log.h"
 #include "framework/base/text_stream.h"
@@ -59,8 +63,8 @@ bool keeps_shadow(const Tensor& x, DType low) {
 }
 
 // Returns the lock of a parameter. Several threads may run one model. Few locks serve all parameters, so threads rarely wait.
-std::mutex& lock_of(const TensorImpl* parameter) {
-  static std::array<std::mutex, 64> locks;
+ForkMutex& lock_of(const TensorImpl* parameter) {
+  static std::array<ForkMutex, 64> locks;
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
@@ -69,7 +73,7 @@ std::mutex& lock_of(const TensorImpl* parameter) {
 // kept: that copy still held.
 Tensor low_data(const Tensor& x, DType low, bool& kept) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
-  std::mutex& guard = lock_of(x.impl());
+  ForkMutex& guard = lock_of(x.impl());
   Shadow& shadow = x.impl()->meta().shadow;
   const uint64_t version = x.version();
   const auto is_current = [&] { return shadow.low.defined() && shadow.low.dtype() == low && shadow.version == version; };

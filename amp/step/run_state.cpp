@@ -23,8 +23,9 @@ namespace halfstep {
 namespace {
 
 constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
-const std::string kOptimizer = "optimizer.", kKept = "kept.";  // before the names of their tensors
-const std::string kUnnamed = ".";                              // before positions: no name begins so
+// Before the names of their tensors, and before positions: no name begins so.
+const std::string &kOptimizer = *new std::string("optimizer."), &kKept = *new std::string("kept."),
+                  &kUnnamed = *new std::string(".");
 
 GradScaler::StateDict scaler_state(const StoredJson& stored) {
   GradScaler::StateDict out;

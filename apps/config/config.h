@@ -20,6 +20,7 @@ struct ConfigOptions {
   std::vector<std::string> sets = {};  // "a.b=c", left to right
   bool no_amp = false;
   std::optional<std::string> device = {};
+  std::string device_from = "--device";  // what gave it, for messages
   // Of a trained model: what is known of its training data, so that no rule reads a file of data.
   const DataForm* known = nullptr;
 };

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -49,7 +48,7 @@ void share_cores(ProcessGroup& group, const std::optional<int>& threads) {
   const std::vector<std::string> hosts = group.gather(host_name());
   if (threads || std::getenv("OMP_NUM_THREADS")) return;
   const auto here = int(std::count(hosts.begin(), hosts.end(), host_name()));
-  set_num_threads(std::max(1, int(std::thread::hardware_concurrency()) / here));
+  set_num_threads(std::max(1, num_threads() / here));
 }
 
 }  // namespace

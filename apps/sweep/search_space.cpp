@@ -77,7 +77,7 @@ bool check_values(const Json& given, const std::string& path, Issues& issues) {
   return issues.errors() == before;
 }
 
-Json rounded(double v, int digits) { return number_of(number_text(v, digits)).value_or(v); }
+Json rounded(double v, int digits) { return halfstep::number_of(number_text(v, digits)).value_or(v); }
 
 // Of a range without "step": where a share of 0 is its first value, and one of 1 its last.
 double at_share(const ValueRange& r, double share) {

@@ -20,6 +20,7 @@
 #include "framework/base/log.h"
 #include "framework/data/sets/found_pictures.h"
 #include "framework/data/tables/labels.h"
+#include "framework/ops/linalg/packed_weights.h"
 
 namespace halfstep::app {
 namespace {
@@ -85,22 +86,17 @@ std::string ending(const fs::path& path) { return path.extension().string(); }
 
 }  // namespace
 
-InputUnits input_units(const DataForm& form) {
-  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
-    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
-  InputUnits out;
-  if (const auto* series = std::get_if<SeriesForm>(&form.source))
-    for (const TargetScale& of : series->options.scaling) out.mean.push_back(of.mean), out.std.push_back(of.std);
-  return out;
-}
-
 Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(model_in_use(model)) {
   StoredModel stored = load_model(checkpoint_);
   const CheckpointContents& contents = stored.contents;
   proof_ = std::move(stored.proof);
   step_ = stored_step(contents);
   std::optional<StoredData> data = stored_data(contents);
-  ConfigOptions of{.sets = {}, .no_amp = !options.amp, .device = options.device, .known = data ? &data->form : nullptr};
+  ConfigOptions of{.sets = {},
+                   .no_amp = !options.amp,
+                   .device = options.device,
+                   .device_from = options.device_from,
+                   .known = data ? &data->form : nullptr};
   config_ = resolve_config(stored_config(contents), checkpoint_.string(), of);
   if (!data) {
     check<DataError>(config_.facts.has_value(), kPredict, checkpoint_.string(),
@@ -142,6 +138,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 
 Tensor Predictor::operator()(const Tensor& inputs) const {
   const InferenceMode inference;
+  const PackAtOnce at_once;
   Batch batch{inputs, {}};
   if (!transforms_.empty()) {
     std::vector<int64_t> places(size_t(inputs.size(0)));
@@ -162,22 +159,6 @@ size_t Predictor::recordings() const {
   if (!recorder_) return 0;
   const std::lock_guard turn(*turn_);
   return recorder_->recordings();
-}
-
-Tensor Predictor::from_units(const Tensor& inputs) const {
-  const InputUnits units = input_units(form_);
-  if (units.mean.empty() && units.fill.empty()) return inputs;
-  const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
-  // One for all, for each column of a table, or for each column of the rows of a window.
-  const auto of = [](const std::vector<double>& each, int64_t j) { return each[size_t(j) % each.size()]; };
-  const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
-  float* to = out.data_ptr<float>();
-  for (int64_t i = 0; i < out.numel(); ++i) {
-    double x = to[i];
-    if (std::isnan(x) && !units.fill.empty()) x = of(units.fill, i % width);
-    to[i] = float(units.mean.empty() ? x : (x - of(units.mean, i % width)) / of(units.std, i % width));
-  }
-  return out;
 }
 
 std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
@@ -313,8 +294,13 @@ void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& 
   const int workers = paths.size() > size_t(o.batch) ? o.workers : 0;
   DataLoader loader(Pictures{&paths, &form_, o.invert}, {.batch_size = o.batch, .num_workers = workers, .device = Device::cpu});
   size_t at = 0;
+  Tensor before;  // images of the last batch
   for (auto [images, faults] : loader) {
-    const Tensor outputs = (*this)(images);
+    const int64_t count = images.size(0), again = before.defined() ? before.size(0) - count : 0;
+    const Tensor all = again > 0 ? cat({before.narrow(0, count, again), images}) : images;
+    Tensor outputs = (*this)(all);
+    if (again > 0) outputs = outputs.narrow(0, again, count);
+    before = images;
     std::vector<Prediction> found = answer(outputs, o);
     std::vector<double> truths;
     for (size_t i = 0; i < found.size(); ++i) {
@@ -348,10 +334,7 @@ void Predictor::table(const CsvRows& rows, const std::string& name, const FileOp
   const auto faults_until = [&](size_t row) {
     for (; next < row; ++next) receive({.input = joined(name, next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
   };
-  const int64_t n = int64_t(rows.rows.size());
-  for (int64_t begin = 0; begin < n; begin += o.batch) {
-    const int64_t count = std::min(o.batch, n - begin);
-    const Tensor outputs = (*this)(rows.input.narrow(0, begin, count));
+  in_batches(rows.input.narrow(0, 0, int64_t(rows.rows.size())), o.batch, [&](int64_t begin, const Tensor& outputs) {
     std::vector<Prediction> found = answer(outputs, o);
     std::vector<double> truths;
     for (size_t i = 0; i < found.size(); ++i) {
@@ -369,7 +352,7 @@ void Predictor::table(const CsvRows& rows, const std::string& name, const FileOp
       next = row + 1;
     }
     measure(outputs, truths);
-  }
+  });
   faults_until(rows.faults.size());
 }
 
@@ -385,16 +368,14 @@ void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive
   const ArrayFile file = read_array_file(path, config_.json);
   const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
   const Tensor truths = file.targets.defined() ? known_answers(file.targets, x.size(0), form_, path.string()) : Tensor();
-  for (int64_t begin = 0; begin < x.size(0); begin += o.batch) {
-    const int64_t count = std::min(o.batch, x.size(0) - begin);
-    const Tensor outputs = (*this)(x.narrow(0, begin, count));
+  in_batches(x, o.batch, [&](int64_t begin, const Tensor& outputs) {
     std::vector<Prediction> found = answer(outputs, o);
-    if (truths.defined()) compare(outputs, truths.narrow(0, begin, count), found);
+    if (truths.defined()) compare(outputs, truths.narrow(0, begin, outputs.size(0)), found);
     for (size_t i = 0; i < found.size(); ++i) {
       found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
       receive(found[i]);
     }
-  }
+  });
 }
 
 }  // namespace halfstep::app

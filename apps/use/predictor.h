@@ -23,10 +23,11 @@
 namespace halfstep::app {
 
 struct PredictorOptions {
-  std::optional<std::string> device{};  // as in a config; empty: the run's
-  bool amp = true;                      // false: in float32, also where the run used mixed precision
-  bool averages = true;                 // averaged weights, where the run has them
-  bool record = true;                   // false: never replay recorded work (apps/use/forward_recorder.h)
+  std::optional<std::string> device{};                 // as in a config; empty: the run's
+  std::string device_from = "the option \"device\":";  // for messages
+  bool amp = true;                                     // false: in float32, also where the run used mixed precision
+  bool averages = true;                                // averaged weights, where the run has them
+  bool record = true;                                  // false: never replay recorded work (apps/use/forward_recorder.h)
 };
 
 // A class and its probability; NaN where the loss gives the model's outputs none (MultiMarginLoss).
@@ -87,6 +88,10 @@ class Predictor {
   // at zero. Several threads may call it at once; on a GPU, where calls with a shape that was seen before are replayed, they take
   // turns. Throws ShapeError, and ValueError for tokens outside the vocabulary.
   Tensor operator()(const Tensor& inputs) const;
+  // The same in batches, all of one size where there are several, so that equal samples give equal bits: the last batch begins so
+  // early that it is whole. `receive` gets the outputs of the samples from `begin` on, each sample's once.
+  void in_batches(const Tensor& inputs, int64_t batch,
+                  const std::function<void(int64_t begin, const Tensor& outputs)>& receive) const;
   size_t recordings() const;  // one for each shape of inputs that is replayed
   // Inputs [N, ...] in the units of files as the data has them: columns of a table and values of a series are scaled as the
   // training data was, and NaN is replaced where missing values were. Inputs of other data are returned as they are.

@@ -7,11 +7,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/base/fork_mutex.h"
+
 namespace halfstep {
 namespace {
 
-std::mutex g_mutex;
-std::unordered_multimap<const TensorImpl*, LeafListener*> g_listeners;
+ForkMutex g_mutex;
+auto& g_listeners = *new std::unordered_multimap<const TensorImpl*, LeafListener*>;  // threads may use it while the process ends
 std::atomic<size_t> g_count{0};  // the map's size, so that a backward without listeners only costs a read for each leaf
 
 std::vector<LeafListener*> listeners_of(const Tensor& leaf) {

@@ -7,6 +7,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/scaled_backward.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -149,7 +150,7 @@ Edge edge_of(const Tensor& t) {
     return {meta.node, meta.output_index, impl.dtype};
   }
   if (!meta.requires_grad) return {};
-  static std::mutex mutex;  // for threads that build graphs on one leaf
+  static ForkMutex mutex;  // for threads that build graphs on one leaf
   const std::lock_guard lock(mutex);
   auto accumulator = meta.accumulator.lock();
   if (!accumulator) {

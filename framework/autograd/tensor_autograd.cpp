@@ -23,7 +23,7 @@ const Tensor& Tensor::set_requires_grad(bool value) const {
 bool Tensor::is_leaf() const { return !node(); }
 
 const std::shared_ptr<Node>& Tensor::node() const {
-  static const std::shared_ptr<Node> none;
+  static const auto& none = *new std::shared_ptr<Node>;
   const auto& meta = get().autograd;
   return meta ? meta->node : none;
 }

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "framework/base/fork_mutex.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
@@ -47,7 +48,7 @@ class CountingAllocator : public Allocator {
     stats_.live_by_tag[size_t(block.tag)] -= block.bytes;
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkMutex mutex_;
   std::unordered_map<void*, Block> blocks_;  // by the address that was handed out
   MemoryStats stats_;
 

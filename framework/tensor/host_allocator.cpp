@@ -14,9 +14,11 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/sanitizers.h"
 #include "framework/base/text_stream.h"
 #include "framework/tensor/counting_allocator.h"
+#include "framework/tensor/memory.h"
 
 // Forbids access to memory under the address sanitizer; does nothing without it.
 #if __has_include(<sanitizer/asan_interface.h>)

@@ -7,7 +7,9 @@
 #include <unordered_map>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/tensor/counting_allocator.h"
+#include "framework/tensor/memory.h"
 
 namespace halfstep {
 namespace {

@@ -8,6 +8,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/recompute.h"
 #include "framework/base/near_name.h"
+#include "framework/base/process_end.h"
 #include "framework/tensor/storage.h"
 #include "layers/containers/containers.h"
 #include "layers/feedforward/convolution.h"
@@ -73,7 +74,7 @@ struct ValueCache {
   int depth = 0;
   std::map<const ParametrizationList*, CachedValue> values;
 };
-thread_local ValueCache value_cache;
+ValueCache& value_cache() { return of_this_thread<ValueCache>(); }
 
 // The 16-bit dtype of the region that ops of this device are in; -1: none.
 int region_of(const Tensor& t) {
@@ -93,7 +94,7 @@ bool is_current(const CachedValue& cached, const CachedValue& wanted) {
 
 CachedParametrizations::CachedParametrizations() { ++value_cache.depth; }
 CachedParametrizations::~CachedParametrizations() {
-  if (--value_cache.depth == 0) value_cache.values.clear();
+  if (--value_cache().depth == 0) value_cache().values.clear();
 }
 
 Tensor ParametrizationList::value() {
@@ -109,11 +110,11 @@ Tensor ParametrizationList::value() {
   if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
     return computed();  // they may have been written by their memory
   wanted.versions = versions();
-  if (const auto known = value_cache.values.find(this); known != value_cache.values.end() && is_current(known->second, wanted))
+  if (const auto known = value_cache().values.find(this); known != value_cache().values.end() && is_current(known->second, wanted))
     return known->second.value;
   wanted.value = computed();
   wanted.versions = versions();  // a power iteration has moved some
-  return (value_cache.values[this] = std::move(wanted)).value;
+  return (value_cache().values[this] = std::move(wanted)).value;
 }
 
 Tensor ParametrizationList::computed() {
@@ -139,7 +140,7 @@ void ParametrizationList::set(const Tensor& value) {
 void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about) {
   register_listed(std::to_string(size()), std::move(parametrization));
   classes_.push_back(about);
-  value_cache.values.erase(this);
+  value_cache().values.erase(this);
 }
 
 Tensor ParametrizationList::stand_in(const Shape& shape, DType dtype, const std::string& label) {

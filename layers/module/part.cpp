@@ -23,7 +23,7 @@ namespace halfstep {
 namespace {
 
 std::unordered_map<std::type_index, ModuleClass>& classes() {
-  static std::unordered_map<std::type_index, ModuleClass> all;
+  static auto& all = *new std::unordered_map<std::type_index, ModuleClass>;
   return all;
 }
 

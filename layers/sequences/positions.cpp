@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/fork_mutex.h"
 #include "layers/sequences/decode.h"
 
 namespace halfstep {
@@ -103,7 +104,7 @@ RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype
 // Threads may run one model at once. The lock is not held while a table is made: the device may be busy with the recording of
 // another thread, which may want this lock.
 RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
-  static std::mutex guard;
+  static ForkMutex guard;
   const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
   int64_t have = 0;
   {

@@ -4,14 +4,19 @@
 
 #include <omp.h>
 
+#include <cstdint>
+#include <cstring>
 #include <dnnl.hpp>
+#include <string>
 
 #include "framework/base/dtype.h"
+#include "framework/base/process_end.h"
 
 namespace halfstep::cpu {
 
+// Nothing of oneDNN's that is static here is ever destroyed: see framework/base/process_end.h.
 inline dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  static auto& e = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return e;
 }
 
@@ -48,6 +53,31 @@ inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::bf16  ? dnnl::memory::data_type::bf16
          : t == DType::f16 ? dnnl::memory::data_type::f16
                            : dnnl::memory::data_type::f32;
+}
+
+// Of a key that consists of words of 64 bits.
+inline size_t hash_of_words(const void* key, size_t bytes) {
+  uint64_t h = 0, word = 0;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    std::memcpy(&word, static_cast<const char*>(key) + at, sizeof word);
+    h = (h ^ word) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+  }
+  return size_t(h);
+}
+
+// A stream of this thread.
+struct OwnStream : dnnl::stream {
+  OwnStream() : dnnl::stream(engine()) {}
+};
+inline dnnl::stream& stream() { return of_this_thread<OwnStream>(); }
+
+// The name of the code behind a primitive.
+inline std::string code_name(const dnnl::primitive& p) {
+  const char* name = "";
+  const_dnnl_primitive_desc_t of = nullptr;
+  if (dnnl_primitive_get_primitive_desc(p.get(), &of) == dnnl_success)
+    dnnl_primitive_desc_query(of, dnnl_query_impl_info_str, 0, &name);
+  return name;
 }
 
 // Sets the number of OpenMP threads for oneDNN's code on this host thread during one call, and restores the program's own setting.

@@ -19,6 +19,7 @@
 #endif
 
 #include "framework/backend/cpu/held_signals.h"
+#include "framework/base/float_state.h"
 #include "framework/base/sanitizers.h"
 
 namespace halfstep::cpu {
@@ -89,6 +90,7 @@ void look_out(Clock::duration longest, const F& come) {
 class Team {
  public:
   void run(int64_t tasks, int threads, void (*task)(void*, int64_t), void* context) {
+    const FloatState plain;
     const auto alone = [&] {
       for (int64_t i = 0; i < tasks; ++i) task(context, i);
     };
@@ -140,6 +142,7 @@ class Team {
 #if defined(_OPENMP)
 #pragma omp parallel num_threads(openmp_use.threads)
     {
+      const FloatState plain;
       const Clock::time_point entered = Clock::now();
       if (omp_get_thread_num() < threads) work();
       if (omp_get_thread_num() == 0) own = Clock::now() - entered;
@@ -159,6 +162,7 @@ class Team {
   }
 
   void help() {
+    const FloatState plain;  // in place of that of the thread which happened to come first
     for (uint32_t seen = 0;;) {
       look_out(kHelperLooks, [&] { return round_ != seen; });
       if (round_ == seen) {

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 
+#include "framework/base/fork_mutex.h"
+
 namespace halfstep {
 
 // Returns a file's current identity: path, size and times. Empty for a file that changed just now, and may change again without a
@@ -46,7 +48,7 @@ class Keep {
 
  private:
   struct State {
-    std::mutex mutex;
+    ForkMutex mutex;
     size_t living = 0;
     std::map<std::string, std::shared_ptr<T>> all;
   };

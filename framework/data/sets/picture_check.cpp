@@ -15,6 +15,7 @@
 #include "framework/backend/backend.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/data/formats/image_file.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/checksum.h"
@@ -114,7 +115,7 @@ uint64_t picture_number(const fs::path& picture, const std::string& known) {
 
 PictureCheck check_pictures(const std::vector<fs::path>& pictures, const PictureCheckOptions& options) {
   using Clock = std::chrono::steady_clock;
-  static std::mutex mutex;
+  static ForkMutex mutex;
   static Known known;
   const std::lock_guard lock(mutex);
   known.read();

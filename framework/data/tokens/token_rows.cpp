@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kTokenRows = "tokens";
 const std::vector<std::string>& first_tokens() {
-  static const std::vector<std::string> all = {"<pad>", "<unk>", "<sep>"};
+  static const auto& all = *new std::vector<std::string>{"<pad>", "<unk>", "<sep>"};
   return all;
 }
 constexpr int64_t kUnknownToken = 1, kBetweenTokens = 2;

@@ -59,13 +59,13 @@ void take_apart(uint32_t point, std::vector<OrderedPoint>& out) {
 
 // Returns the code point that combines `a` and `b`; 0: none.
 uint32_t compose(uint32_t a, uint32_t b) {
-  static const std::unordered_map<uint64_t, uint32_t> wholes = [] {
+  static const auto& wholes = *new std::unordered_map<uint64_t, uint32_t>([] {
     std::unordered_map<uint64_t, uint32_t> out;
     for (const Decomposition& d : decompositions()) {
       if (d.second != 0 && !range_of(composition_exclusions(), d.whole)) out.emplace(uint64_t(d.first) << 32 | d.second, d.whole);
     }
     return out;
-  }();
+  }());
   if (a - kLeads < kLeadCount && b - kVowels < kVowelCount)
     return kSyllables + ((a - kLeads) * kVowelCount + (b - kVowels)) * kTailCount;
   if (a - kSyllables < kSyllableCount && (a - kSyllables) % kTailCount == 0 && b > kTails && b < kTails + kTailCount)

@@ -112,7 +112,7 @@ ImageForm read_image(const StoredJson& s) {
 }
 
 CsvEncoding::Column column_of(const StoredJson& s, size_t place) {
-  static const std::vector<std::string> kParts = {"days", "year", "month", "day", "weekday", "hour"};
+  static const auto& kParts = *new std::vector<std::string>{"days", "year", "month", "day", "weekday", "hour"};
   const json& one = s.get("columns")[place];
   s.expect(one.is_object(), "columns", "a list of columns");
   const StoredJson c(one, kSubject);

@@ -20,11 +20,11 @@ struct Preset {
   std::vector<double> mean, std;
 };
 const std::vector<Preset>& presets() {
-  static const std::vector<Preset> all = {{"mnist", {0.1307}, {0.3081}},
-                                          {"fashion_mnist", {0.2860}, {0.3530}},
-                                          {"cifar10", {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}},
-                                          {"cifar100", {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}},
-                                          {"imagenet", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
+  static const auto& all = *new std::vector<Preset>{{"mnist", {0.1307}, {0.3081}},
+                                                    {"fashion_mnist", {0.2860}, {0.3530}},
+                                                    {"cifar10", {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}},
+                                                    {"cifar100", {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}},
+                                                    {"imagenet", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}}};
   return all;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep {
 namespace {
@@ -24,7 +25,7 @@ struct Mapping {
   char path[1024] = {};
 };
 Mapping g_mappings[64];
-std::mutex g_writes;
+ForkMutex g_writes;
 
 void note_mapping(void* pages, size_t bytes, const std::string& path) {
   const std::lock_guard lock(g_writes);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "framework/base/process_end.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/core/tensor_option.h"

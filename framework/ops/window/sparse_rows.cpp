@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "framework/base/fork_mutex.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
@@ -38,7 +39,7 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
 // may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   using Key = std::tuple<RowSpec, Device::Type, DType>;
-  static std::mutex mutex;
+  static ForkMutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may be freed first at exit
   static int64_t entries = 0;
   const Key key{spec, device.type, dtype};

@@ -10,6 +10,7 @@
 #include "framework/backend/unfold_conv.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/base/process_end.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -31,14 +32,18 @@ class Kernels final : public ConvKernels {
   void copy(const TensorView& src, const TensorView& dst) const override { cpu::copy(src, dst); }
   void fill(const TensorView& dst, double value) const override { cpu::fill(dst, value); }
 };
-const Kernels kKernels;
+// Never destroyed: threads may still compute when the process ends.
+const Kernels& computing() {
+  static const auto& own = *new Kernels;
+  return own;
+}
 
 // The kernels of a plan, where only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
-  Device device() const override { return kKernels.device(); }
-  int64_t workspace_bytes() const override { return kKernels.workspace_bytes(); }
-  void gemm(const GemmArgs& args) const override { kKernels.gemm(args); }
+  Device device() const override { return computing().device(); }
+  int64_t workspace_bytes() const override { return computing().workspace_bytes(); }
+  void gemm(const GemmArgs& args) const override { computing().gemm(args); }
   void unfold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void fold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void sum(const TensorView&, const TensorView&) const override {}
@@ -47,11 +52,11 @@ class PlannedKernels final : public ConvKernels {
   void copy(const TensorView&, const TensorView&) const override {}
   void fill(const TensorView&, double) const override {}
 };
-const PlannedKernels kPlannedKernels;
 
 const ConvKernels& kernels() {
-  if (WorkspacePlan::open()) return kPlannedKernels;
-  return kKernels;
+  static const auto& planned = *new PlannedKernels;
+  if (WorkspacePlan::open()) return planned;
+  return computing();
 }
 
 bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
@@ -88,6 +93,8 @@ ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& wei
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
                  const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
   if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
+  const BeforeEnd library;
+  if (!library.allowed()) return false;
   const bool data = pass == ConvPass::data, of_weight = pass == ConvPass::weight;
   const TensorView& result = data ? x : of_weight ? weight : y;
   const DType code = code_dtype((data ? y : x).dtype, x.shape[1], groups);
@@ -147,17 +154,22 @@ std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
 }  // namespace
 
 ConvWeightLayout laid_weight_layout(const ConvArgs& args) {
+  const BeforeEnd library;
+  if (!library.allowed()) return {};
   const auto plan = laid_plan(args);
   return plan ? laid_weight_layout(*plan) : ConvWeightLayout{};
 }
 
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {
+  const BeforeEnd library;
+  if (!library.allowed()) return;  // then nothing will read it
   lay_weight(laid_plan(args).value(), weight.data, laid.data);
 }
 
 void conv_laid(const ConvArgs& a, const TensorView& laid) {
   const bool done = with_onednn(ConvPass::forward, a.x, a.weight, a.out, a.bias, a.window, a.groups, a.relu, laid);
-  check<Error>(done, "conv", "no code for a weight that was laid out");
+  check<Error>(done || process_ends(), "conv", "no code for a weight that was laid out");
+  if (!done) conv(a.x, a.weight, a.bias, a.window, a.groups, a.relu, a.out);
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,

@@ -14,6 +14,7 @@
 #include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep::cpu {
 
@@ -39,11 +40,7 @@ struct Key {
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
 };
 struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t h = 0;
-    for (int64_t w : key.words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-    return size_t(h);
-  }
+  size_t operator()(const Key& key) const { return hash_of_words(key.words, sizeof key.words); }
 };
 
 // Returns the cache key, which includes the number of threads because a primitive's schedule depends on it.
@@ -239,8 +236,7 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
 
 void set(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
 void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
-  thread_local const dnnl::stream stream(engine());
-  const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream.get(), int(arguments.size()), arguments.data());
+  const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream().get(), int(arguments.size()), arguments.data());
   check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
 }
 
@@ -263,8 +259,8 @@ ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
 }
 
 uint64_t ConvCode::weight_layout() const {
-  static std::mutex mutex;
-  static std::vector<Memory::desc> layouts;
+  static ForkMutex mutex;
+  static auto& layouts = *new std::vector<Memory::desc>;
   const std::lock_guard lock(mutex);
   auto found = std::find(layouts.begin(), layouts.end(), weight_.inner_desc);
   if (found == layouts.end()) found = layouts.insert(found, weight_.inner_desc);
@@ -277,6 +273,7 @@ void ConvCode::lay_weight(const void* weight, char* to) {
 }
 
 void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
+  const FirstUse first(!used_);
   const OpenMpThreads as_made(threads_);
   char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;
@@ -295,6 +292,11 @@ void ConvCode::run(const void* x, const void* weight, const void* y, const float
   for (const Side* s : {&x_, &weight_, &y_})
     if (s->reorder && s->written) execute(s->reorder, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
   if (threads_ > 1) openmp_was_used();
+  if (used_) return;
+  FirstUse::watch_end_after(code_name(primitive_));
+  for (const Side* s : {&x_, &weight_, &y_})
+    if (s->reorder) FirstUse::watch_end_after(code_name(s->reorder));
+  used_ = true;
 }
 
 void ConvCode::Side::place(const void* at, void* inner_at) const {
@@ -326,6 +328,7 @@ class Codes {
       entries_.splice(entries_.begin(), entries_, it->second);
       return entries_.front().code.get();
     }
+    const FirstUse first;
     std::unique_ptr<ConvCode> code;
     if (ChosenCode chosen; choose(p, chosen)) code = std::make_unique<ConvCode>(p, chosen);
     if (entries_.size() == kCodes) {
@@ -349,10 +352,9 @@ class Codes {
 }  // namespace
 
 ConvCode* code_of(const ConvProblem& p, int threads) {
-  thread_local Codes codes;
   const OpenMpThreads as_made(threads);
   try {
-    return codes.find(key_of(p), p);
+    return of_this_thread<Codes>().find(key_of(p), p);
   } catch (const dnnl::error&) { return nullptr; }
 }
 

@@ -44,7 +44,7 @@ class ConvCode {
   void bind(Side& side, const dnnl::memory::desc& outside, const dnnl::memory::desc& inside, int argument, bool written);
 
   int threads_;
-  bool leaves_stack_;
+  bool leaves_stack_, used_ = false;
   dnnl::primitive primitive_;
   Side x_, weight_, y_;
   dnnl::memory bias_, scratch_;

@@ -12,6 +12,7 @@
 #include "framework/backend/cpu/gemm/eigen.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/workspace.h"
+#include "framework/base/process_end.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
@@ -114,13 +115,15 @@ void gemm_nothing(const GemmArgs& g) {
 }  // namespace
 
 AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) {
-  const size_t bytes = dtype == DType::f64 || k == 0 || n == 0 ? 0 : packed_bytes(k, n, dtype);
+  const BeforeEnd library;
+  const size_t bytes = !library.allowed() || dtype == DType::f64 || k == 0 || n == 0 ? 0 : packed_bytes(k, n, dtype);
   return bytes == 0 ? AuxLayout{} : AuxLayout{{int64_t(bytes)}, DType::u8};
 }
 
 void pack(const TensorView& b, const TensorView& packed) {
   const GemmOperand x(b);
-  if (WorkspacePlan::open()) return;
+  const BeforeEnd library;
+  if (WorkspacePlan::open() || !library.allowed()) return;  // then no product will read it
   pack_matrix({.n = x.columns, .k = x.rows, .b = b.data, .b_row = x.row_stride, .b_column = x.column_stride, .in = b.dtype},
               packed.data);
 }
@@ -130,6 +133,8 @@ void pack(const TensorView& b, const TensorView& packed) {
 bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   constexpr int64_t kLeast = 32, kMostRows = 512;
   if (rows < kPackedRows || rows > kMostRows || k < kLeast || n < kLeast) return false;
+  const BeforeEnd library;
+  if (!library.allowed()) return false;
   const bool has_code = dtype == DType::f32 || (is_half(dtype) && is_native(dtype));
   const int64_t work = product_work(1, rows, n, k, dtype != DType::f32);
   const int threads = threads_to_cut_for(work), pieces = threads_independent() ? std::min(threads, 2) : threads;
@@ -221,12 +226,14 @@ void gemm(const GemmArgs& g) {
 
 void gemm_with_bias(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
-  if (g.packed && !g.shared) return gemm_by_packed(g);
+  const BeforeEnd library;
+  const bool packed = g.packed && library.allowed();  // b is there as well
+  if (packed && !g.shared) return gemm_by_packed(g);
   GemmOperand a(g.a), b(g.b);
   if (a.columns == 0) return gemm_nothing(g);
   if (compute_of(g.a.dtype) == Compute::integer) return gemm_integers(g, a, b);
 
-  if (!g.packed && gemm_thin(g)) return;
+  if (!packed && gemm_thin(g)) return;
 
   GemmProblem p;
   // The rows of a batch that shares b are the rows of one product.
@@ -263,7 +270,7 @@ void gemm_with_bias(const GemmArgs& g) {
       p.bias = bias;
     }
   }
-  if (g.packed) {
+  if (packed) {
     p.b = g.packed.data;
     return run_gemm_packed(p, /*shared=*/true);
   }

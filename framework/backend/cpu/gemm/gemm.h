@@ -31,7 +31,8 @@ struct GemmProblem {
 };
 
 // Multiplies by oneDNN, with primitives cached by shape; without oneDNN, by run_gemm_blocks() or Eigen, whichever is faster. Takes
-// native dtypes, accumulates in float, and rounds once.
+// native dtypes, accumulates in float, and rounds once. While the process ends (framework/base/process_end.h), works as
+// run_gemm_blocks().
 void run_gemm(const GemmProblem& p);
 // Multiplies any 16-bit dtype or f32 by loops of our own, which widen blocks to float within the product.
 void run_gemm_blocks(const GemmProblem& p);

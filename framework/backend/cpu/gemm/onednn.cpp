@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <list>
 #include <map>
@@ -21,6 +22,7 @@
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -49,13 +51,7 @@ struct Key {
 static_assert(sizeof(Key) == 14 * sizeof(int64_t), "compared as bytes: no padding");
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
-    int64_t words[14];
-    std::memcpy(words, &key, sizeof(Key));
-    uint64_t h = 0;
-    for (int64_t w : words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-    return size_t(h);
-  }
+  size_t operator()(const Key& key) const { return hash_of_words(&key, sizeof(Key)); }
 };
 
 // A primitive with bound arguments; a call only changes the pointers.
@@ -64,7 +60,7 @@ struct Entry {
   dnnl::matmul primitive;
   Memory a, b, c, bias, scratch;
   size_t scratch_bytes = 0;
-  bool leaves_stack = false;
+  bool leaves_stack = false, used = false;
   std::vector<dnnl_exec_arg_t> args;
 };
 
@@ -73,8 +69,8 @@ struct Entry {
 // product takes twice as long, so a gap is put between them.
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
-  static std::mutex guard;
-  static std::map<std::array<int64_t, 3>, Memory::desc> known;
+  static ForkMutex guard;
+  static auto& known = *new std::map<std::array<int64_t, 3>, Memory::desc>;
   const std::lock_guard<std::mutex> lock(guard);
   const auto [found, fresh] = known.try_emplace({k, n, int64_t(in)});
   if (fresh) {
@@ -134,6 +130,7 @@ class Cache {
       entries_.splice(entries_.begin(), entries_, it->second);
       return entries_.front();
     }
+    const FirstUse first;
     Entry fresh;
     fresh.key = key;
     build(fresh);
@@ -152,12 +149,10 @@ class Cache {
 };
 
 void execute(const Piece& p) {
-  thread_local Cache cache;
-  thread_local dnnl::stream stream(engine());
   const int64_t flags = (p.bias ? 1 : 0) | (p.accumulate ? 4 : 0) | (p.packed ? 8 : 0);
   const Key key{p.batch,   p.m,     p.n,        p.k,     p.a_batch,     p.a_row,        p.a_column,
                 p.b_batch, p.b_row, p.b_column, p.c_row, int64_t(p.in), int64_t(p.out), flags};
-  Entry& e = cache.find(key);
+  Entry& e = of_this_thread<Cache>().find(key);
   dnnl_memory_set_data_handle(e.a.get(), const_cast<void*>(p.a));
   dnnl_memory_set_data_handle(e.b.get(), const_cast<void*>(p.b));
   dnnl_memory_set_data_handle(e.c.get(), p.c);
@@ -166,7 +161,9 @@ void execute(const Piece& p) {
   if (scratch.data()) dnnl_memory_set_data_handle(e.scratch.get(), scratch.data());
   if (WorkspacePlan::open()) return;
   const HeldSignals held(e.leaves_stack);
-  const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream.get(), int(e.args.size()), e.args.data());
+  const FirstUse first(!e.used);
+  const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream().get(), int(e.args.size()), e.args.data());
+  if (!e.used) FirstUse::watch_end_after(joined(code_name(e.primitive), ' ', p.in, ' ', p.out)), e.used = true;
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   // The library's own ReLU turns NaN into 0, which would hide a failed step. The output is still in the cache.
   if (p.relu) relu_rows(p.out, p.c, p.batch * p.m, p.n, p.c_row);
@@ -180,8 +177,11 @@ void execute_few_rows(const Piece& p) {
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
   const HeldSignals held(p.k > kStackDepth);
+  static constinit std::atomic<bool> used = false;
+  const FirstUse first(!used.load(std::memory_order_relaxed));
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
                                           static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
+  if (first.is_first()) FirstUse::watch_end_after("sgemm"), used = true;
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
@@ -278,7 +278,7 @@ const std::string& code_for(DType t) {
       return describe<dnnl::matmul>({}, square, square, square).impl_info_str();
     } catch (const dnnl::error&) { return {}; }
   };
-  static const std::string bf16_code = chosen(DType::bf16), f16_code = chosen(DType::f16);
+  static const auto &bf16_code = *new std::string(chosen(DType::bf16)), &f16_code = *new std::string(chosen(DType::f16));
   return t == DType::bf16 ? bf16_code : f16_code;
 }
 bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
@@ -329,6 +329,8 @@ std::string product_library() {
 }
 
 void run_gemm(const GemmProblem& p) {
+  if (process_ends()) [[unlikely]]
+    return run_gemm_blocks(p);
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_to_cut_for(work);
   const bool by_shape = threads_independent();
@@ -373,10 +375,12 @@ void pack_matrix(const GemmProblem& p, void* to) {
     strides = {p.n, 1};
   }
   const OpenMpThreads one(1);
-  dnnl::stream stream(engine());
   Memory source(Memory::desc({p.k, p.n}, type_of(in), strides), engine(), const_cast<void*>(from));
   Memory packed(packed_desc(p.k, p.n, in), engine(), to);
-  dnnl::reorder(source, packed).execute(stream, source, packed);
+  const FirstUse first;
+  dnnl::reorder reorder(source, packed);
+  reorder.execute(stream(), source, packed);
+  FirstUse::watch_end_after(code_name(reorder));
 }
 
 void run_gemm_packed(const GemmProblem& p, bool shared) {
