@@ -149,7 +149,8 @@ UpdateRule NAdamOptions::rule() const {
 
 const OptionList<RAdamOptions>& RAdamOptions::list() {
   using O = RAdamOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -227,8 +228,9 @@ UpdateRule AdagradOptions::rule() const {
 
 const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
   using O = AdadeltaOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
-                                 eps_of<O>(), decay_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new OptionList<O>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1), eps_of<O>(),
+                         decay_of<O>(), maximize_of<O>()};
   return all;
 }
 Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }

@@ -92,13 +92,13 @@ bool is_current(const CachedValue& cached, const CachedValue& wanted) {
 
 }  // namespace
 
-CachedParametrizations::CachedParametrizations() { ++value_cache.depth; }
+CachedParametrizations::CachedParametrizations() { ++value_cache().depth; }
 CachedParametrizations::~CachedParametrizations() {
   if (--value_cache().depth == 0) value_cache().values.clear();
 }
 
 Tensor ParametrizationList::value() {
-  if (value_cache.depth == 0) return computed();
+  if (value_cache().depth == 0) return computed();
   CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
   wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
   for (const Tensor& t : buffers()) wanted.from.push_back(t);  // such as the mask of a pruned weight
