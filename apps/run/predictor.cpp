@@ -17,6 +17,7 @@
 #include "apps/run/branch_names.h"
 #include "apps/run/model_file.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/float_state.h"
 #include "framework/base/log.h"
 #include "framework/data/found_pictures.h"
 #include "framework/data/labels.h"
@@ -139,6 +140,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 Tensor Predictor::operator()(const Tensor& inputs) const {
   const InferenceMode inference;
   const PackAtOnce at_once;
+  const FloatState plain;
   Batch batch{inputs, {}};
   if (!transforms_.empty()) {
     std::vector<int64_t> places(size_t(inputs.size(0)));
