@@ -26,8 +26,6 @@ class Generator {
   void manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
  private:
-  class Lock;
-  mutable uint32_t busy_ = 0;  // 1 while a thread has the state; no std::mutex, whose header every program would read
   State state_;
 };
 
