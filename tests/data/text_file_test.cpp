@@ -115,7 +115,7 @@ TEST_CASE("text files: packed by gzip, whatever the name") {
 TEST_CASE("text files: what gzip packed of more than a bound lies in a file without a name") {
   const TempDir dir;
   std::string text;
-  for (int i = 0; i < 400'000; ++i) text += std::to_string(i * 7919 % 100'003) + '\n';
+  for (int i = 0; i < 400'000; ++i) text += std::to_string(int64_t(i) * 7919 % 100'003) + '\n';
   const std::string packed = gzipped(text.substr(0, 1'000'000)) + gzipped(text.substr(1'000'000)) + std::string(20, '\0');
   const auto unpack = [](const std::string& bytes) { return unpack_gzip(bytes, false, "CSV", "t.csv", 1 << 20); };
   const auto fault = [&](const std::string& bytes) { return message_of<DataError>([&] { unpack(bytes); }); };
