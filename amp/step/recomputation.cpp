@@ -12,7 +12,7 @@
 
 #include "amp/step/interval_cover.h"
 #include "framework/backend/op_log.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/number_text.h"
 #include "layers/sequences/recurrent.h"
 

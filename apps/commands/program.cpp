@@ -26,7 +26,6 @@
 #include "apps/terminal/terminal.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
-#include "framework/base/log_writer.h"
 #include "framework/base/number_text.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <utility>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {

@@ -9,7 +9,7 @@
 #include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "apps/record/run_dir.h"
+#include "apps/session/averaged_statistics.h"
 #include "apps/session/session.h"
 #include "apps/terminal/progress.h"
 
@@ -41,9 +42,17 @@ struct RunContext {
 
   int64_t epoch() const { return s.train->state().epoch; }                                   // whole ones
   int64_t epoch_now() const { return epoch() + (s.train->state().next_batch > 0 ? 1 : 0); }  // the one that is under way, from 1
-  std::optional<double> scale() const;  // of the loss; nothing where it is fixed or off
+  // Returns the scale of the loss; nothing where it is fixed or off.
+  std::optional<double> scale() const {
+    return s.scaler.is_enabled() && !s.scaler.is_fixed() ? std::optional(s.scaler.get_scale()) : std::nullopt;
+  }
   bool saves() const { return config.checkpoint.every.unit != Interval::Unit::never; }
-  void make_averaged_statistics();  // for an evaluation or a checkpoint of now
+  // Computes the statistics of averaged weights for an evaluation or a checkpoint of now.
+  void make_averaged_statistics() {
+    const double begin = clock.here();
+    app::make_averaged_statistics(s, config.train, n.steps, group);
+    clock.evaluated(clock.here() - begin);
+  }
 };
 
 }  // namespace halfstep::app

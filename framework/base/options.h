@@ -25,7 +25,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/number_tuple.h"
-#include "framework/base/sizes.h"
+#include "framework/base/shape.h"
 
 namespace halfstep {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {

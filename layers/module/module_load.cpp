@@ -4,7 +4,7 @@
 #include <set>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/text_stream.h"
 #include "layers/feedforward/normalization.h"
 #include "layers/module/module.h"

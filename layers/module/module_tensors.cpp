@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "layers/module/module.h"
 
 namespace halfstep {

@@ -5,7 +5,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/linalg/lapack.h"
 
 namespace halfstep {

@@ -7,7 +7,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/recompute.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/process_end.h"
 #include "framework/tensor/storage.h"
 #include "layers/containers/containers.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/check.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/core/loss_reduction.h"
 
 namespace halfstep {
