@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-constexpr double kLargestHalf = 65504;
+const double kLargestHalf = max_value(DType::f16);
 
 std::string text_of(const ValueCounts& c) {
   const std::string nan = c.nan > 0 ? joined(c.nan, " NaN") : "", inf = c.inf() > 0 ? joined(c.inf(), " inf") : "";
@@ -187,7 +187,7 @@ class Doctor {
       d.cause = "input_range";
       d.where = "input";
       d.sentence = "float16 cannot hold the inputs";
-      d.evidence = joined("inputs up to ", most, ", where float16 ends at 65504");
+      d.evidence = joined("inputs up to ", most, ", where float16 ends at ", kLargestHalf);
       d.remedies = {{"scale the inputs, for example by the data's mean and standard deviation"}};
     } else if (!root.empty()) {
       d.cause = "weight_range";
@@ -196,7 +196,7 @@ class Doctor {
       double largest = 0;
       for (const NamedTensor& p : step_.module.named_parameters())
         if (p.name == root) largest = count_values(p.tensor).largest;
-      d.evidence = joined("weights up to ", largest, ", where float16 ends at 65504");
+      d.evidence = joined("weights up to ", largest, ", where ", dtype, " ends at ", max_value(*step_.low));
       d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
     } else {
       const bool forward = !one.loss_finite || !one.event || one.event->pass == StepPass::forward;

@@ -36,6 +36,11 @@ class Catalog {
     family_.components.push_back(row.component);
     rows_.push_back(std::move(row));
   }
+  // Adds a class of the program that is linked with halfstep.
+  void add_of_program(Row row) {
+    row.component.of_program = true;
+    add(std::move(row));
+  }
   const Family& family() const { return family_; }
   // For a component that was checked. Throws ConfigError for an unknown type.
   const Row& row(const Json& self) const {
@@ -90,6 +95,6 @@ T value_of(const Json& self, const Arg<T>& a) {
 // before them.
 #define HALFSTEP_REGISTER(kind, Class, ...)                                                                  \
   [[maybe_unused]] static const bool halfstep_registered_##Class =                                           \
-      (::halfstep::app::kind##_catalog().add(                                                                \
+      (::halfstep::app::kind##_catalog().add_of_program(                                                     \
            ::halfstep::app::kind##_row<Class>(#Class, #kind " of this program" __VA_OPT__(, ) __VA_ARGS__)), \
        true)

@@ -103,6 +103,9 @@ class TorchCode {
     const auto known = wrapped.find(type);
     const std::string own = known == wrapped.end() ? type : known->second;
     const bool is_own = torch_classes().contains(own);
+    check<ExportError>(!module_catalog().row({{"type", type}}).component.of_program, "export", "PyTorch has no layer \"", type,
+                       "\", which is of this program",
+                       Help{"export to onnx, or to safetensors and write the layer in Python"});
     if (own == "TransformerEncoder" || own == "MultiheadAttention") uses("causal_mask");
     if (is_own) uses(own);
     std::string out = (is_own ? "" : "nn.") + type + "(";

@@ -102,6 +102,7 @@ struct Section {
 struct Component {
   std::string type, doc;
   std::vector<Field> fields;
+  bool of_program = false;  // added by HALFSTEP_REGISTER_..., unknown to other programs and to PyTorch
 };
 struct Family {
   std::string what;  // "layer", "optimizer"

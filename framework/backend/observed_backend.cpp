@@ -85,7 +85,7 @@ class ObservedBackend : public Backend {
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
     return real_.gains_by_packing(rows, k, n, dtype);
   }
-  // In order, in this thread: the same parts, so the same bits.
+  // Cuts as the real backend does, so that the bits are the same; the parts run in turn, in this thread.
   int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
     return real_.sides(rows, multiplications, dtype);
   }
@@ -127,7 +127,7 @@ class ObservedBackend : public Backend {
     Views reads, writes;
     (collect(arguments, reads, writes), ...);
     if (const BatchNormArgs* norm = first<BatchNormArgs>(arguments...); norm && norm->training && kernel == "batch_norm")
-      std::erase_if(reads, [&](const TensorView& r) {  // the running statistics, of which nothing else depends
+      std::erase_if(reads, [&](const TensorView& r) {  // the running statistics: nothing else depends on them
         return std::any_of(writes.begin(), writes.end(), [&](const TensorView& o) { return o.data == r.data; });
       });
     const std::string name = named(kernel, kind);
@@ -175,7 +175,7 @@ class ObservedBackend : public Backend {
   Backend& real_;
 };
 
-// What a device's library computes as a whole stays its work.
+// Forwards attention and recurrent networks to the device's library.
 class ObservedLibraries final : public ObservedBackend, public AttentionLibrary, public RecurrentLibrary {
  public:
   ObservedLibraries(Device device, Backend& real, AttentionLibrary& attention, RecurrentLibrary& recurrent)

@@ -34,8 +34,8 @@ namespace halfstep {
 // stateful: without a given state the layer continues from the last state of the call before, detached, so that batches that
 // continue each other are read as one long sequence; no gradient flows from a batch to the one before. The state starts at zero,
 // and again after reset_states(). It is not part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError
-// when bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
-// forward would advance the state again.
+// when bidirectional, and ShapeError for a batch of another size than the one before. Inside checkpoint() the
+// state moves at the first forward alone.
 struct RNNOptions {
   int64_t num_layers = 1;
   std::string nonlinearity = "tanh";

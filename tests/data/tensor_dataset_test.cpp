@@ -162,7 +162,9 @@ TEST_CASE("Normalize") {
   const Affine mnist = Normalize::preset("mnist").for_u8();
   CHECK(mnist.shift == doctest::Approx(-0.1307 / 0.3081));
   CHECK(mnist.scale * 255 + mnist.shift == doctest::Approx((1 - 0.1307) / 0.3081));
-  CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }), "got \"imagenet\""));
+  CHECK(Normalize::preset("fashion_mnist").mean == 0.2860);
+  CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }),
+                 "the presets are \"mnist\", \"fashion_mnist\", got \"imagenet\""));
   CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be positive, got 0"));
   CHECK(parse_split("test") == Split::test);
   CHECK(contains(message_of<ValueError>([] { parse_split("val"); }), "got \"val\""));

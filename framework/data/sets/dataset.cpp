@@ -106,7 +106,7 @@ class Transformed : public Dataset {
     const Shape sample = base_->input_shape();
     if ((!g.moves.empty() || g.scaling) && scales(g, sample)) {
       if (const auto bytes = base_->byte_rows(indices)) {
-        Batch out{run_moves({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
+        Batch out{move_and_scale({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
         draws.place = int(g.end);
         draws.writable = true;
         return out;
@@ -122,7 +122,7 @@ class Transformed : public Dataset {
     const bool fused = !g.moves.empty() || g.scaling;
     if (fused && batch.input.device().is_cpu() && batch.input.dtype() == DType::f32 &&
         scales(g, without_batch(batch.input.shape()))) {
-      out.input = run_moves({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
+      out.input = move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
     } else {
       for (size_t i = g.first; i < g.end; ++i) {
         draws.place = int(i);

@@ -44,7 +44,7 @@ struct MoveSource {
   const ByteRows* bytes = nullptr;
   Shape sample;
 };
-Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
+Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
                  const Draws& draws);
 
 struct PadOptions {

@@ -28,10 +28,15 @@ const std::vector<Preset>& presets() {
   return all;
 }
 
-std::string quoted_names() {
-  std::string out;
-  for (const Preset& p : presets()) out += (out.empty() ? "\"" : ", \"") + std::string(p.name) + '"';
-  return out;
+// Returns the preset. most: the number of channels that it may have. Throws ValueError for another name.
+const Preset& preset_of(std::string_view name, size_t most) {
+  std::string names;
+  for (const Preset& p : presets()) {
+    if (p.mean.size() > most) continue;
+    if (p.name == name) return p;
+    names += (names.empty() ? "\"" : ", \"") + std::string(p.name) + '"';
+  }
+  fail<ValueError>("Normalize", "the presets are ", names, ", got \"", name, '"');
 }
 
 void check_std(double std) { check<ValueError>(std > 0, "Normalize", "std must be positive, got ", std); }
@@ -39,8 +44,8 @@ void check_std(double std) { check<ValueError>(std > 0, "Normalize", "std must b
 }  // namespace
 
 Normalize Normalize::preset(std::string_view name) {
-  check<ValueError>(name == "mnist", "Normalize", "the presets are \"mnist\", got \"", name, '"');
-  return {.mean = 0.1307, .std = 0.3081};
+  const Preset& p = preset_of(name, 1);
+  return {.mean = p.mean[0], .std = p.std[0]};
 }
 
 Affine Normalize::for_u8() const {
@@ -112,10 +117,8 @@ NormalizeTransform::NormalizeTransform(const std::vector<double>& mean, const st
 }
 
 NormalizeTransform NormalizeTransform::preset(std::string_view name) {
-  for (const Preset& p : presets()) {
-    if (p.name == name) return {p.mean, p.std};
-  }
-  fail<ValueError>("Normalize", "the presets are ", quoted_names(), ", got \"", name, '"');
+  const Preset& p = preset_of(name, 3);
+  return {p.mean, p.std};
 }
 
 std::vector<std::string_view> normalize_presets() {

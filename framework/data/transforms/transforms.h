@@ -25,7 +25,7 @@ struct Affine {
 struct Normalize {
   double mean = 0, std = 1;
 
-  // Returns the values for "mnist": mean 0.1307, std 0.3081. Throws ValueError for another name.
+  // Returns the values of a preset with one channel: "mnist" or "fashion_mnist". Throws ValueError for another name.
   static Normalize preset(std::string_view name);
   // Returns the map for pixels 0..255, where x = pixel / 255. Throws ValueError unless std > 0.
   Affine for_u8() const;
