@@ -17,6 +17,7 @@
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
