@@ -7,6 +7,7 @@
 
 #include "apps/catalog/dataset_rows.h"
 #include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
 #include "apps/catalog/pictures.h"
 #include "framework/data/permutation.h"
 #include "framework/data/picture_statistics.h"
@@ -120,6 +121,8 @@ Catalog<DatasetRow>& dataset_catalog() {
   }();
   return all;
 }
+
+std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
 
 std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes) {
   const uint64_t seed = r.config["seed"];

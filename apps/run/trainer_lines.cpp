@@ -34,11 +34,13 @@ void Trainer::introduce() const {
     progress_.line("swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
   if (s_.recomputation) progress_.line("memory: " + text(*s_.recomputation));
   progress_.line(joined("data: ", s_.train->dataset().describe()));
-  if (const std::string made = s_.train->dataset().notes().made; !made.empty()) progress_.line(joined("      ", made));
+  if (const std::string notes = s_.train->dataset().notes().line(); !notes.empty()) progress_.line(joined("      ", notes));
   if (s_.val) progress_.line(joined("val:  ", s_.val->dataset().describe()));
-  const std::string held_out = s_.val ? s_.val->dataset().notes().made : "";
+  const DataNotes of_val = s_.val ? s_.val->dataset().notes() : DataNotes();
+  const std::string& held_out = of_val.made;
   const bool has_texts = s_.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(s_.form.source);
   if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) progress_.line(joined("      ", held_out));
+  if (!of_val.ignored.empty()) progress_.line(joined("      ", of_val.ignored));
   progress_.line(joined(s_.optimizer_text, s_.schedule ? ", " + s_.schedule->describe() : "", ", ", s_.total_steps, " steps, ",
                         s_.steps_per_epoch, " an epoch -> ", dir_.path().string()));
   if (group_)

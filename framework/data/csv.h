@@ -68,6 +68,8 @@ struct CsvOptions {
   // The features are texts, which become one row of tokens. With CsvMissing::constant a missing one has none; `unknown`, `dates`,
   // `standardize`, and the mean and median of missing values are for other tables.
   std::optional<TokenRowOptions> tokens{};
+  // Of classes that are whole numbers: rows with this negative one, which losses ignore, are left out; empty: they are a class.
+  std::optional<int64_t> ignored = kIgnoredClass;
 };
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: by its cells

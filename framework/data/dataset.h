@@ -47,7 +47,11 @@ struct ByteRows {
 struct DataNotes {
   std::string made{};                   // one line, may be empty
   std::vector<std::string> warnings{};  // of probable mistakes
+  std::string ignored{};                // how many labels are ignored; empty: none
+  std::string line() const { return made.empty() || ignored.empty() ? made + ignored : made + "; " + ignored; }
 };
+// The label that CrossEntropyLoss and NLLLoss leave out: the default of their ignore_index.
+constexpr int64_t kIgnoredClass = -100;
 
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
 // data set: do not write into it.

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/data/dataset.h"
+
 namespace halfstep {
 
 class Sampler {
@@ -32,8 +34,8 @@ class WeightedSampler : public Sampler {
   int64_t num_samples_;
   bool replacement_;
 };
-// For each sample 1 / the number of samples of its class: every class is drawn equally often.
-std::vector<double> balanced_weights(std::span<const int64_t> labels);
+// For each sample 1 / the number of samples of its class: every class is drawn equally often, and `ignored` never.
+std::vector<double> balanced_weights(std::span<const int64_t> labels, int64_t ignored = kIgnoredClass);
 
 // Batches of samples of nearly one length: all samples in a random order, sorted by length within windows of `window` batches; then
 // the batches in a random order. A last batch that is not full stays last.

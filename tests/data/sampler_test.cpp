@@ -45,6 +45,11 @@ TEST_CASE("WeightedSampler: draws by weight, as a function of seed and epoch") {
                  "without replacement 3 draws need as many positive weights, got 2"));
 }
 
+TEST_CASE("balanced_weights: labels that losses ignore are not drawn") {
+  CHECK(balanced_weights(std::vector<int64_t>{1, -100, 0, 1}) == std::vector<double>{0.5, 0, 1, 0.5});
+  CHECK(balanced_weights(std::vector<int64_t>{1, 7, 7, 1}, 7) == std::vector<double>{0.5, 0, 0, 0.5});
+}
+
 TEST_CASE("WeightedSampler without replacement: each sample once, the first by weight") {
   const WeightedSampler sampler({1, 2, 3, 0}, 3, false);
   constexpr int64_t kEpochs = 6000;
