@@ -74,8 +74,13 @@ class Dataset {
   virtual DataForm form() const;
   // Throws IndexError when an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  // The same in an epoch, on which random transforms depend. A DataLoader calls this.
+  // The same in an epoch, on which random transforms depend.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
+  // The same of samples that a sampler draws several times in an epoch. repeats: how often each was drawn before, on which random
+  // transforms depend, too; empty: none was. A DataLoader calls this.
+  virtual Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> /*repeats*/) const {
+    return batch(indices, epoch);
+  }
   // The input and target of one sample.
   std::pair<Tensor, Tensor> get(int64_t i) const;
   std::pair<Tensor, Tensor> operator[](int64_t i) const { return get(i); }
@@ -100,9 +105,9 @@ std::string_view name(Split split);
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
 // `base` with `transforms` done to each batch, first to last. Their random numbers are a function of `seed`, the epoch, the index
-// of the sample in `base` and the place in the list. Neighbours that only move pixels, and a Normalize after them, are one pass,
-// which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a transform that does not keep to its
-// contract, and what a transform throws on Device::meta.
+// of the sample in `base`, how often it was drawn before in the epoch, and the place in the list. Neighbours that only move pixels,
+// and a Normalize after them, are one pass, which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a
+// transform that does not keep to its contract, and what a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed = 0);
 // What they make of a sample's shape; `dtype` is that of the inputs, `classes` of the data set.

@@ -99,7 +99,7 @@ class LoaderEngine {
   LoaderOptions options_;
   LoaderState state_;
   bool resumed_ = true;                                // the state was set from outside since the last batch
-  std::shared_ptr<const std::vector<int64_t>> order_;  // of epoch order_epoch_
+  std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, where the source is one
   std::shared_ptr<UploadLane> lane_;     // of the workers, where the device has one
