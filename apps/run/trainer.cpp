@@ -149,6 +149,7 @@ void Trainer::train_batch() {
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   n_.samples += s_.train->part().total;
+  own_samples_ += s_.train->part().rows;
   if (group_ && !r.stepped) return;
   // Ranks know a window's loss, one process each micro-batch's.
   pending_.push_back({r.loss, r.outcome, r.stepped, r.no_target, group_ ? r.over : s_.loss->denominator(target)});
@@ -278,7 +279,7 @@ void Trainer::learn_cause() {
 void Trainer::evaluate_now() {
   drain();
   if (progress_.has_bar()) show(true);
-  if (group_) average_buffers(*s_.model, *group_);
+  share_buffers();
   make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
   if (s_.average) averaged.emplace(*s_.average);
@@ -337,7 +338,7 @@ void Trainer::save() {
   check_weights();
   n_.seconds = seconds();
   learn_cause();
-  if (group_) average_buffers(*s_.model, *group_);
+  share_buffers();
   make_averaged_statistics();
   if (pace_.is_due()) dir_.sync();  // a checkpoint promises the lines until its step
   write_checkpoint();

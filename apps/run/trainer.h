@@ -91,6 +91,7 @@ class Trainer {
   void show(bool evaluates = false);
   std::vector<LinePart> epoch_parts(bool evaluated) const;
   void evaluate_now();
+  void share_buffers();  // their mean over ranks
   void make_averaged_statistics();
   void consider_best(const std::string& what, std::optional<double> value, int64_t samples = 0);  // samples: of a share
   void consider_stopping(const std::string& what, std::optional<double> value);
@@ -134,6 +135,7 @@ class Trainer {
     int64_t samples = 0;
   } logged_;  // training_seconds, time spent waiting for data and samples at the last line of metrics.jsonl
   int64_t first_step_ = 0, first_samples_ = 0;  // where this process began
+  int64_t own_samples_ = 0;                     // of this rank since the ranks shared their buffers
   int64_t first_pending_step_ = 0;
   int64_t bad_run_ = 0;  // losses in a row that are not finite
   int64_t skips_in_row_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "apps/run/ranks.h"
 #include "apps/run/signals.h"
@@ -57,6 +58,10 @@ std::vector<int64_t> Trainer::best_steps() const {
   std::vector<int64_t> out;
   for (const Best& b : n_.bests.list) out.push_back(b.step);
   return out;
+}
+
+void Trainer::share_buffers() {
+  if (group_) average_buffers(*s_.model, *group_, double(std::exchange(own_samples_, 0)));
 }
 
 // What was saved without waiting for the disk is on it when a run ends.
