@@ -74,7 +74,8 @@ int64_t check_classes(const Tensor& target, int64_t classes, std::optional<int64
     const auto c = int64_t(p[i]);
     out += c == ignored;
     if (c == ignored || (c >= 0 && c < classes)) continue;
-    fail<DataError>(label, "labels must be in 0..", classes - 1, ignored ? joined(", or ", *ignored, ", which is ignored") : "",
+    const bool alike = ignored && (c < 0 || *ignored >= 0);
+    fail<DataError>(label, "labels must be in 0..", classes - 1, alike ? joined(", or ", *ignored, ", which is ignored") : "",
                     ", but label ", i, " is ", c);
   }
   return out;

@@ -128,7 +128,7 @@ struct Noise : Transform {
 
 struct DrawsOwn {
   int64_t size() const { return 12; }
-  double get(int64_t i, Generator& random) const { return double(i) + rand({1}, random).item<double>() / 2; }
+  double get(int64_t i, Generator& random) const { return double(i) + rand({1}, {}, &random).item<double>() / 2; }
 };
 
 // The inputs of an epoch, in order.
