@@ -236,13 +236,13 @@ TEST_CASE("arrays: labels that the loss ignores are said and left out, from vali
     CHECK_MESSAGE(refused.code != 0, refused.out);
     if (ignore < 0)
       CHECK_MESSAGE(contains(refused.out + refused.err, "labels must be in 0..1, or -100, which is ignored, but label 0 is -1"),
-                    refused.out + refused.err);
+                    refused.out, refused.err);
     const std::string line = "10 of 80 labels are " + number + ", which loss and metrics leave out";
     for (const char* type : {"NLLLoss", "CrossEntropyLoss"}) {
       config(std::string(R"("type": ")") + type + R"(", "weight": "balanced", "ignore_index": )" + number,
              R"(, "sampler": {"type": "weighted", "weights": "balanced"})");
       const Ran valid = run(dir, "validate c.json");
-      CHECK_MESSAGE(contains(valid.out, "data.train: " + line), valid.out + valid.err);
+      CHECK_MESSAGE(contains(valid.out, "data.train: " + line), valid.out, valid.err);
       const Ran trained = run(dir, "train c.json --overwrite");
       REQUIRE_MESSAGE(trained.code == 0, trained.err);
       const std::string lines = trained.out + trained.err;  // of data.train and of data.val

@@ -196,7 +196,7 @@ TEST_CASE("op: a wrong argument is named with what may be there") {
     return r.err;
   };
   const std::string help = "help: besides tensors, which are given by place, it takes ";
-  CHECK(contains(error("searchsorted", R"({"sorter": [0, 1]})", "x"), help + "out_int32, "));
+  CHECK(contains(error("norm", R"({"sorter": [0, 1]})"), help + "dim, dtype, keepdim, p"));
   CHECK(contains(error("relu", R"({"inplace": true})"), "[relu] has no argument 'inplace'\n" + help + "nothing"));
   CHECK(contains(error("norm", R"({"p": "nuk"})"), R"('p' must be a number, "inf", "-inf", "fro" or "nuc", got "nuk")"));
   CHECK(contains(error("lp_pool1d", R"({"norm_type": "two", "kernel_size": 2})"),
