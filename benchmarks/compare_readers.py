@@ -22,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 
+import records
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TRAIN = {"loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"max_steps": 1},
          "diagnostics": {"every": "never"}}
@@ -135,11 +137,9 @@ def main():
                   f"{row['rival_cpu_s']:6.2f} s, {row['rival_peak_mb']:5.0f} MB   ratios {row['cpu_s_ratio']:.2f}, "
                   f"{row['peak_mb_ratio']:.2f}", flush=True)
     if a.json:
-        cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if "model name" in line), "?")
-        a.json.write_text(json.dumps({"date": datetime.date.today().isoformat(), "machine": a.machine or cpu,
-                                      "cpus": os.cpu_count(), "threads": a.threads, "load": os.getloadavg(), "rows_of_csv": a.rows,
-                                      "megabytes_of_text": a.megabytes, "pictures": a.pictures, "rows": rows}, indent=1) + "\n",
-                          encoding="utf-8")
+        records.save(a.json, {"date": datetime.date.today().isoformat(), "machine": a.machine or records.machine(),
+                              "cpus": os.cpu_count(), "threads": a.threads, "load": os.getloadavg(), "rows_of_csv": a.rows,
+                              "megabytes_of_text": a.megabytes, "pictures": a.pictures, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -5,14 +5,13 @@
     python3 benchmarks/compare_torch_cuda.py --binary build/gpu/halfstep --out result.json     # scripts/gpu_suite.sh runs this
     python3 benchmarks/compare_torch_cuda.py --print result.json                               # the tables of an earlier run
 
-docs/gpu.md says what is measured and how to read it. Ends with 0; with 1 if halfstep failed or its losses left PyTorch's; with 2
-if something could not be measured (no PyTorch, the time was up): the notes below the tables say what.
+docs/performance.md says what is measured and how to read it. Ends with 0; with 1 if halfstep failed or its losses left PyTorch's;
+with 2 if something could not be measured (no PyTorch, the time was up): the notes below the tables say what.
 """
 import argparse
 import ctypes
 import datetime
 import gc
-import json
 import os
 import pathlib
 import platform
@@ -21,6 +20,7 @@ import subprocess
 import sys
 import time
 
+import records
 from compare_torch import ROOT, bench_mlp
 from mlp_tables import CASES, floor_ms, inner_steps, print_tables, rates_of
 from torch_mlp import BATCHES, TORCH, Torch, ceilings, read_safetensors
@@ -221,7 +221,7 @@ def result_path(a, result):
 def main():
     a = parse_args()
     if a.print:
-        print_tables(json.loads(pathlib.Path(a.print).read_text()))
+        print_tables(records.load(a.print))
         return 0
     deadline = time.monotonic() + a.budget
     names = a.case or list(CASES)
@@ -246,9 +246,7 @@ def main():
 
     def save():  # whole or not at all: the run may be cut off at any moment
         if a.out:
-            path = result_path(a, result)
-            path.with_name(path.name + ".new").write_text(json.dumps(result, indent=1) + "\n")
-            os.replace(path.with_name(path.name + ".new"), path)
+            records.save(result_path(a, result), result)
 
     save()
     if torch and a.device == "cuda":

@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+import records
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROWS = [  # net, samples of a rank, ranks, what it shows
     ("mlp", 512, 1, "one rank"), ("mlp", 512, 2, "weak"), ("mlp", 256, 2, "strong"),
@@ -145,16 +147,13 @@ def main():
         print(f"{net:6} {batch:8} x {ranks} {what:9} halfstep {r['halfstep_ms']:8.3f} ms (waits {r['wait_ms']:.3f})  "
               f"torch {r['torch_ms']:8.3f} ms  ratio {r['ratio']:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
     if a.json:
-        machine = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
-                        if line.startswith("model name")), "")
         commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True,
                                 text=True).stdout.strip()
-        old = json.loads(pathlib.Path(a.json).read_text())["rows"] if pathlib.Path(a.json).exists() else []
+        old = records.load(a.json)["rows"] if pathlib.Path(a.json).exists() else []
         kept = [r for r in old if not any(r["net"] == n["net"] for n in rows)]
-        pathlib.Path(a.json).write_text(json.dumps({"date": datetime.date.today().isoformat(), "machine": machine, "commit": commit,
-                                                    "torch": torch.__version__, "over": a.over, "rounds": a.rounds,
-                                                    "seconds": a.seconds,
-                                                    "rows": kept + rows}, indent=1) + "\n")
+        records.save(a.json, {"date": datetime.date.today().isoformat(), "machine": records.machine(), "commit": commit,
+                              "torch": torch.__version__, "over": a.over, "rounds": a.rounds, "seconds": a.seconds,
+                              "rows": kept + rows})
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import time
 
+import records
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
@@ -107,7 +109,7 @@ def main():
     result = {"samples": a.samples, "batch": a.batch, "data": "random bytes" if a.data == "-" else pathlib.Path(a.data).name,
               "cpus": os.cpu_count(), "torch": torch.__version__, "torchvision": torchvision.__version__, "rows": rows}
     if a.json:
-        print(json.dumps(result, indent=1))
+        print(records.text(result), end="")
 
 
 if __name__ == "__main__":

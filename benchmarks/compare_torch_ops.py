@@ -17,11 +17,12 @@ import datetime
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import time
+
+import records
 
 PAUSE, LEAST = 0.02, 0.03  # seconds
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -189,22 +190,17 @@ def title(case):
     return f"{case['op']} {' '.join(shape(s) for s in case['in'])}" + (f" {attrs}" if attrs else "")
 
 
-def machine():
-    info = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.processor())
-
-
 def write(path, settings, results, order):
     """Writes the rows to `path`, in this order of names, over those that it has of the same name, pass and dtype; names that
     are not among them any more go."""
     file = pathlib.Path(path)
     key = lambda r: (r["row"], r["pass"], r["dtype"])
-    before = [r for r in json.loads(file.read_text())["rows"] if r["row"] in order] if file.exists() else []
+    before = [r for r in records.load(file)["rows"] if r["row"] in order] if file.exists() else []
     rows = {key(r): r for r in before + results}
     git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-    report = {"date": datetime.date.today().isoformat(), "machine": machine(), "commit": git.stdout.strip(), **settings,
+    report = {"date": datetime.date.today().isoformat(), "machine": records.machine(), "commit": git.stdout.strip(), **settings,
               "rows": sorted(rows.values(), key=lambda r: order.index(r["row"]))}
-    file.write_text(json.dumps(report, indent=1) + "\n")
+    records.save(file, report)
 
 
 def main():

@@ -11,7 +11,6 @@ is chance in part, as it and the threads are moved about by the system: the roun
 import argparse
 import contextlib
 import datetime
-import json
 import os
 import pathlib
 import statistics
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import time
 
+import records
 from compare_torch import ROOT, TorchStep, run_halfstep
 
 CASES = [(64, 64, 1500), (128, 256, 250), (512, 1024, 10)]  # batch, width, timed steps a round
@@ -58,11 +58,6 @@ def torch_ms(side, steps, seconds=1.0):
     return statistics.median(times[5:])
 
 
-def cpu_name():
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
 def main():
     a = parse_args()
     import torch
@@ -83,7 +78,7 @@ def main():
                     times[f"torch_{state}"].append(torch_ms(torch_step, case.steps))
 
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    record = {"date": datetime.date.today().isoformat(), "machine": a.machine or cpu_name(), "cores": os.cpu_count(),
+    record = {"date": datetime.date.today().isoformat(), "machine": a.machine or records.machine(), "cores": os.cpu_count(),
               "commit": commit, "halfstep": description, "torch": torch.__version__, "threads": a.threads, "rounds": a.rounds,
               "rows": []}
     print(f"{record['machine']}, {a.threads} threads, {a.rounds} rounds; {description}; PyTorch {torch.__version__}")
@@ -96,7 +91,7 @@ def main():
         record["rows"].append({"batch": case.batch, "width": case.width, "arm": arm, "steps": case.steps, "median_ms": medians,
                                "ms": times})
     if a.json:
-        a.json.write_text(json.dumps(record, indent=1) + "\n")
+        records.save(a.json, record)
     return 0
 
 

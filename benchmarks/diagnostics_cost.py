@@ -10,10 +10,11 @@ Runs are too short for a step that the defaults observe.
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import tempfile
+
+import records
 
 OFF = ["diagnostics.explain=false", "diagnostics.every=never"]
 ARMS = {"off": OFF, "off_again": OFF, "default": [], "observed": ['diagnostics.every="1 steps"']}
@@ -61,9 +62,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
     binary = os.path.abspath(a.binary)
-    with open("/proc/cpuinfo") as file:
-        cpu = re.search(r"model name\s*: (.*)", file.read())
-    record = {"what": "milliseconds of a training step, medians of interleaved rounds", "cpu": cpu.group(1) if cpu else "",
+    record = {"what": "milliseconds of a training step, medians of interleaved rounds", "cpu": records.machine(),
               "threads": a.threads, "rounds": a.rounds, "rows": []}
     for net in NETS:
         for dtype in ("float16", "bfloat16"):
@@ -79,9 +78,7 @@ def main():
             record["rows"].append(row)
             print(f"{net:14} {dtype:9} off {ms['off']:8.3f} ms   off again {row['off_again_over_off']:.3f}   "
                   f"default {row['default_over_off']:.3f}   observed {row['observed_over_off']:.2f}", flush=True)
-    with open(a.json, "w") as file:
-        json.dump(record, file, indent=1)
-        file.write("\n")
+    records.save(a.json, record)
 
 
 if __name__ == "__main__":

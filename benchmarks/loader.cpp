@@ -2,7 +2,7 @@
 // How fast batches of augmented images are made: compare_torch_loader.py asks it.
 //   loader FILE SAMPLES BATCH WORKERS EPOCHS     FILE: CIFAR-10's binary format, repeated as needed; or - for random bytes
 // Prints one JSON object: the seconds of each epoch, after one that is not counted, and a sum over the batches.
-#include "framework/data/loader.h"
+#include "framework/data/loading/loader.h"
 
 #include <chrono>
 #include <cstdio>
@@ -12,8 +12,8 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/data/image_transforms.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/image_transforms.h"
 
 using namespace halfstep;
 

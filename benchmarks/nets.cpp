@@ -27,7 +27,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/run/profile.h"
+#include "apps/train/profile.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -99,14 +99,14 @@ struct Net {
   Json calls(int runs) {
     static std::map<Device::Type, MachineRates> rates;
     MachineRates& machine = rates.try_emplace(device.type, device).first->second;
-    std::vector<LedgerCall> planned;
+    std::vector<LoggedCall> planned;
     {
       const PlanFor target(device.type);
       Net on_meta(text, Device::meta);
       on_meta.work();
-      const LedgerScope ledger;
+      const OpLogScope log;
       on_meta.work();
-      planned = ledger.calls();
+      planned = log.calls();
     }
     const app::PlannedCalls work_of = app::planned_calls(planned, machine);
     app::StepProfiler profiler(runs, device, work_of);

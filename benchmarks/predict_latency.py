@@ -24,6 +24,8 @@ import time
 import numpy
 import torch
 
+import records
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 PROGRAM = os.path.abspath(os.environ.get("HALFSTEP_PROGRAM", os.path.join(ROOT, "build/default/halfstep")))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -186,8 +188,7 @@ def main():
                         print(f"  calls by {options.callers} threads at once, times as many: "
                               + ", ".join(f"{arm} {gain:.2f}" for arm, gain in gains.items()), flush=True)
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"halfstep": halfstep.__version__, "torch": torch.__version__, "rows": rows}, file, indent=1)
+        records.save(options.json, {"halfstep": halfstep.__version__, "torch": torch.__version__, "rows": rows})
 
 
 if __name__ == "__main__":

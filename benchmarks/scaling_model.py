@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a training step of N ranks takes: a model, its table for GPUs that are not here, and its check on ranks that are.
 
-    python3 benchmarks/scaling_model.py                                      the table of docs/distributed.md
+    python3 benchmarks/scaling_model.py                                      the table behind docs/distributed.md
     python3 benchmarks/scaling_model.py --check build/default/benchmarks/ranks [--link MBIT] [--json FILE]
 
 The model. Backward is two thirds of a step and makes gradients at an even pace, so bucket i is ready when its share of the bytes is
@@ -29,6 +29,8 @@ import pathlib
 import statistics
 import subprocess
 import tempfile
+
+import records
 
 GB = 1e9
 # A node: GPUs, bytes a second among them, bytes a second out of the node, seconds of a hop inside and outside.
@@ -165,8 +167,7 @@ def main():
     else:
         rows = check(a.check, a.seconds)
     if a.json:
-        with open(a.json, "w", encoding="utf-8") as f:
-            f.write(json.dumps({"link_mbit": a.link, "cores": len(os.sched_getaffinity(0)), "rows": rows}, indent=1) + "\n")
+        records.save(a.json, {"link_mbit": a.link, "cores": len(os.sched_getaffinity(0)), "rows": rows})
 
 
 if __name__ == "__main__":

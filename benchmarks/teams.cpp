@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 using namespace halfstep;
 

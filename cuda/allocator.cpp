@@ -3,19 +3,20 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sstream>
 
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::cuda {
 namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kRound = 512;
-constexpr size_t kSmall = kMiB;  // the largest request served from small segments
+constexpr size_t kSmall = kMiB;  // largest request served from small segments
 constexpr size_t kSmallSegment = 2 * kMiB;
-constexpr size_t kMedium = 10 * kMiB;  // below: from segments of
+constexpr size_t kMedium = 10 * kMiB;  // larger requests get their own segments
 constexpr size_t kMediumSegment = 20 * kMiB;
 
 size_t rounded(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -24,17 +25,11 @@ size_t segment_size(size_t size) {
 }
 
 std::string in_units(size_t bytes) {
-  char text[32];
-  if (bytes >= 1024 * kMiB)
-    std::snprintf(text, sizeof text, "%.2f GiB", double(bytes) / double(1024 * kMiB));
-  else if (bytes >= kMiB)
-    std::snprintf(text, sizeof text, "%.1f MiB", double(bytes) / double(kMiB));
-  else
-    std::snprintf(text, sizeof text, "%zu bytes", bytes);
-  return text;
+  if (bytes >= 1024 * kMiB) return fixed_text(double(bytes) / double(1024 * kMiB), 2) + " GiB";
+  return bytes >= kMiB ? fixed_text(double(bytes) / double(kMiB), 1) + " MiB" : std::to_string(bytes) + " bytes";
 }
 
-// cudaMalloc is refused to a thread that records, unless its mode is relaxed.
+// Relaxes the capture mode: otherwise CUDA refuses cudaMalloc to a thread that records.
 class RelaxedCapture {
  public:
   RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
@@ -50,7 +45,7 @@ struct CudaAllocator::Block {
   char* data;
   size_t size;
   Pool* pool;
-  bool small;                                 // of a segment for small requests
+  bool small;                                 // whether it is in a segment for small requests
   Block *before = nullptr, *after = nullptr;  // neighbours in the segment
   bool free = true;
   MemoryTag tag = MemoryTag::activations;
@@ -65,11 +60,11 @@ class CudaAllocator::Pool {
   };
   std::set<Block*, Smaller>& free_blocks(bool small) { return free_[small]; }
 
-  // Of a recording's pool: what is live, and the most that ever was.
+  // Bytes of a recording's pool: live now, and the peak.
   size_t live = 0, peak = 0;
   std::array<size_t, kMemoryTagCount> live_by_tag{}, peak_by_tag{};
-  bool sealed = false;    // the recording ended: the peak counts as live, whatever is released
-  bool released = false;  // ... and nobody will replay it
+  bool sealed = false;    // whether the recording has ended: the peak counts as live, whatever is released
+  bool released = false;  // whether nobody will replay it any more
 
  private:
   std::set<Block*, Smaller> free_[2];
@@ -121,12 +116,12 @@ CudaAllocator::Block* CudaAllocator::take(Pool& pool, size_t size) {
   if (Block* block = grow(pool, segment_size(size), small)) return block;
   check<RecordingError>(&pool == common_.get(), "record", "recorded work needs memory of its own, and the device has no more");
   if (recorded_) return nullptr;
-  free_segments(*common_);  // cached memory of other sizes
+  free_segments(*common_);  // frees cached memory of other sizes
   if (Block* block = grow(pool, segment_size(size), small)) return block;
-  return grow(pool, rounded(size, kSmallSegment), small);  // no more than is needed
+  return grow(pool, rounded(size, kSmallSegment), small);  // takes no more than necessary
 }
 
-// A new segment of `bytes` as one block; null when the device has no memory for it.
+// Allocates a new segment of `bytes` as one block; returns null if the device has no memory for it.
 CudaAllocator::Block* CudaAllocator::grow(Pool& pool, size_t bytes, bool small) {
   void* data = nullptr;
   const RelaxedCapture relaxed;
@@ -170,7 +165,7 @@ void CudaAllocator::release(void* p) noexcept {
   if (pool->released) destroy_unused();
 }
 
-// Joins the block with free neighbours and keeps it for later.
+// Joins the block with free neighbours and caches it.
 void CudaAllocator::give_back(Block* block) noexcept {
   auto& blocks = block->pool->free_blocks(block->small);
   block->free = true;
@@ -265,7 +260,7 @@ void CudaAllocator::release_pool(Pool* pool) noexcept {
   destroy_unused();
 }
 
-// Of released pools those that nothing lives in: at the end of a recording where one is under way.
+// Destroys released pools without live blocks; during a recording, at its end.
 void CudaAllocator::destroy_unused() noexcept {
   if (recorded_) return;
   std::erase_if(pools_, [&](const std::unique_ptr<Pool>& pool) {
@@ -287,7 +282,7 @@ size_t CudaAllocator::available() const {
 void CudaAllocator::out_of_memory(size_t bytes) const {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
-  std::ostringstream by_tag;
+  TextWriter by_tag;
   for (int i = 0; i < kMemoryTagCount; ++i)
     by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << in_units(stats_.live_by_tag[size_t(i)]);
   fail<MemoryError>("memory", "cuda:0: cannot allocate ", in_units(bytes), "; ", in_units(stats_.live), " are live (", by_tag.str(),

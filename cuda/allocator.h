@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator of a GPU.
 //
-// Device memory is taken in segments and handed out in blocks. A released block is free for the next caller at once, while
-// kernels that use it may still be queued: all work runs on one stream, so a later use is behind them in order. Sizes and
-// counts follow PyTorch's allocator, so that peaks can be compared: requests are rounded up to 512 bytes; up to 1 MiB they are
-// served from 2 MiB segments, up to 10 MiB from 20 MiB segments, above from segments of their own rounded to 2 MiB; the
-// smallest free block that fits is split, neighbours are joined on release.
+// Takes device memory in segments and hands it out in blocks. A released block may be reused at once, although kernels that use it
+// may still be queued: all work runs on one stream, so the later use comes after them. Sizes and counts follow PyTorch's
+// allocator, so that peaks can be compared: requests are rounded up to 512 bytes; up to 1 MiB they are served from 2 MiB segments,
+// up to 10 MiB from 20 MiB segments, and above from their own segments, rounded to 2 MiB. The smallest free block that fits is
+// split; neighbours are joined on release.
 //
-// A recording (Backend::begin_recording) takes its memory from a pool of its own: its addresses must not change.
-// Other threads' tensors stay out of it, since a replay writes to all of it. From the recording's end to its release, the most
-// that the pool ever had live counts as live. While one is under way nothing is given back to the device.
+// A recording (Backend::begin_recording) takes its memory from its own pool, because its addresses must not change. Other threads'
+// tensors stay out of it, because a replay writes to all of it. From the recording's end to its release, the pool's peak counts as
+// live. During a recording, nothing is returned to the device.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ class CudaAllocator final : public Allocator {
   ~CudaAllocator() override;
 
   void* allocate(size_t bytes, MemoryTag tag) override;
-  size_t available() const;  // bytes that are free on the device, or cached here
+  size_t available() const;  // bytes free on the device, or cached here
   void release(void* p) noexcept override;
   void retag(void* p, MemoryTag tag) noexcept override;
   MemoryStats stats() const override;
@@ -36,11 +36,11 @@ class CudaAllocator final : public Allocator {
   void empty_cache() override;
 
   class Pool;
-  // Until end_pool, this thread's allocations come from a new pool, which lives until release_pool and the release of its last
-  // block. Where it needs more than the device has, they throw RecordingError.
+  // Makes this thread's allocations come from a new pool until end_pool. The pool lives until release_pool and the release of its
+  // last block. Allocations throw RecordingError if they need more than the device has.
   Pool* begin_pool();
   void end_pool();
-  void release_pool(Pool* pool) noexcept;  // nothing that is queued may use it
+  void release_pool(Pool* pool) noexcept;  // no queued work may use it
 
  private:
   struct Block;
@@ -55,9 +55,9 @@ class CudaAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   std::unique_ptr<Pool> common_;
-  std::set<std::unique_ptr<Pool>> pools_;  // of recordings
+  std::set<std::unique_ptr<Pool>> pools_;  // pools of recordings
   Pool* recorded_ = nullptr;               // between begin_pool and end_pool
-  std::thread::id recorder_;               // ... whose thread this is
+  std::thread::id recorder_;               // thread of that recording
   std::unordered_map<void*, Block*> live_;
   MemoryStats stats_;
 };

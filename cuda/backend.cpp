@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: every call queues its kernels on one stream and returns.
 //
-// Index checks leave a note on the device, which the next copy to the host reads and throws. HALFSTEP_SYNC=1 in the environment
-// waits after every call, so that an error is thrown by the call that made it.
+// Index checks record a fault on the device, which the next copy to the host reads and throws. With HALFSTEP_SYNC=1 in the
+// environment, every call waits, so that an error is thrown by the call that caused it.
 #include "cuda/backend.h"
 
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "cuda/allocator.h"
@@ -31,14 +30,15 @@
 #endif
 #include "framework/backend/dnn.h"
 #include "framework/backend/recurrent_library.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/device_group.h"
 
 namespace halfstep::cuda {
 namespace {
 
-// The tensors among a call's arguments, for its errors.
+// Describes the tensors among a call's arguments, for its errors.
 std::string text_of(const TensorView& v) {
-  std::ostringstream out;
+  TextWriter out;
   if (v.data || v.numel() == 0) out << ' ' << name(v.dtype) << v.shape;
   return out.str();
 }
@@ -52,8 +52,8 @@ std::string text_of(const T& argument) {
 
 void check_argument(std::string_view call, const TensorView& v) {
   if (!v.number) return;
-  const bool takes_numbers = call == "binary" || call == "binary_backward" || call == "test" || call == "bitwise" ||
-                             call == "where";
+  const bool takes_numbers =
+      call == "binary" || call == "binary_backward" || call == "test" || call == "bitwise" || call == "where";
   check<DeviceError>(takes_numbers, call, "takes tensors of the device, got a C++ number");
 }
 template <class T>
@@ -76,13 +76,13 @@ class CudaBackend final : public Backend,
                           public MemoryReporter,
                           public DeviceGroups {
  public:
-  explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // from here on, an exception runs the destructor
+  explicit CudaBackend(CudaAllocator& memory) : CudaBackend(&memory) {  // after this, an exception runs the destructor
     check_cuda(cudaStreamCreateWithFlags(&queue_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
     queue_.scratch = static_cast<double*>(memory.allocate(kScratchBytes, MemoryTag::workspace));
     const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
     fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
     queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
-    // By a kernel: a build without code for this GPU shows here, not in the middle of a training.
+    // Uses a kernel, so that a build without code for this GPU fails here, not in the middle of training.
     cuda::fill(queue_, {fault_, DType::u8, {int64_t(zeros)}, {1}}, 0);
   }
   ~CudaBackend() override {
@@ -105,19 +105,22 @@ class CudaBackend final : public Backend,
   uint64_t host_reads() const override { return host_reads_; }
 
 #define HS_UNPACK(...) __VA_ARGS__
-#define HS_KERNEL(name, parameters, arguments) \
-  void name parameters override { \
-    run(#name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
+#define HS_KERNEL(name, parameters, arguments)                                                  \
+  void name parameters override {                                                               \
+    run(                                                                                        \
+        #name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
   }
 #include "framework/backend/kernels.def"
 #undef HS_UNPACK
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
-    run("check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
+    run(
+        "check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
     return report_now();
   }
   int64_t check_indices(const TensorView& index, int64_t size) override {
-    run("check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
+    run(
+        "check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
     return report_now();
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
@@ -144,17 +147,20 @@ class CudaBackend final : public Backend,
   }
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
     std::optional<RecurrentSpaces> found;
-    run("recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
+    run(
+        "recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
     return found;
   }
   bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
     bool done = false;
-    run("recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
+    run(
+        "recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
     return counted(done);
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
     bool done = false;
-    run("recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
+    run(
+        "recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
     return counted(done);
   }
 #endif
@@ -192,7 +198,7 @@ class CudaBackend final : public Backend,
     read_back("copy_to_host", src, dst, bytes);
   }
 
-  // ---- recording. The lock is held from begin to end, so that no other thread's work is caught.
+  // ---- recording. Holds the lock from begin to end, so that no other thread's work is captured.
   bool can_record() const override { return true; }
   void begin_recording(Generator& generator, std::span<const TensorView> inputs) override {
     mutex_.lock();
@@ -237,23 +243,23 @@ class CudaBackend final : public Backend,
     } catch (const RecordingError&) {
       throw;
     } catch (const DeviceError& e) {
-      // What goes wrong in a recording is no reason to stop: the same work may run without.
+      // An error in a recording need not stop the program: the same work may run without recording.
       if (queue_.recording) fail<RecordingError>("record", e.what());
       std::string text = e.what();
-      const size_t help = text.find("\nhelp: ");  // the tensors belong before it
+      const size_t help = text.find("\nhelp: ");  // the tensors are inserted before it
       text.insert(help == std::string::npos ? text.size() : help, (std::string() + ... + text_of(arguments)));
       fail<DeviceError>(call, text);
     }
   }
 
-  // As an argument is passed on: draws of random numbers count from the recording's base.
+  // Returns an argument as it is passed on; draws of random numbers count from the recording's base.
   template <class T>
   const T& in_place(const T& argument) const {
     return argument;
   }
   Generator::State in_place(const Generator::State& state) const { return recorder_ ? recorder_->relative(state) : state; }
 
-  // Without dropout nothing is drawn, and the state is nobody's.
+  // Returns the position of the draws; without dropout nothing is drawn, and the state is unused.
   Generator::State position(const AttentionArgs& args, const Generator::State& state) const {
     return args.dropout_p > 0 ? in_place(state) : state;
   }
@@ -298,7 +304,7 @@ class CudaBackend final : public Backend,
   Uploader uploader_;
   std::optional<Recorder> recorder_;
   std::recursive_mutex mutex_;
-  std::function<void()> before_waiting_;  // of the group whose operations are part of recordings
+  std::function<void()> before_waiting_;  // hook of the group whose operations are part of recordings
   std::atomic<uint64_t> host_reads_{0}, recurrent_calls_{0};
   const bool sync_ = flag_in_environment("HALFSTEP_SYNC");
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on CUDA: by cuDNN, or, if it declines, by unfold and matrix products.
+// Convolutions on CUDA: by cuDNN, or, if it declines, by unfolding and matrix products.
 #include "cuda/blas/gemm.h"
 #include "cuda/kernels/kernels.h"
 #include "framework/backend/unfold_conv.h"
 #include "framework/base/check.h"
 
-#ifndef HALFSTEP_NO_CUDNN  // the build where the library's header is not installed
+#ifndef HALFSTEP_NO_CUDNN  // a build without the library's header
 #include "cuda/dnn/conv.h"
 #endif
 
@@ -53,7 +53,7 @@ bool convolve(const Queue&, const ConvKernels&, const ConvCall&, const F&) {
 using namespace dnn;
 #endif
 
-// By the library, or unfolded: in smaller portions where the device has no memory for larger ones.
+// Runs the library, or unfolds: in smaller portions if the device has no memory for larger ones.
 template <class F>
 void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
   constexpr int64_t kMost = int64_t(128) << 20, kLeast = int64_t(1) << 20;
@@ -69,7 +69,7 @@ void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
   bool done = false;
   try {
     done = convolve(q, Kernels(q, kMost), call, otherwise);
-  } catch (const MemoryError&) {}  // for a result that the library would write elsewhere first
+  } catch (const MemoryError&) {}  // for a result that the library would first write elsewhere
   if (!done) otherwise();
 }
 

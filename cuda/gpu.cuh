@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one portability header of device code: the same kernels compile with nvcc and, with HALFSTEP_CUDA_EMU defined, as plain
-// C++ on the CPU emulator of tests/cuda_emu. Kernel files include this and never a CUDA header of their own.
+// The only portability header of device code: the same kernels compile with nvcc and, with HALFSTEP_CUDA_EMU defined, as plain C++
+// for the CPU emulator in tests/emulators/source. Kernel files include this and no CUDA header.
 //   SHARED(float, tile, [32][33]);   a shared array           DYN_SHARED(float, s);   the launch's dynamic shared memory
 //   launch(kernel, grid, block, shared bytes, stream, arguments...)   instead of <<<>>>; throws DeviceError
 //   store_word(to, word)   *to = word, in one store
-// Rules: blocks are multiples of 32 threads; full-mask warp operations that every lane reaches; no return before a barrier;
-// grid-stride loops; no inline PTX but in this header.
+// Rules: blocks are multiples of 32 threads; warp operations have full masks and every lane reaches them; no return before a
+// barrier; loops are grid-stride; no inline PTX outside of this header.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -32,8 +32,8 @@
 
 namespace halfstep::cuda {
 
-void check_launch(cudaError_t error);  // throws DeviceError when a launch was refused
-int64_t resident_threads();            // as many as the current device runs at a time
+void check_launch(cudaError_t error);  // throws DeviceError if a launch was refused
+int64_t resident_threads();            // threads that the current device runs at a time
 
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, const A&... arguments) {
@@ -55,13 +55,13 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cu
 
 inline constexpr unsigned kFullMask = 0xffffffffu;
 
-// ---- stored types and the types to compute in: float for the 16-bit floats
+// ---- stored types, and the types of the computation: float for the 16-bit floats
 __host__ __device__ inline float to_f(float x) { return x; }
 __host__ __device__ inline double to_f(double x) { return x; }
 __host__ __device__ inline float to_f(__half x) { return __half2float(x); }
 __host__ __device__ inline float to_f(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// The float next to d towards zero, its last bit set when d is not a float: rounding it to 16 bits is then as rounding d.
+// Rounds d towards zero and sets the last bit if that was inexact, so that a later rounding to 16 bits is as if from d.
 __host__ __device__ inline float round_to_odd(double d) {
   const float f = float(d);
   if (double(f) == d || d != d) return f;
@@ -91,7 +91,7 @@ struct Stored<__nv_bfloat16> {
   __host__ __device__ static __nv_bfloat16 from(float x) { return __float2bfloat16_rn(x); }
   __host__ __device__ static __nv_bfloat16 from(double x) { return __float2bfloat16_rn(round_to_odd(x)); }
 };
-// a + b c, rounded twice as the CPU's is: nvcc would make one fused operation of it.
+// Returns a + b c, rounded twice as on the CPU: nvcc would fuse it into one operation.
 __device__ inline double multiply_add(double a, double b, double c) {
 #ifdef HALFSTEP_CUDA_EMU
   return a + b * c;
@@ -100,7 +100,7 @@ __device__ inline double multiply_add(double a, double b, double c) {
 #endif
 }
 
-// x rounded once to T: from_f<__half>(1.5f).
+// Returns x rounded once to T: from_f<__half>(1.5f).
 template <class T, class C>
 __host__ __device__ inline T from_f(C x) {
   return Stored<T>::from(x);
@@ -123,8 +123,8 @@ struct alignas(16) Pack {
 };
 inline bool aligned16(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-// The compiler may cut `*to = word` into smaller stores. __stwb stores all at once too, but orders itself among the accesses of
-// other threads (STG.STRONG.SM), which nothing here needs.
+// Writes *to = word at once: the compiler may split the assignment into smaller stores. __stwb does so too, but orders itself
+// among the accesses of other threads (STG.STRONG.SM), which nothing here needs.
 template <class Word>
 __device__ inline void store_word(Word* to, const Word& word) {
 #ifdef HALFSTEP_CUDA_EMU
@@ -140,15 +140,15 @@ __device__ inline void store_word(Word* to, const Word& word) {
 #endif
 }
 
-// For one thread of a block: true in the last of `blocks` blocks to arrive, which then sees the earlier writes of the others. The
-// counter starts at 0, and is 0 again after the last.
+// Returns true in the last of `blocks` blocks to arrive, which then sees the earlier writes of the others. One thread per block
+// calls it. The counter starts at 0, and is 0 again after the last.
 __device__ inline bool is_last_block(uint32_t* counter, unsigned blocks) {
   __threadfence();
   const bool last = atomicInc(counter, blocks - 1) == blocks - 1;
   __threadfence();
   return last;
 }
-// For one thread of a block: waits until so many have been counted, by blocks that run already, and sees what they wrote before.
+// Waits until `value` was counted by running blocks, and then sees their earlier writes. One thread per block calls it.
 __device__ inline void wait_for(uint32_t* counter, uint32_t value) {
 #ifdef HALFSTEP_CUDA_EMU
   while (atomicAdd(counter, 0u) < value) {}
@@ -158,8 +158,8 @@ __device__ inline void wait_for(uint32_t* counter, uint32_t value) {
   __threadfence();
 }
 
-// Blocks of `threads` for `items` independent items, each thread looping over the rest: at most as many as fill the device four
-// times.
+// Returns the number of blocks of `threads` for `items` independent items, where threads loop over the rest: at most as many as
+// fill the device four times.
 inline unsigned blocks_for(int64_t items, int threads) {
   const int64_t wanted = (items + threads - 1) / threads, most = resident_threads() * 4 / threads;
   return unsigned(std::max<int64_t>(1, std::min(wanted, most)));

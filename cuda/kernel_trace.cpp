@@ -21,7 +21,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// The form of a kernel's record that CUDA 12 and 13 share. Later forms only add fields at the end.
+// The form of a kernel's record shared by CUDA 12 and 13. Later forms only add fields at the end.
 using KernelRecord = CUpti_ActivityKernel9;
 #if CUPTI_API_VERSION >= 130000
 static_assert(offsetof(KernelRecord, start) == offsetof(CUpti_ActivityKernel10, start));
@@ -31,7 +31,7 @@ static_assert(offsetof(KernelRecord, name) == offsetof(CUpti_ActivityKernel10, n
 using CopyRecord = CUpti_ActivityMemcpy5;
 using FillRecord = CUpti_ActivityMemset4;
 
-// Calls of the API are recorded because the records that tie a kernel to a span hang on them.
+// Calls of the API are recorded because the records that link a kernel to a span refer to them.
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_RUNTIME,           CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
@@ -50,14 +50,14 @@ struct Functions {
   decltype(&cuptiActivityPopExternalCorrelationId) pop;
 };
 
-// Of the process, since CUPTI is. Its own threads call the functions that take buffers.
+// State of the process, because CUPTI is per process. Its own threads call the functions that take buffers.
 struct Shared {
   Functions cupti{};
   std::string fault = "not opened";
   bool taken = false;
   std::mutex mutex;
-  std::vector<std::pair<uint32_t, DeviceWork>> work;  // with the number of the call that launched it
-  std::map<uint32_t, int> spans;                      // of such calls
+  std::vector<std::pair<uint32_t, DeviceWork>> work;  // with the number of the launching call
+  std::map<uint32_t, int> spans;                      // spans of those calls
 };
 Shared& shared() {
   static Shared* const s = new Shared;  // never destroyed: CUPTI returns buffers while the program ends
@@ -131,7 +131,7 @@ std::string problem_of(CUptiResult result, const char* what) {
   return std::string("CUPTI cannot ") + what + ": " + text;
 }
 
-// Empty, or why there is no such library. Once; CUPTI keeps its callbacks.
+// Opens CUPTI, once, because it keeps its callbacks. Returns why it cannot; empty: it can.
 std::string open_cupti() {
   Functions& f = shared().cupti;
   const std::string major = std::to_string(CUPTI_API_VERSION / 10000);
@@ -179,7 +179,7 @@ KernelTrace::~KernelTrace() {
   if (!fault_.empty()) return;
   Shared& s = shared();
   for (const CUpti_ActivityKind kind : kKinds) s.cupti.disable(kind);
-  s.cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // what is left is not the next trace's
+  s.cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // discards what is left of this trace
   const std::lock_guard lock(s.mutex);
   s.taken = false;
 }

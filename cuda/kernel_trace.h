@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels and copies a GPU runs, when, and for which call: from CUPTI, NVIDIA's library for profilers.
+// Traces which kernels and copies a GPU runs, when, and for which call, by CUPTI, NVIDIA's library for profilers.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace halfstep::cuda {
 
-// While one lives, CUPTI records the process's work on GPUs. CUPTI serves one client: a second trace, and one under Nsight, has
-// no kernels but a fault(). The library is the file that HALFSTEP_CUPTI names, or libcupti.so of the CUDA version of this build.
+// Records the process's work on GPUs while it lives. CUPTI serves one client: a second trace, or one under Nsight, gets a fault()
+// instead of kernels. The library is the file in HALFSTEP_CUPTI, or libcupti.so of the CUDA version of this build.
 class KernelTrace {
  public:
   [[nodiscard]] KernelTrace();
@@ -18,10 +18,10 @@ class KernelTrace {
   KernelTrace(const KernelTrace&) = delete;
 
   const std::string& fault() const { return fault_; }  // why there are no kernels; empty: there are
-  // The work that this thread launches until leave() is of `span`. They nest; the innermost counts.
+  // Assigns the work that this thread launches until leave() to `span`. Calls nest; the innermost counts.
   void enter(int span) noexcept;
   void leave() noexcept;
-  std::vector<DeviceWork> read();  // what the device has finished since the last call, by time
+  std::vector<DeviceWork> read();  // work that the device has finished since the last call, by time
 
  private:
   std::string fault_;

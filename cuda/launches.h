@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notified of everything that goes into a recording: every launch, and memory that is used otherwise.
+// Notifies a watcher of everything that enters a recording: every launch, and memory that is used otherwise.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace halfstep::cuda {
 
-// A kernel's launch. `arguments`: where each of them is now, in the type of its parameter.
+// A kernel's launch. `arguments`: pointers to its arguments, in the types of the parameters.
 struct Launched {
   const void* kernel;
   dim3 grid, block;
@@ -22,11 +22,11 @@ struct Launched {
 class LaunchWatcher {
  public:
   virtual void launched(const Launched& launch) = 0;  // by launch() of cuda/gpu.cuh
-  virtual void uses_fixed(const void* memory) = 0;    // by all other work: it uses this memory, wherever inputs may move to
+  virtual void uses_fixed(const void* memory) = 0;    // by all other work: it uses this memory at a fixed address
 
  protected:
   ~LaunchWatcher() = default;
 };
-extern thread_local LaunchWatcher* launch_watcher;  // null but while this thread records work
+extern thread_local LaunchWatcher* launch_watcher;  // null unless this thread records work
 
 }  // namespace halfstep::cuda

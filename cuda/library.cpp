@@ -8,7 +8,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// Empty, or why this file does not serve.
+// Opens a file; returns why it cannot be used, or empty.
 std::string open(const std::string& file, const std::vector<LibrarySymbol>& symbols, const std::function<std::string()>& unfit) {
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return dlerror();

@@ -5,23 +5,27 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
+#include <string>
 
-#include "framework/backend/profile.h"
+#include "framework/backend/observe.h"
 
 namespace halfstep::cuda {
 namespace {
 
-class NvtxRanges final : public ProfilerRanges {
+class NvtxRanges final : public OpObserver {
  public:
-  void begin(const char* name) noexcept override { nvtxRangePushA(name); }
-  void end() noexcept override { nvtxRangePop(); }
+  void begin(const ObservedCall& call) override {
+    const bool named = call.layer && !call.layer->empty();
+    nvtxRangePushA((named ? joined(*call.layer, ": ", call.name) : std::string(call.name)).c_str());
+  }
+  void end(const ObservedCall&, const CallResult&) override { nvtxRangePop(); }
 };
 
 }  // namespace
 
 void show_ranges_to_profiler() {
   static NvtxRanges ranges;
-  if (std::getenv("NVTX_INJECTION64_PATH")) ProfileEntry::set_ranges(ranges);
+  if (std::getenv("NVTX_INJECTION64_PATH")) Observing::observe_all_threads(ranges);
 }
 
 }  // namespace halfstep::cuda

@@ -4,7 +4,7 @@
 
 namespace halfstep::cuda {
 
-// The spans of profiles (framework/backend/profile.h) become NVTX ranges if a profiler started this process with its library in the
+// Calls (framework/backend/observe.h) become NVTX ranges if a profiler started this process with its library in the
 // environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without one an op only
 // looks at a variable. Call before the first op.
 void show_ranges_to_profiler();

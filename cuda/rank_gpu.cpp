@@ -24,7 +24,7 @@ std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible
     for (size_t at = 0; at < visible->size();) {
       const size_t end = std::min(visible->find(',', at), visible->size());
       const std::string entry = visible->substr(at, end - at);
-      if (entry.starts_with('-')) break;  // CUDA ends the list at an invalid entry; "-1" is used to hide the rest
+      if (entry.starts_with('-')) break;  // CUDA ends the list at an invalid entry; "-1" hides the rest
       if (!entry.empty()) all.push_back(entry);
       at = end + 1;
     }
@@ -58,7 +58,7 @@ void choose_gpu() {
   std::optional<int> local;
   try {
     local = detect_launch().local_rank;
-  } catch (const ConfigError&) {}  // said where the ranks are brought together
+  } catch (const ConfigError&) {}  // reported where the ranks are brought together
   if (!local) return;
   std::optional<std::string> visible;
   if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) visible = set;

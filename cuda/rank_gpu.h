@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPU a rank computes on: the first one that CUDA shows it.
+// Chooses the GPU of a rank: the first one that CUDA then shows.
 #pragma once
 
 #include <optional>
@@ -7,18 +7,19 @@
 
 namespace halfstep::cuda {
 
-// What CUDA_VISIBLE_DEVICES must be for the rank of this number among those of its machine: one of the GPUs that it names now, or
-// of the machine's `gpus` where it is not set; ranks beyond begin again with the first. Empty where there is nothing to choose.
+// Returns the value of CUDA_VISIBLE_DEVICES for a rank with this local rank: one of the GPUs that it names now, or of the
+// machine's `gpus` if it is not set; surplus ranks begin again with the first. Empty if there is nothing to choose.
 std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible, int gpus, int local_rank);
 
-// How many GPUs the machine has: the entries of `listing`, the folder in which the driver lists them. Where there is none, as on
-// WSL 2, NVIDIA's management library says it. 0: nobody does.
+// Returns the machine's number of GPUs: the entries of `listing`, the driver's folder of them. If it is missing, as on WSL 2, asks
+// NVIDIA's management library. 0: unknown.
 int count_gpus(const std::string& listing = "/proc/driver/nvidia/gpus");
 
-// Sets it for this process, where the launcher says the local rank. Call before anything asks the driver, which reads it once.
+// Sets CUDA_VISIBLE_DEVICES for this process if the launcher gives a local rank. Call before anything asks the driver, which reads
+// it once.
 void choose_gpu();
 
-// Of the GPU that is computed on.
+// Returns the UUID of the GPU in use.
 std::string device_uuid();
 
 }  // namespace halfstep::cuda

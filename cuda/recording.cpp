@@ -20,20 +20,20 @@ class GraphRecording final : public Recording {
     std::recursive_mutex& mutex;
     Generator& generator;
     uint64_t seed;
-    uint64_t draws;  // blocks of random numbers a replay takes
+    uint64_t draws;  // blocks of random numbers per replay
     uint64_t* random_base;
     std::vector<Input> inputs;
     std::vector<Reader> readers;
     std::vector<std::shared_ptr<void>> kept;
   };
 
-  // The graph lives as long as its nodes may be changed.
+  // Keeps the graph as long as its nodes may be changed.
   GraphRecording(cudaGraph_t graph, Parts parts) : p_(std::move(parts)), graph_(graph) {
     if (const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0); error != cudaSuccess) {
       cudaGraphDestroy(graph);
       check_cuda(error, "cudaGraphInstantiate");
     }
-    cudaGraphUpload(exec_, p_.stream);  // so that the first replay need not; an error is that replay's
+    cudaGraphUpload(exec_, p_.stream);  // so that the first replay need not; that replay reports an error
   }
   ~GraphRecording() override {
     const std::lock_guard lock(p_.mutex);
@@ -93,7 +93,7 @@ class GraphRecording final : public Recording {
   cudaGraphExec_t exec_ = nullptr;
 };
 
-// The node of the last work captured in this stream; null where that is unknown.
+// Returns the node of the last work captured in this stream; null if unknown.
 cudaGraphNode_t last_node(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaGraphNode_t* nodes = nullptr;
@@ -121,7 +121,7 @@ Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploade
     const auto* begin = static_cast<const std::byte*>(v.data);
     inputs_.push_back({begin, begin + size_t(v.numel()) * size_of(v.dtype), begin});
   }
-  memory.empty_cache();  // what the same work had until now: its own pool can take that, which later cannot be had
+  memory.empty_cache();  // frees what the same work used until now: its own pool can take that, which later is impossible
   const cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) memory_.release(random_base_);
   check_cuda(error, "cudaStreamBeginCapture");
@@ -135,7 +135,7 @@ void Recorder::launched(const Launched& launch) {
   if (launch.stream != stream_) return;
   Reader reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
   for (size_t a = 0; a < launch.count; ++a) {
-    // Pointers lie on their own size, in arguments and in what these are made of.
+    // Pointers are aligned to their size, in arguments and their members.
     for (size_t at = 0; at + sizeof(void*) <= launch.sizes[a]; at += sizeof(void*)) {
       const std::byte* p;
       std::memcpy(&p, static_cast<const std::byte*>(launch.arguments[a]) + at, sizeof p);

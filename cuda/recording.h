@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recorded work as a CUDA graph: capture of the stream, and its replay.
+// Recorded work as a CUDA graph: captures the stream, and replays it.
 //
-// Inputs that may move. While work is captured, every launch of a kernel of ours shows its arguments (LaunchWatcher). A launch with
-// an address inside an input's memory is noted, and gets another address by changing the arguments of its node. Work that reaches
-// the graph otherwise reports the memory it uses (uses_fixed): an input there can only be copied to.
+// Inputs that may move. While work is captured, every launch of our kernels reports its arguments (LaunchWatcher). A launch with
+// an address inside an input's memory is noted, and gets another address by changing the arguments of its node. Other work in the
+// graph reports the memory that it uses (uses_fixed): such an input can only be copied to.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,27 +22,27 @@
 
 namespace halfstep::cuda {
 
-// Memory that replays may find elsewhere.
+// Memory that replays may find at another address.
 struct Input {
   const std::byte *memory, *end;
-  const std::byte* now;  // where the graph reads it
-  bool fixed = false;    // something in the graph cannot be redirected to another address
+  const std::byte* now;  // address that the graph reads
+  bool fixed = false;    // whether something in the graph cannot be redirected to another address
 
   bool holds(const void* p) const { return p >= memory && p < end; }
 };
-// A captured launch that has addresses of inputs among its arguments.
+// A captured launch with addresses of inputs among its arguments.
 struct Reader {
   struct Address {
-    size_t argument, offset, input;  // at `offset` in that argument
-    ptrdiff_t distance;              // from the input's first byte
+    size_t argument, offset, input;  // address at `offset` in that argument
+    ptrdiff_t distance;              // distance from the input's first byte
   };
   cudaGraphNode_t node;
-  Launched launch;  // but for its arguments, which are here
+  Launched launch;  // except its arguments, which are here
   std::vector<std::vector<std::max_align_t>> arguments;
   std::vector<Address> addresses;
 };
 
-// One recording under way: capture runs from construction to finish or abandon. Used under the backend's lock.
+// A recording in progress: captures from construction to finish or abandon. Used under the backend's lock.
 class Recorder final : public LaunchWatcher {
  public:
   [[nodiscard]] Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploader, Generator& generator,
@@ -51,10 +51,10 @@ class Recorder final : public LaunchWatcher {
   Recorder(const Recorder&) = delete;
 
   const uint64_t* random_base() const { return random_base_; }
-  // What a kernel that adds *random_base() is given. Throws RecordingError for draws of another generator.
+  // Returns the state for a kernel that adds *random_base(). Throws RecordingError for draws of another generator.
   Generator::State relative(Generator::State state) const;
 
-  // Replays lock `mutex`. Nothing has been drawn from the generator afterwards.
+  // Ends the capture. Replays lock `mutex`. The generator is as before the recording.
   std::unique_ptr<Recording> finish(std::recursive_mutex& mutex);
   void abandon() noexcept;
 

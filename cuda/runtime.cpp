@@ -9,13 +9,14 @@
 
 #include "cuda/rank_gpu.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::cuda {
 namespace {
 
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
-#ifndef HALFSTEP_CUDA_CODE  // cuda/CMakeLists.txt says it: "sm_90, PTX of compute_75"
+#ifndef HALFSTEP_CUDA_CODE  // set by cuda/CMakeLists.txt: "sm_90, PTX of compute_75"
 #define HALFSTEP_CUDA_CODE "unknown architectures"
 #endif
 
@@ -39,13 +40,13 @@ std::string name_and_capability() {
   return device_name() + " (compute capability " + std::to_string(c / 10) + "." + std::to_string(c % 10) + ")";
 }
 
-// The module holds no machine code for this GPU, nor PTX that the driver can compile for it.
+// Returns whether the module lacks machine code for this GPU and PTX that the driver can compile for it.
 bool lacks_image(cudaError_t error) {
   return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidPtx || error == cudaErrorUnsupportedPtxVersion ||
          error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
 }
 
-// No exceptions: the caller decides how to handle a missing GPU.
+// Returns the reason instead of throwing, because the caller decides how to handle a missing GPU.
 std::string find_reason() {
   choose_gpu();
   int count = 0;
@@ -72,8 +73,8 @@ std::string find_reason() {
 void check_cuda(cudaError_t error, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
-  cudaGetLastError();  // it is reported here, not again by the next call
-  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // all that capture refuses
+  cudaGetLastError();  // so that the next call does not report it again
+  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorStreamCaptureWrongThread)  // everything that capture refuses
     fail<RecordingError>("record", call, " cannot be recorded for replay: ", cudaGetErrorName(error), ": ",
                          cudaGetErrorString(error));
   if (lacks_image(error)) {
@@ -104,11 +105,9 @@ std::string describe_device() {
   check_cuda(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  char text[512];
-  std::snprintf(text, sizeof text, "%s, sm_%d%d, %d multiprocessors, %.1f GiB, driver CUDA %s, runtime %s", p.name, p.major,
-                p.minor, p.multiProcessorCount, double(p.totalGlobalMem) / double(1 << 30), version_text(driver).c_str(),
-                version_text(runtime).c_str());
-  return text;
+  return joined(p.name, ", sm_", p.major, p.minor, ", ", p.multiProcessorCount, " multiprocessors, ",
+                fixed_text(double(p.totalGlobalMem) / double(1 << 30), 1), " GiB, driver CUDA ", version_text(driver), ", runtime ",
+                version_text(runtime));
 }
 
 Event::Event(bool timed) {

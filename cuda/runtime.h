@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime with every call checked: errors, the device, its stream and memory that transfers do not wait for.
+// The CUDA runtime with every call checked: errors, the device, its stream, and page-locked memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,37 +10,37 @@
 
 namespace halfstep::cuda {
 
-// Throws DeviceError "[cuda] <call> failed: <name>: <text>", of a build without code for the GPU one that names both;
-// RecordingError when the call is refused because work is being recorded.
+// Throws DeviceError "[cuda] <call> failed: <name>: <text>"; for a build without code for the GPU, one that names both;
+// RecordingError if the call is refused because work is being recorded.
 void check_cuda(cudaError_t error, const char* call);
 
-// Whether a variable of the environment is set to anything but nothing and 0.
+// Returns whether an environment variable is set to anything but an empty text and 0.
 bool flag_in_environment(const char* name);
 
-// Why no GPU can be used here, with the cure; empty when one can: it must be of Turing (compute capability 7.5) or later. Asks the
+// Returns why no GPU can be used, with the remedy; empty if one can: it needs Turing (compute capability 7.5) or later. Asks the
 // driver once.
 const std::string& why_unavailable();
-// "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver CUDA 13.0, runtime 13.0"
+// Returns "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver CUDA 13.0, runtime 13.0".
 std::string describe_device();
 
-// The first GPU's name, and its compute capability: 90 for sm_90. Asked once; "" and 0 where there is none.
+// Return the first GPU's name and compute capability: 90 for sm_90. Asked once; "" and 0 without a GPU.
 const std::string& device_name();
 int capability();
 
 class Event {
  public:
-  // Without a time it is cheaper to record, and a thread that waits for it sleeps: the threads of loaders want the cores.
+  // Without a time it is cheaper to record, and a thread that waits for it sleeps, because loaders' threads need the cores.
   [[nodiscard]] explicit Event(bool timed = true);
   ~Event();
   Event(const Event&) = delete;
   void record(cudaStream_t stream);
-  void wait() const;  // of the host; returns at once when nothing was recorded
+  void wait() const;  // blocks the host; returns at once if nothing was recorded
   cudaEvent_t get() const { return event_; }
 
  private:
   cudaEvent_t event_ = nullptr;
 };
-// Between two recorded events that have passed.
+// Returns the time between two recorded events that have passed.
 float milliseconds(const Event& begin, const Event& end);
 
 // Page-locked host memory.
@@ -55,8 +55,8 @@ class Pinned {
   void* data_ = nullptr;
 };
 
-// Copies from ordinary host memory without waiting for the stream: the bytes go through page-locked slots used in turn, and
-// only a slot whose last transfer is still under way is waited for.
+// Copies from ordinary host memory without waiting for the stream: the bytes go through page-locked slots used in turn, and it
+// only waits for a slot whose last transfer is unfinished.
 class Uploader {
  public:
   void copy(const void* src, void* dst, size_t bytes, cudaStream_t stream);

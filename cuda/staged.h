@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tensor in another layout or dtype for the time of one call.
+// A tensor in another layout or dtype during one call.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 
 namespace halfstep::cuda {
 
-// Do the strides agree wherever there is more than one element to step to?
+// Returns whether the strides agree in all dimensions with more than one element.
 inline bool same_layout(const Shape& shape, const Strides& a, const Strides& b) {
   for (int d = 0; d < shape.size(); ++d)
     if (shape[d] > 1 && a[d] != b[d]) return false;
   return true;
 }
 
-// `view` itself where it has this dtype, these strides and this alignment (in bytes); else memory of the workspace that has them:
-// then the strides must be of a dense layout.
+// `view` itself if it has this dtype, these strides and this alignment (in bytes); else workspace memory that has them: then the
+// strides must be of a dense layout.
 class Staged {
  public:
   enum Use { read, write };
@@ -33,13 +33,13 @@ class Staged {
     if (use == read) copy(given_, view_);
   }
   const TensorView& view() const { return view_; }
-  // What was written goes where it was wanted.
+  // Copies what was written to the original view.
   void deliver() const {
     if (work_) copy(view_, given_);
   }
 
  private:
-  // Along the memory of `to`: where both lie alike the copy's kernels see one dense row.
+  // Copies along the memory of `to`: if both have one layout, the copy's kernels see one dense row.
   void copy(const TensorView& from, const TensorView& to) const {
     cuda::copy(q_, in_memory_order(from, to.format()), in_memory_order(to, to.format()));
   }

@@ -33,7 +33,7 @@ std::unique_ptr<Event> CudaUploadLane::take_event() {
   return event;
 }
 
-// The lane's next copies come after the work queued now. Nothing is being recorded: a recording would hold the lock.
+// Orders the lane's next copies after the work queued now. Nothing is being recorded: a recording would hold the lock.
 void CudaUploadLane::wait_for_work() {
   const std::lock_guard work_lock(work_mutex_);
   const std::lock_guard lock(mutex_);

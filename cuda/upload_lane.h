@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies from the host on a stream of their own.
+// Copies from the host on a separate stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,8 +16,8 @@
 
 namespace halfstep::cuda {
 
-// A part of a batch is filled in while others are on their way, by as many threads as call. Order is kept by events: a copy waits
-// for what was queued when it was sent, since its memory may have served that; the work after receive() waits for the copy.
+// One part of a batch is filled while others are in transfer, by as many threads as call. Events keep the order: a copy waits for
+// what was queued when it was sent, because that may have used its memory; the work after receive() waits for the copy.
 class CudaUploadLane final : public UploadLane {
  public:
   // `work`: the stream that uses the copies, used under `mutex`.
@@ -31,7 +31,7 @@ class CudaUploadLane final : public UploadLane {
   static constexpr size_t kSlotBytes = size_t(4) << 20;
   struct Slot {
     Pinned memory{kSlotBytes};
-    Event done{false};  // its last copy
+    Event done{false};  // event of its last copy
     bool filling = false;
   };
   using Events = std::vector<std::unique_ptr<Event>>;
@@ -43,7 +43,7 @@ class CudaUploadLane final : public UploadLane {
   const cudaStream_t work_;
   std::recursive_mutex& work_mutex_;
   cudaStream_t stream_ = nullptr;
-  std::mutex mutex_;  // of all below, and of what is queued on stream_; may be taken with work_mutex_ held, not the other way
+  std::mutex mutex_;  // for all below and what is queued on stream_; may be locked under work_mutex_, not the other way round
   std::condition_variable filled_;
   std::array<Slot, 8> slots_;
   size_t next_slot_ = 0;

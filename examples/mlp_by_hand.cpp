@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training loop in mixed precision, written out: digits, a small network, evaluation.
 #include "examples/claim.h"
-#include "framework/data/digits.h"
-#include "framework/data/loader.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/digits.h"
 #include "halfstep.h"
 
 using namespace halfstep;

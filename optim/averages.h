@@ -10,7 +10,8 @@
 //
 // They belong to an optimizer, which must outlive them; its state_dict holds theirs, in the order in which they were made, and
 // takes only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of batch
-// norms (update_bn, layers/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile warns.
+// norms (update_bn, layers/feedforward/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile
+// warns.
 #pragma once
 
 #include <string>

@@ -30,9 +30,9 @@ enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kN
 
 }  // namespace
 
-const std::vector<Option<LBFGSOptions>>& LBFGSOptions::list() {
+const OptionList<LBFGSOptions>& LBFGSOptions::list() {
   using O = LBFGSOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "length of a step, of a search the first one tried").at_least(0),
       option("max_iter", &O::max_iter, "iterations a step").at_least(1),
       option("max_eval", &O::max_eval, "evaluations a step; 0: 5/4 of max_iter").at_least(0),
@@ -126,8 +126,8 @@ namespace {
 template <class Point>
 double next_length(const Point (&bracket)[2], bool& insufficient) {
   const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
-  const double at = cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t, bracket[1].loss, bracket[1].slope,
-                                  left, right);
+  const double at =
+      cubic_minimum(bracket[0].t, bracket[0].loss, bracket[0].slope, bracket[1].t, bracket[1].loss, bracket[1].slope, left, right);
   const double margin = 0.1 * (right - left);
   const bool near = std::min(right - at, at - left) < margin, moves = near && (insufficient || at >= right || at <= left);
   insufficient = near && !moves;

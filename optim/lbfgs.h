@@ -33,7 +33,6 @@ struct LBFGSOptions {
   int64_t history_size = 100;
   std::string line_search_fn = "none";  // "none": every step is lr long; "strong_wolfe"
   bool maximize = false;
-  void check() const {}
   void check_change(const LBFGSOptions& before) const;
   static constexpr const char* kName = "LBFGS";
   static const std::vector<Option<LBFGSOptions>>& list();

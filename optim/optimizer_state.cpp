@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
+#include "framework/base/text_stream.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
 #include "optim/optimizer.h"
@@ -32,7 +32,8 @@ std::optional<Key> parse_key(const std::string& key) {
   return Key{param, key.substr(dot + 1)};
 }
 
-const std::string kGroups = "param_groups.", kFollowers = "followers.";  // before the keys of options and of kinds
+const std::string &kGroups = *new std::string("param_groups."),
+                  &kFollowers = *new std::string("followers.");  // before the keys of options and of kinds
 
 Tensor tensor_of(const OptionValues::mapped_type& value) {
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
@@ -63,7 +64,7 @@ class Problems {
 
  private:
   static constexpr int kListed = 8;
-  std::ostringstream text_;
+  TextWriter text_;
   int count_ = 0;
 };
 
@@ -336,7 +337,7 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
   // All ranks go through the states that any of them has.
   std::set<std::string> keys;
   for (const std::string& of : group.gather(mine)) {
-    std::istringstream lines(of);
+    TextReader lines(of);
     for (std::string key; std::getline(lines, key);) keys.insert(key);
   }
   const MemoryScope tag(MemoryTag::workspace);

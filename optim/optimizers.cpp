@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizers.h"
 
+#include <functional>
+
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 
@@ -37,19 +39,39 @@ using Names = std::vector<std::string>;
 
 }  // namespace
 
-const std::vector<Option<SGDOptions>>& SGDOptions::list() {
+std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& otherwise) {
+  const auto* const number = std::get_if<double>(&value);
+  const auto* const flag = std::get_if<bool>(&value);
+  if (number && *number == 0 && std::get<double>(otherwise) == 0) return {};
+  if (flag && !*flag) return {};
+  std::string out = name + "=";
+  if (number) return out + joined(*number);
+  if (flag) return out + "True";
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
+  out += '(';
+  for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '(' ? "" : ", ", x);
+  return out + ')';
+}
+
+void add_numbers(const OptionValue& value, std::vector<double>& out) {
+  const StoredOption kept = stored(value);
+  if (const auto* const text = std::get_if<std::string>(&kept)) return out.push_back(double(std::hash<std::string>{}(*text)));
+  for (const double x : std::get<std::vector<double>>(kept)) out.push_back(x);
+}
+
+const OptionList<SGDOptions>& SGDOptions::list() {
   using O = SGDOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
-      decay_of<O>(),
-      option("nesterov", &O::nesterov, "look one step ahead"),
-      maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
+                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                 option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
+                                 decay_of<O>(),
+                                 option("nesterov", &O::nesterov, "look one step ahead"),
+                                 maximize_of<O>()};
   return all;
 }
-void SGDOptions::check() const {
-  halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), kName,
+void SGDOptions::check(std::string_view name) const {
+  halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), name,
                               "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
 }
 Names SGDOptions::states() const { return momentum == 0 ? Names{} : Names{"momentum_buffer"}; }
@@ -64,7 +86,7 @@ UpdateRule SGDOptions::rule() const {
 
 namespace {
 template <class O>
-std::vector<Option<O>> adam_list(const char* decay) {
+OptionList<O> adam_list(const char* decay) {
   return {lr_of<O>(),
           betas_of<O>(),
           eps_of<O>(),
@@ -88,29 +110,29 @@ math::AdamRule adam_rule(const O& o, bool decoupled) {
 }
 }  // namespace
 
-const std::vector<Option<AdamOptions>>& AdamOptions::list() {
-  static const std::vector<Option<AdamOptions>> all = adam_list<AdamOptions>("weight decay, added to the gradient");
+const OptionList<AdamOptions>& AdamOptions::list() {
+  static const auto& all = *new OptionList<AdamOptions>(adam_list<AdamOptions>("weight decay, added to the gradient"));
   return all;
 }
 Names AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
-const std::vector<Option<AdamWOptions>>& AdamWOptions::list() {
-  static const std::vector<Option<AdamWOptions>> all = adam_list<AdamWOptions>(kShrinks);
+const OptionList<AdamWOptions>& AdamWOptions::list() {
+  static const auto& all = *new OptionList<AdamWOptions>(adam_list<AdamWOptions>(kShrinks));
   return all;
 }
 Names AdamWOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
-const std::vector<Option<NAdamOptions>>& NAdamOptions::list() {
+const OptionList<NAdamOptions>& NAdamOptions::list() {
   using O = NAdamOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          betas_of<O>(),
-                                          eps_of<O>(),
-                                          decay_of<O>(),
-                                          option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
-                                          decoupled_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
+                                 betas_of<O>(),
+                                 eps_of<O>(),
+                                 decay_of<O>(),
+                                 option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
+                                 decoupled_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -125,10 +147,10 @@ UpdateRule NAdamOptions::rule() const {
                          .maximize = maximize};
 }
 
-const std::vector<Option<RAdamOptions>>& RAdamOptions::list() {
+const OptionList<RAdamOptions>& RAdamOptions::list() {
   using O = RAdamOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),    betas_of<O>(),     eps_of<O>(),
-                                          decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
 Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
@@ -142,11 +164,11 @@ UpdateRule RAdamOptions::rule() const {
                          .maximize = maximize};
 }
 
-const std::vector<Option<AdamaxOptions>>& AdamaxOptions::list() {
+const OptionList<AdamaxOptions>& AdamaxOptions::list() {
   using O = AdamaxOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
-                                          option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
+                                 option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
@@ -155,16 +177,15 @@ UpdateRule AdamaxOptions::rule() const {
       .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const std::vector<Option<RMSpropOptions>>& RMSpropOptions::list() {
+const OptionList<RMSpropOptions>& RMSpropOptions::list() {
   using O = RMSpropOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
-      eps_of<O>(),
-      decay_of<O>(),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
-      maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
+                                 option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
+                                 eps_of<O>(),
+                                 decay_of<O>(),
+                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                                 option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
+                                 maximize_of<O>()};
   return all;
 }
 Names RMSpropOptions::states() const {
@@ -184,9 +205,9 @@ UpdateRule RMSpropOptions::rule() const {
                            .maximize = maximize};
 }
 
-const std::vector<Option<AdagradOptions>>& AdagradOptions::list() {
+const OptionList<AdagradOptions>& AdagradOptions::list() {
   using O = AdagradOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       lr_of<O>(),
       option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
       decay_of<O>(),
@@ -205,10 +226,11 @@ UpdateRule AdagradOptions::rule() const {
                            .maximize = maximize};
 }
 
-const std::vector<Option<AdadeltaOptions>>& AdadeltaOptions::list() {
+const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
   using O = AdadeltaOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
-                                          eps_of<O>(), decay_of<O>(), maximize_of<O>()};
+  static const auto& all =
+      *new OptionList<O>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1), eps_of<O>(),
+                         decay_of<O>(), maximize_of<O>()};
   return all;
 }
 Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
@@ -216,14 +238,14 @@ UpdateRule AdadeltaOptions::rule() const {
   return math::AdadeltaRule{.lr = lr, .rho = rho, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const std::vector<Option<ASGDOptions>>& ASGDOptions::list() {
+const OptionList<ASGDOptions>& ASGDOptions::list() {
   using O = ASGDOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(),
-                                          option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
-                                          option("alpha", &O::alpha, "power of the step size").at_least(0),
-                                          option("t0", &O::t0, "step that averaging begins at"),
-                                          decay_of<O>(),
-                                          maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(),
+                                 option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
+                                 option("alpha", &O::alpha, "power of the step size").at_least(0),
+                                 option("t0", &O::t0, "step that averaging begins at"),
+                                 decay_of<O>(),
+                                 maximize_of<O>()};
   return all;
 }
 Names ASGDOptions::states() const { return {"ax"}; }
@@ -235,20 +257,17 @@ UpdateRule ASGDOptions::rule() const {
   return math::AsgdRule{.lr = lr, .lambd = lambd, .alpha = alpha, .t0 = t0, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const std::vector<Option<RpropOptions>>& RpropOptions::list() {
+const OptionList<RpropOptions>& RpropOptions::list() {
   using O = RpropOptions;
-  static const std::vector<Option<O>> all{
-      lr_of<O>(),
-      option("etas", &O::etas,
-                "factors of the step size where the sign changes, and where not")
-          .above(0),
+  static const auto& all = *new OptionList<O>{
+      lr_of<O>(), option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
       option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
   return all;
 }
-void RpropOptions::check() const {
-  halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, kName, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
-  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], kName, "step_sizes must be in order, got ", step_sizes[0],
-                              " and ", step_sizes[1]);
+void RpropOptions::check(std::string_view name) const {
+  halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, name, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
+  halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0], " and ",
+                              step_sizes[1]);
 }
 Names RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
@@ -260,10 +279,10 @@ UpdateRule RpropOptions::rule() const {
                          .maximize = maximize};
 }
 
-const std::vector<Option<LionOptions>>& LionOptions::list() {
+const OptionList<LionOptions>& LionOptions::list() {
   using O = LionOptions;
-  static const std::vector<Option<O>> all{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
-                                          decay_of<O>(kShrinks), maximize_of<O>()};
+  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
+                                 decay_of<O>(kShrinks), maximize_of<O>()};
   return all;
 }
 Names LionOptions::states() const { return {"exp_avg"}; }
@@ -271,14 +290,11 @@ UpdateRule LionOptions::rule() const {
   return math::LionRule{.lr = lr, .beta1 = betas[0], .beta2 = betas[1], .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const std::vector<Option<AdEMAMixOptions>>& AdEMAMixOptions::list() {
+const OptionList<AdEMAMixOptions>& AdEMAMixOptions::list() {
   using O = AdEMAMixOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       lr_of<O>(),
-      option("betas", &O::betas,
-                "decay rates: fast moment, second moment, slow moment")
-          .at_least(0)
-          .under(1),
+      option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
       option("alpha", &O::alpha, "share of the slow moment").at_least(0),
       option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
       option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "optim/optimizer.h"
-#include "optim/options.h"
 
 namespace halfstep {
 
@@ -24,9 +24,15 @@ concept HasParameters = requires(const M& m) {
   m.named_parameters();
 };
 
+// "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
+std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& otherwise);
+// Appends the value as numbers, a text by its hash: equal where values are.
+void add_numbers(const OptionValue& value, std::vector<double>& out);
+
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
-//   static constexpr const char* kName; static const std::vector<Option<O>>& list(); void check() const, beyond the domains;
-//   optional: void check_change(const O& before) const, for options that a group keeps.
+//   static constexpr const char* kName; static const OptionList<O>& list();
+//   optional: void check(std::string_view name) const, beyond the domains; void check_change(const O& before) const, for options
+//   that a group keeps.
 template <class O, class Base>
 class WithOptions : public Base {
  public:
@@ -65,7 +71,7 @@ class WithOptions : public Base {
   std::string describe() const override {
     std::string out = std::string(O::kName) + "(" + joined("lr=", this->last_known_lr(0));
     for (const Option<O>& o : O::list()) {
-      const std::string text = o.name == "lr" ? "" : shown(o, shared_);
+      const std::string text = o.name == "lr" ? "" : option_text(o.name, o.get(shared_), o.get(O{}));
       if (!text.empty()) out += ", " + text;
     }
     return out + ")";
@@ -83,9 +89,10 @@ class WithOptions : public Base {
     this->adopt_changes();
     std::vector<double> out;
     for (size_t g = 0; g < this->groups().size(); ++g) {
-      const O& o = own(g);
-      const double* const momentum = this->device_has_momentum() ? momentum_of(g) : nullptr;
-      for (const double x : values_of(o, {&o.lr, momentum})) out.push_back(x);
+      O o = own(g);
+      o.lr = 0;
+      if (double* const momentum = momentum_in(o); momentum && this->device_has_momentum()) *momentum = 0;
+      for (const Option<O>& option : O::list()) add_numbers(option.get(o), out);
     }
     return out;
   }
@@ -104,14 +111,7 @@ class WithOptions : public Base {
     out.lr = lr;
     return out;
   }
-  const double* momentum_of(size_t group) const override {
-    if constexpr (requires(O o) { o.betas; })
-      return &own(group).betas[0];
-    else if constexpr (requires(O o) { o.momentum; })
-      return &own(group).momentum;
-    else
-      return nullptr;
-  }
+  const double* momentum_of(size_t group) const override { return momentum_in(const_cast<O&>(own(group))); }
   const O& shared() const { return shared_; }  // what all groups share that have no options of their own
   double* lr_option(size_t group) override {
     O* const at = std::any_cast<O>(&this->group(group).options);
@@ -140,7 +140,7 @@ class WithOptions : public Base {
   OptionValues option_values(size_t group) const override {
     OptionValues out;
     for (const Option<O>& o : O::list()) {
-      if (o.name != "lr") out[o.name] = stored(o, own(group));
+      if (o.name != "lr") out[o.name] = stored(o.get(own(group)));
     }
     return out;
   }
@@ -148,7 +148,7 @@ class WithOptions : public Base {
     O now = own(group);
     for (const auto& [name, value] : values) {
       bool known = false;
-      for (const Option<O>& o : O::list()) known = known || (o.name == name && o.name != "lr" && put_stored(o, now, value));
+      for (const Option<O>& o : O::list()) known = known || (o.name == name && o.name != "lr" && o.put(now, from_stored(value, o)));
       check<ValueError>(known, O::kName, "the option \"", name, "\" of a state has no place in ", describe());
     }
     check_options(now);
@@ -189,10 +189,15 @@ class WithOptions : public Base {
     group.options = own;
     kept_.push_back(own);
   }
-  static void check_options(const O& options) {
-    for (const Option<O>& o : O::list()) check_option(O::kName, o, options);
-    options.check();
+  static double* momentum_in(O& o) {
+    if constexpr (requires { o.betas; })
+      return &o.betas[0];
+    else if constexpr (requires { o.momentum; })
+      return &o.momentum;
+    else
+      return nullptr;
   }
+  static void check_options(const O& options) { halfstep::check_options(O::kName, options); }
 
   O shared_;
   std::vector<O> kept_;  // by group: as last taken over
@@ -237,16 +242,16 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
   }
 };
 
-#define HALFSTEP_OPTIMIZER_OPTIONS(Options, Name)    \
-  static constexpr const char* kName = Name;         \
-  static const std::vector<Option<Options>>& list(); \
-  std::vector<std::string> states() const;           \
+#define HALFSTEP_OPTIMIZER_OPTIONS(Options, Name) \
+  static constexpr const char* kName = Name;      \
+  static const OptionList<Options>& list();       \
+  std::vector<std::string> states() const;        \
   UpdateRule rule() const
 
 struct SGDOptions {
   double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, maximize = false;
-  void check() const;
+  void(check)(std::string_view name) const;
   HALFSTEP_OPTIMIZER_OPTIONS(SGDOptions, "SGD");
 };
 using SGD = RuleOptimizer<SGDOptions>;
@@ -256,7 +261,6 @@ struct AdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool amsgrad = false, maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamOptions, "Adam");
 };
 using Adam = RuleOptimizer<AdamOptions>;
@@ -267,7 +271,6 @@ struct AdamWOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0.01;
   bool amsgrad = false, maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamWOptions, "AdamW");
 };
 using AdamW = RuleOptimizer<AdamWOptions>;
@@ -277,7 +280,6 @@ struct NAdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
   bool decoupled_weight_decay = false, maximize = false;
-  void check() const {}
   static constexpr const char* kNumber = "mu_product";
   HALFSTEP_OPTIMIZER_OPTIONS(NAdamOptions, "NAdam");
 };
@@ -288,7 +290,6 @@ struct RAdamOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool decoupled_weight_decay = false, maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(RAdamOptions, "RAdam");
 };
 using RAdam = RuleOptimizer<RAdamOptions>;
@@ -298,7 +299,6 @@ struct AdamaxOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-8, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdamaxOptions, "Adamax");
 };
 using Adamax = RuleOptimizer<AdamaxOptions>;
@@ -306,7 +306,6 @@ using Adamax = RuleOptimizer<AdamaxOptions>;
 struct RMSpropOptions {
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   bool centered = false, maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(RMSpropOptions, "RMSprop");
 };
 using RMSprop = RuleOptimizer<RMSpropOptions>;
@@ -314,7 +313,6 @@ using RMSprop = RuleOptimizer<RMSpropOptions>;
 struct AdagradOptions {
   double lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10;
   bool maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdagradOptions, "Adagrad");
 };
 using Adagrad = RuleOptimizer<AdagradOptions>;
@@ -322,7 +320,6 @@ using Adagrad = RuleOptimizer<AdagradOptions>;
 struct AdadeltaOptions {
   double lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdadeltaOptions, "Adadelta");
 };
 using Adadelta = RuleOptimizer<AdadeltaOptions>;
@@ -332,7 +329,6 @@ using Adadelta = RuleOptimizer<AdadeltaOptions>;
 struct ASGDOptions {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   bool maximize = false;
-  void check() const {}
   static constexpr const char *kNumber = "eta", *kDerived = "mu";
   static constexpr bool kNumberMayLack = true;
   Tensor derived(const Tensor& step) const;
@@ -345,7 +341,7 @@ struct RpropOptions {
   double lr = 1e-2;
   NumberTuple<2> etas = {0.5, 1.2}, step_sizes = {1e-6, 50};
   bool maximize = false;
-  void check() const;
+  void(check)(std::string_view name) const;
   HALFSTEP_OPTIMIZER_OPTIONS(RpropOptions, "Rprop");
 };
 using Rprop = RuleOptimizer<RpropOptions>;
@@ -355,7 +351,6 @@ struct LionOptions {
   NumberTuple<2> betas = {0.9, 0.99};
   double weight_decay = 0;
   bool maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(LionOptions, "Lion");
 };
 using Lion = RuleOptimizer<LionOptions>;
@@ -367,7 +362,6 @@ struct AdEMAMixOptions {
   double alpha = 2, eps = 1e-8, weight_decay = 0;
   int64_t alpha_warmup = 0, beta3_warmup = 0;
   bool maximize = false;
-  void check() const {}
   HALFSTEP_OPTIMIZER_OPTIONS(AdEMAMixOptions, "AdEMAMix");
 };
 using AdEMAMix = RuleOptimizer<AdEMAMixOptions>;

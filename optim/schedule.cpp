@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <sstream>
+
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // "Name(key=value, ...)" of pairs that is() makes.
 template <class... Pairs>
 std::string text_of(const char* name, const Pairs&... pairs) {
-  std::ostringstream out;
+  TextWriter out;
   out << name << '(';
   const char* comma = "";
   const auto add = [&](const auto& pair) {
@@ -254,8 +255,7 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   for (int phase = 0; phase < phases; ++phase) {
     if (t <= ends[phase] || phase + 1 == phases) {
       const double x = ends[phase] == start ? 1 : (t - start) / (ends[phase] - start);
-      return o.anneal_strategy == "cos" ? cosine(turns[phase], turns[phase + 1], x)
-                                        : std::lerp(turns[phase], turns[phase + 1], x);
+      return o.anneal_strategy == "cos" ? cosine(turns[phase], turns[phase + 1], x) : std::lerp(turns[phase], turns[phase + 1], x);
     }
     start = ends[phase];
   }

@@ -11,8 +11,9 @@ namespace {
 
 // In a state, before the number of a group: the initial rate, the rate of now, and one that the user has set since the last step.
 // Of one that was set before: the initial rate that it follows from, or what is held of it, and the count then.
-const std::string kInitial = "initial_lr.", kRate = "lr.", kSet = "set_lr.";
-const std::string kByHand = "by_hand_lr.", kHeld = "held_lr.", kCount = "count_of_lr.";
+const std::string &kInitial = *new std::string("initial_lr."), &kRate = *new std::string("lr."),
+                  &kSet = *new std::string("set_lr."), &kByHand = *new std::string("by_hand_lr."),
+                  &kHeld = *new std::string("held_lr."), &kCount = *new std::string("count_of_lr.");
 
 }  // namespace
 

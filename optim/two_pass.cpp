@@ -64,9 +64,9 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
   return loss;
 }
 
-const std::vector<Option<LAMBOptions>>& LAMBOptions::list() {
+const OptionList<LAMBOptions>& LAMBOptions::list() {
   using O = LAMBOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("betas", &O::betas, "decay rates of the two moments").at_least(0).under(1),
       option("eps", &O::eps, "added to the denominator").at_least(0),
@@ -99,9 +99,9 @@ TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor mad
   return {std::move(made), ratio};
 }
 
-const std::vector<Option<MuonOptions>>& MuonOptions::list() {
+const OptionList<MuonOptions>& MuonOptions::list() {
   using O = MuonOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
@@ -190,21 +190,19 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
   return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 
-const std::vector<Option<AdafactorOptions>>& AdafactorOptions::list() {
+const OptionList<AdafactorOptions>& AdafactorOptions::list() {
   using O = AdafactorOptions;
-  static const std::vector<Option<O>> all{
+  static const auto& all = *new OptionList<O>{
       option("lr", &O::lr, "learning rate").at_least(0),
       option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
-      option("eps", &O::eps,
-                "least mean square of a gradient, and least size of a tensor's values")
-          .at_least(0),
+      option("eps", &O::eps, "least mean square of a gradient, and least size of a tensor's values").at_least(0),
       option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
       option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
       option("maximize", &O::maximize, "climb instead of descend")};
   return all;
 }
-void AdafactorOptions::check() const {
-  halfstep::check<ValueError>(beta2_decay <= 0, kName, "beta2_decay must be <= 0, got ", beta2_decay);
+void AdafactorOptions::check(std::string_view name) const {
+  halfstep::check<ValueError>(beta2_decay <= 0, name, "beta2_decay must be <= 0, got ", beta2_decay);
 }
 
 std::vector<std::string> Adafactor::state_names(size_t, const Tensor& param) const {

@@ -40,7 +40,6 @@ struct LAMBOptions {
   NumberTuple<2> betas = {0.9, 0.999};
   double eps = 1e-6, weight_decay = 0.01;
   bool always_adapt = false, maximize = false;
-  void check() const {}
   static constexpr const char* kName = "LAMB";
   static const std::vector<Option<LAMBOptions>>& list();
 };
@@ -72,7 +71,6 @@ struct MuonOptions {
   double adamw_lr = 0;
   NumberTuple<2> adamw_betas = {0.9, 0.95};
   double adamw_eps = 1e-10;
-  void check() const {}
   void check_change(const MuonOptions& before) const;
   static constexpr const char* kName = "Muon";
   static const std::vector<Option<MuonOptions>>& list();
@@ -100,7 +98,7 @@ struct AdafactorOptions {
   NumberTuple<2> eps = {0x1p-23, 1e-3};
   double d = 1.0, weight_decay = 0;
   bool maximize = false;
-  void check() const;
+  void(check)(std::string_view name) const;
   static constexpr const char* kName = "Adafactor";
   static const std::vector<Option<AdafactorOptions>>& list();
 };

@@ -6,11 +6,13 @@
     y = model(x)                            # [N, ...] or one sample: pixels in [0, 1], columns in the units of the file, tokens
     model.classes, model.form               # names of classes; what the training data taught
 
-The library libhalfstep_predict.so.0 is the file that the environment variable HALFSTEP_LIBRARY names, or lies beside this file, in
-the folder above it or in its build/default, or is where the loader finds it. Threads may share a model; failures: halfstep.Error.
+The library libhalfstep_predict.so.0 is the file that the environment variable HALFSTEP_LIBRARY names, or lies beside this file or
+in the folder above it, or is the newest one of the builds beside it (build/default and others), or is where the loader finds it.
+Threads may share a model; failures: halfstep.Error.
 """
 import ctypes
 import functools
+import glob
 import json
 import os
 
@@ -26,9 +28,10 @@ class Error(RuntimeError):
 
 def _load():
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = [os.path.join(here, folder, _NAME) for folder in (".", "..", "../build/default")]
+    beside = [os.path.join(here, folder, _NAME) for folder in (".", "..")]
+    built = glob.glob(os.path.join(glob.escape(os.path.dirname(here)), "build", "*", _NAME))
     named = os.environ.get("HALFSTEP_LIBRARY")
-    path = named or next((p for p in beside if os.path.exists(p)), _NAME)
+    path = named or next((p for p in beside + sorted(built, key=os.path.getmtime, reverse=True) if os.path.exists(p)), _NAME)
     try:
         return ctypes.CDLL(path)
     except OSError as e:

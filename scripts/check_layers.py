@@ -8,11 +8,12 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
-       apps: schema < catalog < config < run < report < sweep < export < capi < commands
+       apps: schema < catalog < config < terminal < record < session < use < train < examine < start < report < sweep
+             < export < capi < commands
     7  amp: diagnosis < step; and halfstep.h, the header for users
     6  layers | optim                                 neighbours: neither includes the other
     5  framework/ops, framework/io, framework/data, framework/parallel, framework/interchange
-       framework/ops: core < elementwise < shape < index < reduce < linalg < window < loss
+       framework/ops: core < elementwise < shape < index < reduce < linalg < recurrent < window < loss
     4  framework/autograd, amp/autocast
     3  framework/backend, framework/comm | cuda       only framework/backend/registry.cpp may include cuda/
     2  framework/tensor
@@ -25,6 +26,8 @@ import subprocess
 import sys
 import tempfile
 
+from cpp_sizes import sizes
+
 # Path prefix -> level; the longest match counts. tests are above all.
 LEVELS = {
     "framework/base/": 0, "amp/policy/": 0,
@@ -35,19 +38,21 @@ LEVELS = {
     "framework/ops/": 5, "framework/io/": 5, "framework/data/": 5, "framework/parallel/": 5,
     "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
-    "amp/diagnosis/": 7, "amp/step/": 7, "halfstep.h": 7,
+    "amp/diagnosis/": 7, "amp/step/": 7, "amp/amp.h": 7, "halfstep.h": 7,
     "apps/": 8, "examples/": 8, "benchmarks/": 8,
     "tests/": 9,
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
-    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "window", "loss")],
+    [f"framework/ops/{folder}/" for folder in ("core", "elementwise", "shape", "index", "reduce", "linalg", "recurrent", "window",
+                                           "loss")],
     ["amp/diagnosis/", "amp/step/"],
-    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "run", "report", "sweep", "export", "capi", "commands")],
+    [f"apps/{folder}/" for folder in ("schema", "catalog", "config", "terminal", "record", "session", "use", "train", "examine",
+                                      "start", "report", "sweep", "export", "capi", "commands")],
 ]
 # Folders of tests/ that mirror no folder of the tree: every other one is named as what it tests, tests/ops/index/
 TESTS_OF_THEIR_OWN = {
-    "consumer": "a program outside the tree that uses the installed package", "cuda_emu": "the emulator of CUDA, and its own tests",
-    "cuda_ptx": "the PTX of the kernels, run on the CPU",
+    "consumer": "a program outside the tree that uses the installed package",
+    "emulators": "CUDA's kernels on the CPU, as source and as PTX, and libraries in place of NVIDIA's, with their own tests",
     "fuzz": "harnesses for what comes from outside", "parity": "comparisons with PyTorch",
     "ranks": "what several processes do together", "support": "what every test program links",
 }
@@ -66,24 +71,55 @@ CUDA_DOOR = {"framework/backend/registry.cpp"}  # the one registration call
 CUDA_HEADER = re.compile(r"^(cuda|cublas|cudnn|curand|cusolver|cusparse|cufft|cupti|nccl|nvtx3?/|nvml|nvrtc|cub/|thrust/|"
                          r"cooperative_groups|device_launch_parameters|mma\.h)")
 # Written by CMake. The first changes with each commit, so that only one file may include it.
-OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/run/build_info.cpp"
+OF_COMMIT, ITS_READER = "generated/halfstep_version.h", "apps/terminal/build_info.cpp"
 GENERATED = {OF_COMMIT, "generated/halfstep_release.h", "generated/report_page.h",
              "generated/elementwise_names.def", "generated/pointwise_names.def"}
 
-MAX_LINES = 400  # without the line of the license
+MAX_LINES = 600  # of a file, without the line of the license
+MAX_FUNCTION = 60  # lines of a function, from brace to brace; tests, examples and benchmarks may have longer ones
+MAX_MEMBERS = 15  # data members of a class; a struct is a record, whose fields are what it is for
 MAX_COLUMNS = 132  # of code, but for the tables of rows
 WIDE_ALLOWED = {  # file -> how many of its lines hold a text that cannot be broken
-    "scripts/cmake/HalfstepToolchain.cmake": 1, "tests/cuda_emu/CMakeLists.txt": 3, "tests/scripts/stand_in.sh": 4,
+    "scripts/cmake/HalfstepToolchain.cmake": 1, "tests/emulators/CMakeLists.txt": 3, "tests/scripts/stand_in.sh": 4,
 }
 LICENSE = "SPDX-License-Identifier: Apache-2.0"  # in the first line, or below "#!"
 LONG_FILES = {  # file -> why it may be longer
     "framework/tensor/tensor.h": "one class with a line for each method of PyTorch's Tensor",
-    "tests/optim/torch_goldens.h": "numbers written by scripts/make_optim_goldens.py",
+}
+
+# file: function -> why it may be longer
+LONG_FUNCTIONS = {
+    "apps/export/torch_classes.cpp: torch_classes": "a table of texts", "framework/ops/core/op_policy.cpp: calls_others": "a table",
+    "cuda/kernels/norm/norm_sums.cu: __launch_bounds__": "one kernel, whose stages share registers",
+    "cuda/dnn/conv.cpp: convolve_as_given": "one request to a library, field by field",
+    "framework/interchange/onnx_file.cpp: OnnxFile::save": "the fields of one message, in their order",
+    "framework/ops/loss/ctc_loss.cpp: HALFSTEP_OPTIONS": "one recursion over a sequence",
+    "optim/two_pass.cpp: Adafactor::step": "the formulas of one update",
+    "optim/optimizer_state.cpp: Optimizer::load_options": "checks of one stored state, which gather all problems before they throw",
+    "optim/optimizer_state.cpp: Optimizer::load_states": "the same",
+    **{name: "steps of one reading, which share most of their variables" for name in (
+        "framework/data/tables/csv.cpp: CsvDataset::parse", "framework/data/tables/series_rows.cpp: read_series",
+        "apps/commands/predict.cpp: predict", "apps/start/init_arrays.cpp: init_arrays",
+        "apps/start/init_pictures.cpp: init_pictures", "apps/start/init_table.cpp: init_table")},
+}
+# file: class -> why it may have more
+LARGE_CLASSES = {
+    "amp/step/step_recorder.h: StepRecorder": "the memory that a recorded step reads and writes, piece by piece",
+    "framework/backend/kernel_log.h: KernelLog": "the events of a step with all that names their inputs",
+    "framework/comm/host_worker.h: HostGroup::Worker": "a queue with its results, under one lock",
+    "framework/data/tables/csv_table.h: CsvTable": "a file's bytes with what was found in one pass over them",
+    "framework/ops/linalg/attention.cpp: Attention": "the sizes of one call",
+    "optim/optimizer.h: Optimizer": "groups, states and followers, which every optimizer has",
 }
 
 # The one road into autocast: only this file may call what casts an op's inputs, everything else goes through its apply_policy().
 ROAD = "framework/ops/core/promotion.cpp"
 OFF_ROAD = re.compile(r"\bautocast::apply\(")
+
+# What a thread-local variable changes, no signature says. So docs/tour.md has a table of them: | `variable`, `file` | ...
+THREAD_LOCAL = re.compile(r"\bthread_local\b[^;={(]*?(\w+)\s*[;={(]")
+THREAD_LOCAL_TABLE = "docs/tour.md"
+THREAD_LOCAL_ROW = re.compile(r"^\| `(\w+)`, `([\w]+\.(?:h|cpp|cu|cuh))` \|")
 
 # Places of saved tensors have names (framework/ops/core/call.h).
 SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
@@ -91,6 +127,16 @@ SAVED_BY_NUMBER = re.compile(r"\bctx\.saved\(\d|\bsaved_count\(\) *[<>]=? *\d")
 # Of a vector wider than the instruction set's, GCC makes code that goes through memory. blocks.cpp names the instruction set.
 WIDE_VECTOR = re.compile(r"\bvector_size\((64|128|kLanes)\)")
 WIDE_VECTORS = "framework/backend/cpu/gemm/blocks.cpp"
+
+# The program's locale changes what these read and write.
+OF_LOCALE = re.compile(r"\b(?:strto(?:f|d|ld)|atof|sto(?:f|d|ld)|v?f?s?scanf|[io]?stringstream|setlocale|locale::global)\b(?! *,)"
+                       r'|"[^"]*%[-+#0 ]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[lL]?[aAeEfFgG](?![a-zA-Z])')
+OF_LOCALE_ALLOWED = {"framework/base/number_text.h", "framework/base/number_text.cpp", "framework/base/text_stream.h"}
+
+# A static object that exit() destroys while threads, or destructors of other static objects, still compute.
+DESTROYED = re.compile(r"^\s*(?:static |thread_local |inline |const )*(?:static|thread_local|const) (?:static |const )*std::"
+                       r"(?:string|vector|deque|list|(?:unordered_)?(?:multi)?(?:map|set)|shared_ptr|unique_ptr|function|any)\b"
+                       r"[^&*()]*[ >]\w+ *(?:;|=[^=]|\{)")
 
 # Words about the place the code was written in, which mean nothing to its readers.
 WORKPLACE = re.compile(r"(?<![\w.])/(work|home|root)/\w|\bshared/(design|spec)\b|\b(design|spec)/\w+\.md\b|"
@@ -167,7 +213,7 @@ def level_of(path):
 
 def check_include(root, path, quote, target):
     """Yields the rules that the inclusion of `target` by `path` breaks."""
-    if not path.startswith(("cuda/", "tests/cuda_emu/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
+    if not path.startswith(("cuda/", "tests/emulators/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
         yield f"{target} is a CUDA header: only cuda/ and its emulator include those"
         return
     if target == OF_COMMIT and path != ITS_READER:
@@ -273,6 +319,17 @@ def unmarked(name, text, begin, end):
             yield text.count("\n", 0, begin + found.start(1)) + 1
 
 
+def too_large(path, text):
+    """Yields (line, rule) for functions that are too long, and for classes with too many data members."""
+    for kind, name, line, size in sizes(text):
+        if kind == "function" and size > MAX_FUNCTION and f"{path}: {name}" not in LONG_FUNCTIONS:
+            yield line, (f"{name} has {size} lines, over {MAX_FUNCTION}: split it, or give the reason in LONG_FUNCTIONS of "
+                         "scripts/check_layers.py")
+        if kind == "class" and size > MAX_MEMBERS and f"{path}: {name}" not in LARGE_CLASSES:
+            yield line, (f"{name} has {size} data members, over {MAX_MEMBERS}: make a class of each task, or give the reason in "
+                         "LARGE_CLASSES of scripts/check_layers.py")
+
+
 def files(root):
     for folder, subfolders, names in os.walk(root):
         skipped = SKIPPED_FOLDERS | (SKIPPED_AT_THE_TOP if folder == root else set())
@@ -293,11 +350,36 @@ def committed(root):
     return listed.stdout.split("\0")[:-1] if os.path.exists(os.path.join(root, ".git")) else []
 
 
+def public_headers(root):
+    """Yields where the table of public headers in docs/build.md differs from what is installed as public."""
+    installs, page = os.path.join(root, "scripts/cmake/HalfstepInstall.cmake"), os.path.join(root, "docs/build.md")
+    if not os.path.exists(installs) or not os.path.exists(page):
+        return
+    with open(installs, encoding="utf-8") as file:
+        listed = set(re.search(r"set\(public_headers ([^)]*)\)", file.read()).group(1).split())
+    with open(page, encoding="utf-8") as file:
+        table = set(re.findall(r"^\| `([\w/]+\.h)` \|", file.read(), re.MULTILINE))
+    for header in sorted(table ^ (listed | {"halfstep_app.h", "halfstep_predict.h"})):
+        yield "docs/build.md", 1, f"{header} is public in one of this table and {installs[len(root) + 1:]}, not in both"
+
+
+def thread_local_rows(root):
+    """Where the table of thread-local variables lists each: {(variable, file's name): line}."""
+    path = os.path.join(root, THREAD_LOCAL_TABLE)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        rows = [(THREAD_LOCAL_ROW.match(line), number) for number, line in enumerate(file, 1)]
+    return {row.groups(): number for row, number in rows if row}
+
+
 def violations(root):
     """All violations as (path, line, rule)."""
+    listed, seen = thread_local_rows(root), set()
     found, known, types, guarding, derived = [], {}, {}, set(), []
     found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")
               for path in strays(committed(root))]
+    found += public_headers(root)
     for path in files(root):
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
@@ -315,6 +397,7 @@ def violations(root):
             found.append((path, len(lines),
                           f"over {MAX_LINES} lines: split it, or give the reason in LONG_FILES of scripts/check_layers.py"))
         if path.endswith((".h", ".cpp", ".cuh", ".cu")) and not path.startswith(("tests/", "examples/", "benchmarks/")):
+            found += [(path, line, rule) for line, rule in too_large(path, "\n".join(lines))]
             for name, line in named_types("\n".join(lines)):
                 first = types.setdefault(name, path)
                 if first != path:
@@ -336,6 +419,19 @@ def violations(root):
             if is_code and path != WIDE_VECTORS and not path.startswith("tests/") and WIDE_VECTOR.search(line):
                 found.append((path, number,
                               "a CPU may have no vectors so wide: use Lanes in with_lanes (framework/backend/cpu/lanes.h)"))
+            local = THREAD_LOCAL.search(NOT_CODE.sub("", line)) if is_code and not path.startswith("tests/") else None
+            if local:
+                seen.add((local.group(1), os.path.basename(path)))
+                if (local.group(1), os.path.basename(path)) not in listed:
+                    found.append((path, number, f"thread_local {local.group(1)} is not in the table of {THREAD_LOCAL_TABLE}: "
+                                  "pass an argument, or add a row with its writer, its reader and what it changes"))
+            if is_code and not path.startswith(("tests/", "examples/", "benchmarks/")) and path not in OF_LOCALE_ALLOWED \
+                    and OF_LOCALE.search(line.split("//")[0]):
+                found.append((path, number, "the program's locale changes this: use framework/base/number_text.h or text_stream.h"))
+            if is_code and path.startswith(("framework/", "layers/", "optim/", "amp/")) and \
+                    (DESTROYED.search(line) and (line.startswith(("const ", "static ", "thread_local ")) or "static " in line)):
+                found.append((path, number,
+                              "exit() destroys this while threads may use it: static auto& x = *new ..., or of_this_thread()"))
             if is_code and path.startswith("framework/ops/") and SAVED_BY_NUMBER.search(line):
                 found.append((path, number,
                               "a saved tensor is read by number: name its place by an enum, or read a single one by saved()"))
@@ -349,6 +445,8 @@ def violations(root):
             word = None if path in WORKPLACE_EXEMPT else WORKPLACE.search(line)
             if word:
                 found.append((path, number, f'"{word.group(0)}" speaks of the place the code was written in'))
+    found += [(THREAD_LOCAL_TABLE, line, f"no thread_local {name} is in {file}: delete its row")
+              for (name, file), line in listed.items() if (name, file) not in seen]
     for path, text, d in derived:
         if d.group(2) in guarding:
             end = re.compile(r"\};").search(text, d.end())
@@ -359,6 +457,9 @@ def violations(root):
 UNMARKED = "a guard without a name ends at once: its constructors are [[nodiscard]]"
 UNLICENSED = "#pragma once\n// text\n"  # the planted file that gets no line of the license
 PLANTED = [  # path, text, part of the rule expected; None: legal
+    ("scripts/cmake/HalfstepInstall.cmake", "# " + LICENSE + "\nset(public_headers halfstep.h\n    layers/nn.h)\n", None),
+    ("docs/build.md", "| `halfstep.h` | all |\n| `optim/optim.h` | no |\n| `layers/nn.h` | layers |\n| `halfstep_app.h` | 1 |\n"
+     "| `halfstep_predict.h` | 2 |\n", "optim/optim.h is public in one of this table and"),
     ("framework/base/a.h", "#pragma once\n", None),
     ("framework/base/up.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
     ("framework/tensor/a.h", '#include "framework/base/a.h"\n', None),
@@ -373,9 +474,33 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
     ("framework/ops/saved.cpp", "Tensor x = ctx.saved(), y = ctx.saved(kY);\n", None),
     ("framework/backend/cpu/wide.cpp", "typedef float V __attribute__((vector_size(64)));\n", "no vectors so wide"),
+    ("framework/base/listed.cpp", "thread_local constinit T* listed{};  // thread_local too\n", None),
+    ("framework/base/hidden.cpp", "static thread_local Map<int, T> hidden(1);\n",
+     "thread_local hidden is not in the table"),
+    ("docs/tour.md", "| variable | what it changes |\n| --- | --- |\n| `listed`, `listed.cpp` | a, b |\n"
+     "| `gone`, `listed.cpp` | a |\n", "no thread_local gone is in listed.cpp"),
     ("framework/ops/saved_by_number.cpp", "Tensor y = ctx.saved(1);\n", "a saved tensor is read by number"),
     ("framework/ops/absent.cpp", '#include "framework/ops/absent.h"\n', "not a path from the repository root"),
-    ("framework/ops/long.cpp", "\n" * 401, "over 400 lines"),
+    ("framework/io/locale.cpp", '#include <cstdlib>\ndouble v = std::strtod("1", nullptr);\n', "the program's locale changes this"),
+    ("apps/locale.cpp", 'auto s = formatted("%.3e", 0.5);\n', "the program's locale changes this"),
+    ("apps/no_locale.cpp", 'auto s = formatted("%04d %s", a % b, "100 % of it");  // std::stod\n', None),
+    ("optim/at_exit.cpp", "#include <map>\nstatic const std::map<int, int> all{{1, 2}};\n", "exit() destroys this"),
+    ("optim/kept.cpp", "#include <map>\nstatic const auto& all = *new std::map<int, int>{{1, 2}};\n", None),
+    ("framework/ops/long.cpp", "\n" * 601, "over 600 lines"),
+    ("framework/ops/not_long.cpp", "\n" * 600, None),
+    ("layers/long.cpp", "struct A {\n  A() : b{1}, c(2) {\n" + "  f({}, \"}\");\n" * 60 + "  }\n  int b, c;\n};\n",
+     "c has 62 lines, over 60"),
+    ("layers/lambda.cpp",
+     "void f(int x = 1) {\n" + "  g([] { return 1; });\n" * 58 + "}\nint rows[] = {\n" + "  1,\n" * 80 + "};\n", None),
+    ("optim/long.cpp", "int\nO::f()\n    const {\n" + "  // text }\n" * 60 + "}\n", "O::f has 62 lines, over 60"),
+    ("layers/large.h", "#pragma once\nclass Large {\n public:\n  void f(int a, int b);\n\n private:\n"
+     "  int a_ = g(1, 2), *b_, c_[2];\n"
+     "  struct { int x, y; } d_;\n  struct Own { int z; };\n  enum { e, f };\n  static int s_;\n" +
+     "".join(f"  T<int, U<int>> m{i}_{{1, 2}};\n" for i in range(12)) + "};\n", "Large has 16 data members, over 15"),
+    ("layers/not_large.h", "#pragma once\nclass Fits {\n" + "".join(f"  int m{i}_ = 0;\n" for i in range(15)) +
+     "  using X = int;\n  friend class Y;\n  template <class T>\n  T get() const { int x; return x; }\n};\nstruct Record {\n" +
+     "".join(f"  int m{i};\n" for i in range(40)) + "};\n", None),
+    ("tests/ops/long_test.cpp", "TEST_CASE() {\n" + "  f();\n" * 100 + "}\n", None),
     ("framework/elsewhere/a.cpp", "\n", "has no level"),
     ("amp/policy/policy.h", '#include "framework/base/a.h"\n', None),
     ("amp/policy/policy.cpp", '#include "framework/tensor/a.h"\n', "is of level 2, above this file's level 0"),
@@ -390,7 +515,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("optim/side.cpp", '#include "layers/a.h"\n', "neighbours"),
     ("optim/up.cpp", '#include "apps/a.h"\n', "is of level 8, above this file's level 6"),
     ("apps/a.h", '#include "amp/step/grad_scaler.h"\n#include <CLI/CLI.hpp>\n#include "generated/halfstep_release.h"\n', None),
-    ("apps/run/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
+    ("apps/terminal/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
     ("apps/version.cpp", '#include "generated/halfstep_version.h"\n', "each commit would compile this file again"),
     ("apps/schema/a.h", "#pragma once\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),

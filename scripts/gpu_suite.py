@@ -4,8 +4,8 @@
 
     scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--programs FOLDER] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
 
-Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/gpu.md says what each
-does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
+Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/testing.md says what
+each does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
 Exit status: 0 all passed; 1 a part failed; 2 none failed, but something could not be run or was cut off, and suite.json says what.
 """
 import argparse
@@ -22,7 +22,8 @@ import sys
 import threading
 import time
 
-import gpu_suite_parts as parts
+import gpu_suite_parts as parts  # which puts benchmarks on the path
+import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ["smoke", "test", "bench", "sanitize"]
@@ -83,9 +84,7 @@ class Suite:
                 states = {s["state"] for s in self.data["steps"] if s["part"] == part}
                 if states:
                     self.data["parts"][part] = {"state": min(states, key=WORST.index)}
-            new = self.out / "suite.json.new"
-            new.write_text(json.dumps(self.data, indent=1) + "\n")
-            os.replace(new, self.out / "suite.json")
+            records.save(self.out / "suite.json", self.data)
 
     def end_child(self, process):
         for number, wait in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):

@@ -13,6 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
+import records  # noqa: E402
 from mlp_tables import print_products, print_tables  # noqa: E402
 from torch_nets import GPU_NETS  # noqa: E402
 
@@ -104,7 +105,7 @@ def read_configure(output, code):
     missing = re.search(r'Could not find a package configuration file provided by "\w+"|Could NOT find \w+|No CUDA backend: .*'
                         r"|Could not find \w+ using", output)
     if code and missing:
-        return {"state": "failed", "why": f"{missing.group().strip()}: see docs/gpu.md, What the machine needs "
+        return {"state": "failed", "why": f"{missing.group().strip()}: see docs/build.md, On a machine with a GPU "
                                           "(scripts/vendor_deps.sh makes the folder deps/ that travels with the sources)"}
     return {"result": [line.partition("halfstep: ")[2] for line in output.splitlines() if "halfstep: " in line]}
 
@@ -370,7 +371,7 @@ def bench(suite):
         gpu = re.sub("[^a-z0-9]+", "-", (result["gpu_before"].get("name") or "cuda").lower()).strip("-")
         ended = bool(result["gpu_after"])
         for folder in [suite.out] + [ROOT / "benchmarks/results"] * ended:
-            (folder / f"{datetime.date.today().isoformat()}-{gpu}.json").write_text(json.dumps(result, indent=1) + "\n")
+            records.save(folder / f"{datetime.date.today().isoformat()}-{gpu}.json", result)
         print_tables(result)
 
     def expand(suite):  # the budget is known once it begins

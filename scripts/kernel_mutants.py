@@ -6,12 +6,13 @@
 """
 import json
 import os
+import pathlib
 import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SOURCE = "cuda/kernels"
-EXPLAINED = "tests/cuda_emu/explained_mutants.json"  # mutants that no test can see, and why
+EXPLAINED = "tests/emulators/source/explained_mutants.json"  # mutants that no test can see, and why
 IDS_PER_FILE = 512
 
 RELATION = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -217,10 +218,10 @@ class Mutants:
 def find_mutants(root):
     """All mutants, and {path: text} of the files that have them all."""
     found, texts = [], {}
-    for i, name in enumerate(sorted(f for f in os.listdir(os.path.join(root, SOURCE)) if f.endswith((".cu", ".cuh")))):
-        path = f"{SOURCE}/{name}"
-        with open(os.path.join(root, path), encoding="utf-8") as f:
-            mutants = Mutants(path, f.read(), 1 + i * IDS_PER_FILE)
+    files = sorted(file for file in (pathlib.Path(root) / SOURCE).rglob("*") if file.suffix in (".cu", ".cuh"))
+    for i, file in enumerate(files):
+        path = str(file.relative_to(root))
+        mutants = Mutants(path, file.read_text(encoding="utf-8"), 1 + i * IDS_PER_FILE)
         if len(mutants.found) >= IDS_PER_FILE:
             raise SystemExit(f"{path}: {len(mutants.found)} mutants, more than {IDS_PER_FILE - 1}")
         found += mutants.found

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/optim/torch_goldens.h: optimizer and schedule trajectories in float64, as PyTorch computes them. Of optimizers that
-PyTorch lacks the formulas of the papers are written out here.
+"""Writes tests/optim/torch_goldens.safetensors: optimizer and schedule trajectories in float64, as PyTorch computes them. Of
+optimizers that PyTorch lacks the formulas of the papers are written out here.
 
-Usage: python3 scripts/make_optim_goldens.py > tests/optim/torch_goldens.h   (needs torch)
+Run by hand where torch and safetensors are installed; tests only read the file: python3 scripts/make_optim_goldens.py
 
-The problem: 6 parameters p_i = (i - 2.5) / 2, gradient of step t (from 0): sin(0.7 i + 0.9 t) + 0.3 p_i.
+`trajectory NAME` [4, 6]: parameters after each of STEPS. The problem: 6 parameters p_i = (i - 2.5) / 2, gradient of step t (from
+0): sin(0.7 i + 0.9 t) + 0.3 p_i. `lbfgs NAME` [3, 6], `evaluations NAME` [3]: Rosenbrock's function after 1, 3 and 6 steps.
+`rates NAME` [82]: pairs of rate and momentum after 0 to 40 steps, from 0.3 and 0.9; plateaus see
+2 + cos(0.4 step) / (1 + 0.1 step).
 """
 import math
+import pathlib
 
 import torch
+from safetensors.torch import save_file
 from torch.optim import lr_scheduler
 
 STEPS = (1, 5, 20, 200)  # parameters are recorded after these many steps
@@ -127,13 +132,6 @@ CASES = [  # the names begin with the optimizer's and are those of tests/optim/p
 ]
 
 
-def numbers(values, indent):
-    """A C++ list, three numbers a line."""
-    text = [f"{float(v):.17g}" for v in values]
-    rows = [", ".join(text[i : i + 3]) for i in range(0, len(text), 3)]
-    return "{" + (",\n" + " " * indent).join(rows) + "}"
-
-
 def trajectory(kind, options, shape=(6,)):
     p = torch.tensor([(i - 2.5) / 2 for i in range(6)]).reshape(shape).requires_grad_()
     optimizer = kind([p], **options)
@@ -211,35 +209,28 @@ PLATEAUS = [
 ]
 
 
+LBFGS = [("plain", dict(lr=2e-3, max_iter=8, history_size=3)), ("wolfe", dict(max_iter=6, line_search_fn="strong_wolfe")),
+         ("wolfe_short", dict(lr=0.5, max_iter=5, max_eval=9, history_size=2, line_search_fn="strong_wolfe"))]
+
+
 def metric(step):
     return 2 + math.cos(0.4 * step) / (1 + 0.1 * step)
 
-print("// SPDX-License-Identifier: Apache-2.0")
-print(f"// PyTorch {torch.__version__.split('+')[0]}'s trajectories; written by scripts/make_optim_goldens.py.")
-print("#pragma once\n\n#include <vector>\n\nnamespace goldens {\n")
-print(f"struct Trajectory {{\n  const char* name;\n  double at[{len(STEPS)}][6];  // after {', '.join(map(str, STEPS))} steps\n}};")
-print("inline constexpr Trajectory kTrajectories[] = {")
-for name, kind, options, *shape in CASES:
-    rows = ",\n      ".join(numbers(r, 7) for r in trajectory(kind, options, *shape))
-    print(f'    {{"{name}",\n     {{{rows}}}}},')
-print("};\n")
-print("// Rosenbrock's function: evaluations and point after 1, 3 and 6 steps.")
-print("struct Descent {\n  const char* name;\n  int calls[3];\n  double at[3][6];\n};")
-print("inline constexpr Descent kLbfgs[] = {")
-for name, options in [("plain", dict(lr=2e-3, max_iter=8, history_size=3)),
-                      ("wolfe", dict(max_iter=6, line_search_fn="strong_wolfe")),
-                      ("wolfe_short", dict(lr=0.5, max_iter=5, max_eval=9, history_size=2, line_search_fn="strong_wolfe"))]:
-    found = lbfgs(**options)
-    rows = ",\n      ".join(numbers(point, 7) for _, point in found)
-    print(f'    {{"{name}",\n     {{{", ".join(str(calls) for calls, _ in found)}}},\n     {{{rows}}}}},')
-print("};\n")
-print("// lr 0.3 and momentum 0.9: pairs of rate and momentum, after 0 to 40 steps. "
-      "Plateaus see 2 + cos(0.4 step) / (1 + 0.1 step).")
-print("struct Rates {\n  const char* name;\n  std::vector<double> values;\n};")
-print("inline const Rates kSchedules[] = {")
-for name, make in SCHEDULES:
-    print(f'    {{"{name}",\n     {numbers(rates(make), 6)}}},')
-for name, make in PLATEAUS:
-    print(f'    {{"{name}",\n     {numbers(rates(make, metrics=metric), 6)}}},')
-print("};")
-print("\n}  // namespace goldens")
+
+def main():
+    tensors = {f"trajectory {name}": torch.stack(trajectory(kind, options, *shape)) for name, kind, options, *shape in CASES}
+    for name, options in LBFGS:
+        found = lbfgs(**options)
+        tensors[f"lbfgs {name}"] = torch.stack([point for _, point in found])
+        tensors[f"evaluations {name}"] = torch.tensor([calls for calls, _ in found])
+    for name, make in SCHEDULES:
+        tensors[f"rates {name}"] = torch.tensor(rates(make))
+    for name, make in PLATEAUS:
+        tensors[f"rates {name}"] = torch.tensor(rates(make, metrics=metric))
+    path = pathlib.Path(__file__).resolve().parent.parent / "tests/optim/torch_goldens.safetensors"
+    save_file(tensors, path, metadata={"torch": torch.__version__})
+    print(f"{path}: {len(tensors)} tensors, {path.stat().st_size} bytes, torch {torch.__version__}")
+
+
+if __name__ == "__main__":
+    main()

@@ -166,7 +166,7 @@ TEXTS_OF_TABLES = [
 
 
 def texts_of_tables(rng, out):
-    """Rows of framework/data/token_rows.h: a file of the package that makes words and characters of texts, and what it gives."""
+    """Rows of framework/data/tokens/token_rows.h: a file of the package that splits texts, and what it gives."""
     strip = normalizers.Strip()
     for name, normalizer, pattern in (("words", [strip, normalizers.NFC(), normalizers.Lowercase()], WORDS_OF_TABLES),
                                       ("characters", [strip, normalizers.NFC()], r"[\s\S]")):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes framework/data/unicode_classes.cpp, unicode_words.cpp and unicode_decompositions.cpp: the tables of
-framework/data/unicode.h.
+"""Writes framework/data/tokens/unicode_classes.cpp, unicode_words.cpp and unicode_decompositions.cpp: the tables of
+framework/data/tokens/unicode.h.
 
 They are found by asking the package `tokenizers` about each code point, so that halfstep's ids are its ids. Run by hand where it is
 installed, when it has moved to another Unicode:
@@ -99,7 +99,7 @@ def table(name, kind, rows):
 
 def write(name, about, tables, functions):
     text = (f"// SPDX-License-Identifier: Apache-2.0\n// {about}\n// Written by scripts/make_unicode_tables.py from tokenizers "
-            f"{tokenizers.__version__}.\n#include <span>\n\n#include \"framework/data/unicode.h\"\n\n"
+            f"{tokenizers.__version__}.\n#include <span>\n\n#include \"framework/data/tokens/unicode.h\"\n\n"
             "namespace halfstep {\nnamespace {\n\n"
             "// clang-format off\n" + "\n".join(tables) + "// clang-format on\n\n}  // namespace\n\n")
     for function, kind, table_name in functions:

@@ -15,13 +15,14 @@ A mutant is one change of device code:
     bound     the < of a loop made <=, > made >=, or back
     guard     the same in an if or a conditional expression, or the comparison dropped: the branch is always taken
     stride    a loop's step longer by one, or an integer factor larger by one
-All mutants are compiled into one copy of the kernels (tests/cuda_emu/mutant.h), three times: for the emulator's plain, race and
-asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A test that
-fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in race
-mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the last.
+All mutants are compiled into one copy of the kernels (tests/emulators/source/mutant.h), three times: for the emulator's plain,
+race and asan modes. One run finds which places each test case reaches, and a mutant is then tried with those test cases only. A
+test that fails, crashes, hangs or is stopped by the emulator kills it. Barriers, fences and atomics are tried in plain mode and in
+race mode, the other mutants in one of the three; each is tried for as long as --seconds says. Those with an explanation are the
+last.
 
-Mutants that no test can see are listed in tests/cuda_emu/explained_mutants.json, with the reason: equivalent ones, and those of
-cases that are out of the emulator's reach.
+Mutants that no test can see are listed in tests/emulators/source/explained_mutants.json, with the reason: equivalent ones, and
+those of cases that are out of the emulator's reach.
 
 The report says for each mutant which tests kill it: build/mutants/report.json, and a table of survivors on standard output. Ends
 with 1 when a barrier, fence or atomic can be removed unnoticed, or when less than 95 % of the other mutants are killed.
@@ -31,6 +32,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 import re
 import resource
 import subprocess
@@ -80,7 +82,7 @@ class Program:
         return [line for line in listed.stdout.splitlines() if line and not line.startswith(("[doctest]", "==="))]
 
     def path(self, mode):
-        return os.path.join(self.folder[mode], "tests", "cuda_emu", "test_cuda_emu")
+        return os.path.join(self.folder[mode], "tests", "emulators", "test_cuda_emu")
 
     def run(self, test, variant, mutant=0, seconds=600, seen=None):
         """How a test case ends: None when it passes, else a word; and the processor time that it took."""
@@ -274,12 +276,12 @@ def last_results(path):
 
 
 def write_sources(source, texts):
-    folder = os.path.join(source, SOURCE)
-    os.makedirs(folder, exist_ok=True)
-    for name in set(os.listdir(folder)) - {os.path.basename(p) for p in texts}:
-        os.remove(os.path.join(folder, name))
+    for old in pathlib.Path(source, SOURCE).rglob("*.cu*"):
+        if str(old.relative_to(source)) not in texts:
+            old.unlink()
     for path, text in texts.items():
         full = os.path.join(source, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
         if not os.path.exists(full) or open(full, encoding="utf-8").read() != text:
             with open(full, "w", encoding="utf-8") as f:
                 f.write(text)

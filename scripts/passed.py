@@ -26,8 +26,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 COMPILED = {".cpp", ".cu"}
 # What tests of the kernels run, without the tests of other things that the emulators have.
 KERNELS = ("amp/policy", "cuda", "framework/backend", "framework/base", "framework/math", "framework/tensor", "tests/cuda/kernels",
-           "tests/cuda_emu", "tests/cuda_ptx", "tests/support")
-OTHERS = re.compile(r"tests/cuda_emu/(?:\w+_test|census\w*)\.cpp")
+           "tests/emulators", "tests/support")
+OTHERS = re.compile(r"tests/emulators/(?!ptx/)\w+/\w+_test\.cpp")
 MOST = 2000
 
 

@@ -7,7 +7,7 @@
 #   scripts/test.sh asan              under the address and undefined-behaviour sanitizers, without slow tests and those of data;
 #                                     sweeps that only compare values are slow there (-L values)
 #   scripts/test.sh tsan              under the thread sanitizer, without those and the fuzz tests
-# HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/tour.md says which).
+# HALFSTEP_DATA=FOLDER turns on the tests that need data files (docs/testing.md says which).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md, docs/performance.md and docs/distributed.md from the records in benchmarks/results.
+"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
 
 Of several records of a kind the newest counts. A mark with an unknown NAME and a figure without a mark are errors.
 """
-import json
 import pathlib
 import re
 import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks/recipes"))
+sys.path[:0] = [str(ROOT / "benchmarks/recipes"), str(ROOT / "benchmarks")]
 sys.dont_write_bytecode = True
+from records import newest
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md", "docs/distributed.md")
+PAGES = ("README.md", "docs/performance.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]
@@ -35,10 +35,6 @@ OPS = {
     "indexing, copies": "embedding index_select gather scatter_add cat pad", "recurrent cells": "lstm_cell gru_cell",
 }
 OPS_RECORDS = ("ops-cpu-epyc-zen4", "ops-cpu-epyc-zen4-avx2", "ops-cpu-xeon-emerald-rapids")  # the second in float32 alone
-
-
-def newest(kind):
-    return json.loads(sorted((ROOT / "benchmarks/results").glob(f"*-{kind}.json"))[-1].read_text(encoding="utf-8"))
 
 
 def at_most_one(kind):
@@ -298,6 +294,19 @@ def recomputation_times():
     return ", ".join(f"{r['ratio']:.2f} ({r['spread'][0]:.2f} to {r['spread'][1]:.2f}) in {r['dtype']}" for r in rows)
 
 
+def readers_table():
+    """A line for each kind of data: processor seconds and memory of both programs, and the ratios with those of the rounds."""
+    lines = ["", "| data | halfstep | rival | seconds, ratio | memory, ratio |", "| --- |" + " --- |" * 4]
+    for r in newest("readers-cpu-epyc-zen5")["rows"]:
+        sides = [f"{r[f'{side}_cpu_s']:.1f} s, {r[f'{side}_peak_mb']:.0f} MB" for side in ("halfstep", "rival")]
+        ratios = []
+        for i, unit in enumerate(("cpu_s", "peak_mb")):
+            rounds = [ours[i] / theirs[i] for ours, theirs in zip(r["halfstep_rounds"], r["rival_rounds"])]
+            ratios.append(f"{r[f'{unit}_ratio']:.2f} ({min(rounds):.2f} to {max(rounds):.2f})")
+        lines.append(f"| {r['data']} | {sides[0]} | {r['rival']}: {sides[1]} | {' | '.join(ratios)} |")
+    return "\n".join(lines + [""])
+
+
 def gpu_row(case, side, variant):
     """A row of the benchmark MLPs on a GPU, or nothing."""
     rows = [r for c in newest("h100-mlp")["cases"] if c["case"] == case for r in c["rows"]]
@@ -359,6 +368,7 @@ def gpu_benchmark_table():
 FIGURES = {
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
+    "readers_table": readers_table,
     "recomputation_plans": recomputation_plans, "recomputation_times": recomputation_times,
     "laid_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 1"),
     "laid_four": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 4"),

@@ -5,42 +5,35 @@
 #include <array>
 #include <functional>
 #include <mutex>
-#include <sstream>
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/graph_trace.h"
+#include "framework/backend/observe.h"
+#include "framework/backend/op_log.h"
 #include "framework/backend/profile.h"
-#include "framework/backend/trace.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/layer_path.h"
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
 
-using autocast::Mode, autocast::Region, autocast::Regions;
-
-struct State : Regions {
-  int nesting = 0;
-  uint64_t casts = 0;
-};
-thread_local constinit State state;
+using autocast::Mode, autocast::Region, autocast::Regions, autocast::state;
 
 Region& region_of(Device::Type type) { return state.of[size_t(type)]; }
 
 void see_policies() {
-  autocast::any_policies =
+  state.any_policies =
       std::any_of(std::begin(state.of), std::end(state.of), [](const Region& r) { return !r.policies.empty(); });
 }
 
-void put(const Regions& regions) {
-  static_cast<Regions&>(state) = regions;
-  see_policies();
-}
+void put(const Regions& regions) { static_cast<Regions&>(state) = regions; }
 
-// The region that applies to an op: that of its first tensor input. A C++ number is on no device.
+// Returns the region that applies to an op: the region of the device of its first tensor input. C++ numbers are on no device.
 const Region* region_for(std::span<const Tensor> inputs) {
   const Tensor* first = nullptr;
   for (const Tensor& t : inputs)
@@ -49,8 +42,7 @@ const Region* region_for(std::span<const Tensor> inputs) {
 }
 
 void copy_converted(const Tensor& x, const Tensor& out) {
-  const ProfileEntry span(SpanKind::cast, "autocast", {&x, 1}, LayerScope::current());
-  Ledger::cast(x, out.dtype(), false);
+  const CallScope span(SpanKind::cast, "autocast", {&x, 1}, LayerScope::current());
   const MemoryFormat format = x.format();
   backend_for(x.device()).copy(in_memory_order(x.view(), format), in_memory_order(out.view(), format));
   ++state.casts;
@@ -63,36 +55,34 @@ Tensor convert(const Tensor& x, DType dtype, MemoryTag tag) {
   return out;
 }
 
-// May this tensor's low-precision copy be kept beside it?
+// Returns whether this tensor's low-precision copy may be kept beside it.
 bool keeps_shadow(const Tensor& x, DType low) {
   const TensorImpl& impl = *x.impl();
   return state.cache_enabled && low == region_of(x.device().type).dtype && impl.dtype == DType::f32 && impl.autograd &&
          impl.autograd->requires_grad && !impl.autograd->node && !impl.is_view && !impl.storage->is_exposed();
 }
 
-// Threads may run one model at once. A few locks serve all parameters, so that those of different models rarely wait.
-std::mutex& lock_of(const TensorImpl* parameter) {
-  static std::array<std::mutex, 64> locks;
+// Returns the lock of a parameter. Several threads may run one model. Few locks serve all parameters, so threads rarely wait.
+ForkMutex& lock_of(const TensorImpl* parameter) {
+  static std::array<ForkMutex, 64> locks;
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
 // The lock is not held while the copy is made: the device may be busy with the recording of another thread, which may want this
 // lock. Of threads that make one at once, each uses its own, and the first one stays.
-Tensor low_data(const Tensor& x, DType low) {
+// kept: that copy still held.
+Tensor low_data(const Tensor& x, DType low, bool& kept) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
-  std::mutex& guard = lock_of(x.impl());
+  ForkMutex& guard = lock_of(x.impl());
   Shadow& shadow = x.impl()->meta().shadow;
   const uint64_t version = x.version();
   const auto is_current = [&] { return shadow.low.defined() && shadow.low.dtype() == low && shadow.version == version; };
   Tensor made;
   {
     const std::lock_guard lock(guard);
-    if (is_current()) {
-      Ledger::cast(x, low, true);
-      return shadow.low;
-    }
+    if (is_current()) return kept = true, shadow.low;
     const bool reuse = shadow.low.defined() && shadow.low.dtype() == low && shadow.low.shape() == x.shape() &&
-                       shadow.low.storage().use_count() == 1;  // no graph still looks at the old values
+                       shadow.low.storage().use_count() == 1;  // no graph uses the old values any more
     if (reuse) made = std::exchange(shadow.low, Tensor());
   }
   if (made.defined()) {
@@ -109,12 +99,13 @@ Tensor low_data(const Tensor& x, DType low) {
   return made;
 }
 
-// A differentiable cast: its gradient reaches x in x's own dtype.
+// Casts x so that gradients flow back to x in x's own dtype.
 Tensor cast(const Tensor& x, DType target) {
   if (x.dtype() == target) return x;
-  const Tensor out = is_half(target) ? low_data(x, target) : convert(x, target, MemoryScope::current());
-  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
-    trace->add({"to", "", {{"dtype", name(target)}}, {{x, x.version()}}, {{out, out.version()}}});
+  bool kept = false;
+  const Tensor out = is_half(target) ? low_data(x, target, kept) : convert(x, target, MemoryScope::current());
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.cast(x, out, kept); });
   return record_autocast(x, out);
 }
 
@@ -125,7 +116,7 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   const DType chosen = options.dtype.value_or(saved_.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
-    std::ostringstream text;
+    TextWriter text;
     text << "[autocast] " << name(device.type) << " regions run in float16 or bfloat16, not " << chosen
          << ": this region is disabled";
     logging::warn(text.str());
@@ -134,12 +125,10 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   region_of(type_) = {enabled ? Mode::on : Mode::off, is_half(chosen) ? chosen : saved_.dtype,
                       options.policies.value_or(saved_.policies)};
   state.cache_enabled = options.cache_enabled.value_or(cache_);
-  ++state.nesting;
   see_policies();
 }
 
 Autocast::~Autocast() {
-  --state.nesting;
   region_of(type_) = saved_;
   state.cache_enabled = cache_;
   see_policies();
@@ -148,26 +137,13 @@ Autocast::~Autocast() {
 namespace autocast {
 
 bool is_enabled(Device::Type type) { return region_of(type).mode == Mode::on; }
-void set_enabled(Device::Type type, bool enabled) { region_of(type).mode = enabled ? Mode::on : Mode::off; }
 DType dtype(Device::Type type) { return region_of(type).dtype; }
-void set_dtype(Device::Type type, DType dtype) {
-  check<DTypeError>(is_half(dtype), "autocast", "the dtype must be float16 or bfloat16, got ", dtype);
-  region_of(type).dtype = dtype;
-}
 bool is_cache_enabled() { return state.cache_enabled; }
-void set_cache_enabled(bool enabled) { state.cache_enabled = enabled; }
-int nesting() { return state.nesting; }
 uint64_t cast_count() { return state.casts; }
 
 const Regions& regions() { return state; }
-AsIn::AsIn(const Regions& then) : saved_(state) {
-  ++state.nesting;
-  put(then);
-}
-AsIn::~AsIn() {
-  --state.nesting;
-  put(saved_);
-}
+AsIn::AsIn(const Regions& then) : saved_(state) { put(then); }
+AsIn::~AsIn() { put(saved_); }
 
 ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state) {
   for (Region& region : state.of) {
@@ -180,7 +156,7 @@ ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state)
 ModuleRegion::~ModuleRegion() { put(saved_); }
 
 void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
-  std::vector<std::pair<Tensor, Tensor>> done;  // what was cast, and to what
+  std::vector<std::pair<Tensor, Tensor>> done;  // (input, its cast) pairs
   for (Tensor* const t : inputs) {
     if (!t->defined() || !is_half(t->dtype()) || region_of(t->device().type).mode != Mode::paused) continue;
     auto same = std::find_if(done.begin(), done.end(), [&](const auto& pair) { return pair.first.same(*t); });
@@ -217,10 +193,11 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
   const Region* const region = region_for(inputs);
   if (!region || region->mode == Mode::off) return {};
   if (region->mode == Mode::paused) {
-    Ledger::paused(*region->set_for, inputs);
+    if (Observing::any()) [[unlikely]]
+      Observing::report([&](OpObserver& o) { o.autocast({.set_for = region->set_for, .paused = true}, inputs); });
     return {};
   }
-  const std::optional<CastPolicy> set = any_policies ? region->policies.find(op) : std::nullopt;
+  const std::optional<CastPolicy> set = any_policies() ? region->policies.find(op) : std::nullopt;
   if (set) {
     policy = *set;
     if (policy == CastPolicy::banned) advice = "the region's policies ban it";
@@ -229,9 +206,10 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
                   Help{advice});
   const bool casts = policy != CastPolicy::keep && policy != CastPolicy::f32_output && !(policy == CastPolicy::f32 && reads_half);
   const DType low = region->dtype;
-  Ledger::policy({policy, casts, low, set.has_value(), region->set_for}, inputs);
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.autocast({policy, casts, low, set.has_value(), region->set_for}, inputs); });
   if (!casts) return policy;
-  DType all[kDTypeCount];  // each dtype once: a list may be long
+  DType all[kDTypeCount];  // each dtype once: the list of inputs may be long
   size_t count = 0;
   for (const Tensor& t : inputs)
     if (t.defined() && std::find(all, all + count, t.dtype()) == all + count) all[count++] = t.dtype();

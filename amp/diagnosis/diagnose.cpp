@@ -10,7 +10,7 @@
 #include "amp/diagnosis/verdicts.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
-#include "layers/recurrent.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {
@@ -199,7 +199,7 @@ class Doctor {
       d.evidence = joined("weights up to ", largest, ", where float16 ends at 65504");
       d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
     } else {
-      const bool forward = !one.loss_finite || !one.event || one.event->pass == LedgerPass::forward;
+      const bool forward = !one.loss_finite || !one.event || one.event->pass == StepPass::forward;
       d.cause = forward ? "activation_range" : "gradient_range";
       d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", spoken_layer(d.where),
                           forward ? " computes" : "");
@@ -236,7 +236,7 @@ class Doctor {
 
   // The weight whose 16-bit copy is not finite, where that is the origin.
   static std::string weight_behind(const ArmResult& arm) {
-    const bool cast = arm.event && arm.event->op == "autocast" && arm.event->pass == LedgerPass::forward;
+    const bool cast = arm.event && arm.event->op == "autocast" && arm.event->pass == StepPass::forward;
     return cast || arm.origin.root.starts_with("copy:") ? arm.weight : "";
   }
 

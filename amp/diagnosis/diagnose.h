@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a training step went wrong. The step is computed again in a few arms (amp/diagnosis/arm.h); from those that are finite, and
-// from the kernel that the first bad value comes from, follow the cause, its place, the evidence, and what to change. What can be
+// Why a training step went wrong. It is computed again in a few arms (amp/diagnosis/replay.h); from those that are finite, and from
+// the kernel that the first bad value comes from, follow the cause, its place, the evidence, and what to change. What can be
 // tried is tried before it is advised.
 //
 //   const Diagnosis d = diagnose({.module = net, .batches = {{[&] { return loss_fn(net(x), y); }, {x}, {y}}},
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/diagnosis/arm.h"
+#include "amp/diagnosis/replay.h"
 #include "amp/diagnosis/step_under_test.h"
 
 namespace halfstep {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "amp/diagnosis/arm.h"
+#include "amp/diagnosis/replay.h"
 #include "amp/diagnosis/precisions.h"
 
 namespace halfstep {

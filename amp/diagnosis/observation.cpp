@@ -51,7 +51,7 @@ double unchanged(const Tensor& before, const Tensor& now, const Tensor& with_gra
 }  // namespace
 
 StepObserver::StepObserver(Module& module, Device device, double scale, int64_t part, size_t most_bytes)
-    // Where activations are computed again in the backward, a witness takes them for gradients.
+    // Where activations are computed again in the backward, a log of kernels takes them for gradients.
     : module_(module), device_(device), scale_(scale), has_room_(!module.any_recomputes()) {
   copy_part(part, most_bytes);
 }
@@ -77,11 +77,11 @@ void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   } catch (const MemoryError&) { before_.clear(); }  // the step itself needs it
 }
 
-void StepObserver::open() { witness_.emplace(device_, nullptr, Witness::Look::gradients); }
+void StepObserver::open() { log_.emplace(device_, nullptr, KernelLog::Look::gradients); }
 
 void StepObserver::close() {
-  if (witness_) largest_ = std::max(largest_, witness_->largest_gradient());
-  witness_.reset();
+  if (log_) largest_ = std::max(largest_, log_->largest_gradient());
+  log_.reset();
 }
 
 Observation StepObserver::finish(bool updated) {

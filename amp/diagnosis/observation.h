@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/backend/witness.h"
-#include "layers/module.h"
+#include "framework/backend/kernel_log.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 
@@ -73,7 +73,7 @@ class StepObserver {
   bool has_room_;
   double largest_ = 0;
   std::vector<Copy> before_;
-  std::optional<Witness> witness_;
+  std::optional<KernelLog> log_;
 };
 
 // |now - before| / |before| over all elements together; nothing where that is no number.

@@ -7,11 +7,11 @@
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/precisions.h"
 #include "amp/diagnosis/trial_updates.h"
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
-#include "layers/functional_call.h"
+#include "layers/module/functional_call.h"
 
 namespace halfstep {
 namespace {
@@ -138,8 +138,7 @@ class Comparison {
     sums_ = {};
     if (optimizer_) updates_.emplace(step_.module, *optimizer_);
     of_variants_.assign(variants_.size(), 0);
-    const Untouched untouched(step_.module, {}, step_.random);
-    const SilentLeaves silent;
+    const StateGuard untouched(step_.module, {}, step_.random);
     for (const TestedBatch& b : step_.batches) {
       const StepStates before(step_.module);
       before.put_back_for({});
@@ -239,7 +238,7 @@ class Comparison {
     }
     out.loss = loss.item<double>();
     const LowGradients low(low_gradients);
-    loss.backward(no_grad([&] { return full(loss.shape(), scale, {.device = step_.device}); }));
+    backward_unheard({loss}, {no_grad([&] { return full(loss.shape(), scale, {.device = step_.device}); })});
     out.finite = std::isfinite(out.loss);
     const NoGrad off;
     for (const Tensor& p : leaves) {

@@ -8,9 +8,9 @@
 
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/parity.h"
-#include "amp/diagnosis/untouched.h"
+#include "amp/diagnosis/state_guard.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/core/op_policy.h"
 #include "framework/ops/ops.h"
 
@@ -59,11 +59,11 @@ class CallWatch {
   std::vector<std::pair<Module*, uint64_t>> keys_;
 };
 
-int64_t roundings_in(const std::vector<LedgerCall>& calls) {
+int64_t roundings_in(const std::vector<LoggedCall>& calls) {
   int64_t out = 0;
-  for (const LedgerCall& call : calls) {
-    for (const LedgerCast& c : call.casts) out += is_half(c.to);
-    for (const LedgerTensor& t : call.outputs) out += is_half(t.dtype);
+  for (const LoggedCall& call : calls) {
+    for (const LoggedCast& c : call.casts) out += is_half(c.to);
+    for (const LoggedTensor& t : call.outputs) out += is_half(t.dtype);
   }
   return out;
 }
@@ -72,17 +72,17 @@ double norm_of(const Tensor& t) { return norm(t.to(DType::f64)).item<double>(); 
 
 // Ops of the forward that have 16-bit tensors, by the policy that they have there.
 std::map<CastPolicy, std::set<std::string>> ops_by_policy(const StepUnderTest& step) {
-  const Untouched untouched(step.module, step.low, step.random);
+  const StateGuard untouched(step.module, step.low, step.random);
   const EnableGrad on;
-  const LedgerScope ledger(step.device);
+  const OpLogScope log(step.device);
   {
     const Autocast region(step.device, low_region(step));
     step.batches[0].loss();
   }
   std::map<CastPolicy, std::set<std::string>> out;
-  for (const LedgerCall& call : ledger.calls()) {
-    const auto any_low = [](const std::vector<LedgerTensor>& list) {
-      return std::any_of(list.begin(), list.end(), [](const LedgerTensor& t) { return is_half(t.dtype) || is_half(t.given); });
+  for (const LoggedCall& call : log.calls()) {
+    const auto any_low = [](const std::vector<LoggedTensor>& list) {
+      return std::any_of(list.begin(), list.end(), [](const LoggedTensor& t) { return is_half(t.dtype) || is_half(t.given); });
     };
     const Op* const op = find_op(call.op);
     if (!op || calls_others(call.op) || !(any_low(call.inputs) || any_low(call.outputs))) continue;
@@ -94,7 +94,7 @@ std::map<CastPolicy, std::set<std::string>> ops_by_policy(const StepUnderTest& s
 }  // namespace
 
 std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
-  const Untouched untouched(step.module, {}, step.random);
+  const StateGuard untouched(step.module, {}, step.random);
   const NoGrad off;
   const StepStates before(step.module);
   SeenCalls single, low;
@@ -122,10 +122,10 @@ std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
     ModuleParity m{.path = path, .what = module->describe()};
     Tensor y;
     {
-      const LedgerScope ledger(step.device);
+      const OpLogScope log(step.device);
       const Autocast region(step.device, low_region(step));
       y = (*module)(input);
-      m.roundings = roundings_in(ledger.calls()) + rounds;
+      m.roundings = roundings_in(log.calls()) + rounds;
     }
     const Tensor& exact = at->second.output;
     const double size = norm_of(exact), difference = norm_of(y.to(DType::f64) - exact.to(DType::f64));

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 

@@ -11,7 +11,7 @@
 #include "framework/base/device.h"
 #include "framework/base/draws.h"
 #include "framework/base/generator.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 

@@ -131,8 +131,8 @@ Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
     Row row;
     if (arm.origin.planted) row = of_planted(e, spoken_layer(d.where));
     if (row.cause.empty() && arm.nan_born && e.kernel == "fill") row = of_planted(*arm.nan_born, spoken_layer(d.where));
-    if (row.cause.empty() && e.pass == LedgerPass::forward) row = of_forward(e, spoken_layer(d.where));
-    if (row.cause.empty() && e.pass == LedgerPass::backward) row = of_backward(e, spoken_layer(d.where));
+    if (row.cause.empty() && e.pass == StepPass::forward) row = of_forward(e, spoken_layer(d.where));
+    if (row.cause.empty() && e.pass == StepPass::backward) row = of_backward(e, spoken_layer(d.where));
     if (!row.cause.empty()) {
       d.cause = row.cause;
       d.sentence = row.sentence;

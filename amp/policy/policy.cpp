@@ -5,6 +5,8 @@
 #include <deque>
 #include <mutex>
 
+#include "framework/base/fork_mutex.h"
+
 namespace halfstep {
 
 namespace {
@@ -27,7 +29,7 @@ struct OpPolicies::List {
 
 OpPolicies::OpPolicies(const ByName& by_name) {
   if (by_name.empty()) return;
-  static std::mutex guard;
+  static ForkMutex guard;
   static std::deque<List>& lists = *new std::deque<List>;
   const std::lock_guard lock(guard);
   for (const List& list : lists)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The law of mixed precision as a pure function: which dtype an op's inputs take. No tensors here.
+// The rules of mixed precision as a pure function: the dtype to which an op's inputs are cast. No tensors here.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace halfstep {
 
-// What autocast does with an op's floating inputs. float64, integers and bool are never touched.
+// What autocast does with an op's floating inputs. float64, integers and bool never change.
 enum class CastPolicy : uint8_t {
   low,          // -> the region's dtype                                  matmul, linear, conv
   f32,          // -> float32                                             exp, pow, losses
@@ -26,28 +26,29 @@ enum class CastPolicy : uint8_t {
 std::string_view name(CastPolicy p);
 std::optional<CastPolicy> parse_policy(std::string_view name);
 
-// Policies in place of those that ops have, by the ops' names, for the ops called in a region (AutocastOptions::policies). Cheap to
-// copy. What an op computes inside itself, such as the softmax of attention, is no call of that op.
+// Policies by op name that replace the ops' own policies in a region (AutocastOptions::policies). Cheap to copy. They do not apply
+// to parts of an op, such as the softmax inside attention.
 class OpPolicies {
  public:
   using ByName = std::map<std::string, CastPolicy, std::less<>>;
-  OpPolicies() = default;  // none
+  OpPolicies() = default;  // empty
   OpPolicies(std::initializer_list<ByName::value_type> by_name) : OpPolicies(ByName(by_name)) {}
   OpPolicies(const ByName& by_name);
   bool empty() const { return list_ == nullptr; }
   const ByName& by_name() const;
   std::optional<CastPolicy> find(std::string_view op) const;
-  // Were the names held against the list of ops? It is far above this file, so that the first op called in a region does it.
+  // Returns whether the names were compared with the list of ops. The first op called in a region does that, because the list is
+  // defined on a higher level.
   bool checked() const;
   void set_checked() const;
 
  private:
   struct List;
-  const List* list_ = nullptr;  // one for all that are equal, never freed: graphs that recompute may outlive the region
+  const List* list_ = nullptr;  // shared by all equal lists and never freed: graphs that recompute may outlive the region
 };
 
-// The dtype that input `self` takes inside a region whose low dtype is `low`; `all` are the dtypes of all tensor inputs.
-// `promote` does not depend on the order of the inputs: float32, or a 16-bit type other than `low`, anywhere gives float32.
+// Returns the dtype to which input `self` is cast in a region of dtype `low`; `all` are the dtypes of all tensor inputs. `promote`
+// does not depend on the order of the inputs: one input of float32, or of a 16-bit type other than `low`, gives float32.
 DType cast_target(CastPolicy policy, DType low, DType self, std::span<const DType> all);
 
 }  // namespace halfstep

@@ -16,7 +16,7 @@
 
 #include "framework/base/draws.h"
 #include "framework/base/generator.h"
-#include "layers/losses.h"
+#include "layers/feedforward/losses.h"
 
 namespace halfstep {
 

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "framework/parallel/gradient_reducer.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 

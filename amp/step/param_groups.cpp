@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "layers/normalization.h"
+#include "layers/feedforward/normalization.h"
 
 namespace halfstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/module.h"
+#include "layers/module/module.h"
 #include "optim/optimizer.h"
 
 namespace halfstep {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/backend/profile.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -29,7 +29,7 @@ int RankExchange::agree(int readiness, const BatchRows& part) {
 
 Tensor RankExchange::finish(AccumulationWindow& window) {
   if (!reducer_.armed()) reducer_.arm();
-  const ProfileEntry span(SpanKind::wait, "ranks");
+  const CallScope span(SpanKind::wait, "ranks");
   reducer_.send_rest();
   const Generator::State random = default_generator().state();
   const std::vector<double> mine{loss_sum_,    double(window.own_samples()), double(notice_), double(random.offset), window.total(),

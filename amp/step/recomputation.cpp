@@ -10,10 +10,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "amp/step/covering.h"
-#include "framework/backend/ledger.h"
+#include "amp/step/interval_cover.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/near_name.h"
-#include "layers/recurrent.h"
+#include "framework/base/number_text.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {
@@ -25,10 +26,7 @@ constexpr int kAttempts = 12;      // steps that are measured to find one that f
 constexpr size_t kRemovals = 200;  // chosen modules that are tried without
 
 std::string bytes_of(size_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1'000'000'000 ? "%.1f MB" : "%.2f GB",
-                double(bytes) / (bytes < 1'000'000'000 ? 1e6 : 1e9));
-  return text;
+  return bytes < 1'000'000'000 ? fixed_text(double(bytes) / 1e6, 1) + " MB" : fixed_text(double(bytes) / 1e9, 2) + " GB";
 }
 
 // A module that may be chosen. Places are those of forward calls, counted from the first of the last micro-batch.
@@ -45,7 +43,7 @@ struct Candidate {
 struct Measured {
   MemoryStats memory;
   double flops = 0;
-  std::vector<LedgerCall> calls;
+  std::vector<LoggedCall> calls;
   size_t first = 0, forward_end = 0;                           // the forward calls of the last micro-batch are [first, forward_end)
   size_t held() const { return calls[forward_end - 1].live; }  // where backward begins
 };
@@ -98,13 +96,13 @@ class Planner {
     const Recomputing on(modules);
     Measured out;
     Allocator& memory = allocator(Device::meta);
-    const LedgerScope ledger(Device::meta);
+    const OpLogScope log(Device::meta);
     memory.reset_peak();
     step_();
     out.memory = peak_without(memory.stats(), options_.others);
-    out.calls = ledger.calls();
-    for (const LedgerCall& call : out.calls) out.flops += call.flops();
-    const auto is_forward = [&](size_t i) { return out.calls[i].pass == LedgerPass::forward; };
+    out.calls = log.calls();
+    for (const LoggedCall& call : out.calls) out.flops += call.flops();
+    const auto is_forward = [&](size_t i) { return out.calls[i].pass == StepPass::forward; };
     for (size_t i = 0; i < out.calls.size(); ++i)
       if (is_forward(i)) out.forward_end = i + 1;
     check<ValueError>(out.forward_end > 0, options_.where, "the step must compute a forward on Device::meta, got none");
@@ -133,7 +131,7 @@ class Planner {
       module->visit([&](const Module& m) { at.erase(m.path()); });
     }
     for (size_t t = base_.first; t < base_.calls.size(); ++t) {
-      const LedgerCall& call = base_.calls[t];
+      const LoggedCall& call = base_.calls[t];
       const bool forward = t < base_.forward_end;
       for (std::string path = call.layer; !path.empty(); path.resize(path.rfind('.') == path.npos ? 0 : path.rfind('.'))) {
         const auto found = at.find(path);
@@ -178,7 +176,7 @@ class Planner {
     tops_.assign(base_.forward_end - base_.first + 1, 0);
     size_t highest = base_.first > 0 ? base_.calls[base_.first - 1].peak : 0;
     for (size_t t = base_.first; t < base_.calls.size(); ++t) {
-      const LedgerCall& call = base_.calls[t];
+      const LoggedCall& call = base_.calls[t];
       const size_t top = call.peak > highest ? call.peak : call.live;  // within the call, where that is known
       highest = std::max(highest, call.peak);
       size_t place = 0;
@@ -193,7 +191,7 @@ class Planner {
   }
 
   std::optional<std::vector<size_t>> solve(double target) const {
-    Covering problem;
+    IntervalCover problem;
     target += double(options_.others.live);
     for (const size_t top : tops_) problem.needs.push_back(std::max(0.0, double(top) - target));
     for (const Candidate& c : all_) problem.items.push_back({c.begin, c.end, double(c.saves), c.cost});
@@ -251,17 +249,17 @@ class Planner {
     for (int i = 0; i < kMemoryTagCount; ++i) purposes.emplace_back(least.memory.peak_by_tag[size_t(i)], name(MemoryTag(i)));
     std::map<std::string, int64_t> growth;  // of what is held, over the forward
     for (size_t t = least.first; t < least.forward_end; ++t) {
-      const LedgerCall& call = least.calls[t];
+      const LoggedCall& call = least.calls[t];
       const size_t before = t > 0 ? least.calls[t - 1].live : call.live;
       growth[call.layer.empty() ? call.op : call.layer] += int64_t(call.live) - int64_t(before);
     }
     for (const auto& [layer, bytes] : growth) layers.emplace_back(size_t(std::max<int64_t>(bytes, 0)), layer);
     const size_t at = least.memory.peak + options_.others.live;
-    const auto reached = std::find_if(least.calls.begin(), least.calls.end(), [&](const LedgerCall& c) { return c.peak == at; });
+    const auto reached = std::find_if(least.calls.begin(), least.calls.end(), [&](const LoggedCall& c) { return c.peak == at; });
     std::string place;
     if (reached != least.calls.end()) {
       place = joined(", in ", reached->op, reached->layer.empty() ? "" : " of " + reached->layer, ", ", name(reached->pass));
-      if (reached->pass != LedgerPass::update) place += "; most is kept for backward by " + largest(layers, 3);
+      if (reached->pass != StepPass::update) place += "; most is kept for backward by " + largest(layers, 3);
     }
     fail<MemoryError>(options_.where, "the peak of a training step must be at most ", budget,
                       " bytes, the smallest that recomputation reaches is ", least.memory.peak, ": ", largest(purposes, 4), place,

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "framework/tensor/memory.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep {
 

@@ -12,10 +12,10 @@
 
 #include "amp/step/grad_scaler.h"
 #include "framework/comm/process_group.h"
-#include "framework/data/loader.h"
-#include "layers/module.h"
-#include "layers/recurrent.h"
-#include "layers/save.h"
+#include "framework/data/loading/loader.h"
+#include "layers/module/module.h"
+#include "layers/module/save.h"
+#include "layers/sequences/recurrent.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -23,8 +23,9 @@ namespace halfstep {
 namespace {
 
 constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
-const std::string kOptimizer = "optimizer.", kKept = "kept.";  // before the names of their tensors
-const std::string kUnnamed = ".";                              // before positions: no name begins so
+// Before the names of their tensors, and before positions: no name begins so.
+const std::string &kOptimizer = *new std::string("optimizer."), &kKept = *new std::string("kept."),
+                  &kUnnamed = *new std::string(".");
 
 GradScaler::StateDict scaler_state(const StoredJson& stored) {
   GradScaler::StateDict out;

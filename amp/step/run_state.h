@@ -6,8 +6,8 @@
 //   const SavedRun last = load_run("runs/mine", {.model = model, .optimizer = &optimizer, .loader = &loader});
 //   last.step; last.own.number("best");
 //
-// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint.h): written whole or
-// not at all, and checked when they are read.
+// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint/checkpoint.h): written
+// whole or not at all, and checked when they are read.
 #pragma once
 
 #include <concepts>
@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "framework/base/generator.h"
-#include "framework/io/checkpoint.h"
-#include "framework/io/stored_json.h"
+#include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/checkpoint/stored_json.h"
 
 namespace halfstep {
 

@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "layers/module.h"
-#include "layers/recurrent.h"
+#include "layers/module/module.h"
+#include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 

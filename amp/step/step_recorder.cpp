@@ -9,8 +9,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/scaled_backward.h"
 #include "framework/backend/dnn.h"
-#include "framework/backend/profile.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/observe.h"
 #include "framework/base/log.h"
 
 namespace halfstep {
@@ -91,7 +90,7 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
   if (module_.any_hooks()) return kEager;  // they look at values on the host
   if (recording_ && !still_true()) return kChanged;
-  if (Witness::is_open() || ProfileScope::is_open()) return kOther;  // so do they, in between
+  if (Observing::any()) return kOther;  // a replay has no calls to observe
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
   return fits ? kReady : kOther;
 }

@@ -26,8 +26,8 @@
 #include "framework/backend/backend.h"
 #include "framework/base/draws.h"
 #include "framework/comm/process_group.h"
-#include "layers/losses.h"
-#include "layers/module.h"
+#include "layers/feedforward/losses.h"
+#include "layers/module/module.h"
 #include "optim/device_rates.h"
 
 namespace halfstep {

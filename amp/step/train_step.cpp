@@ -7,10 +7,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/backend/ledger.h"
-#include "framework/backend/profile.h"
-#include "framework/backend/witness.h"
-#include "framework/ops/loss/loss_seed.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
@@ -74,9 +71,9 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
   if (inputs.size() == 1) return (*this)(inputs[0], target, part);
   if (!forward_of_several_) train_step::wrong_inputs(module_, inputs.size());
   const BatchRows rows = rows_of(inputs[0], part);
-  const auto forward = [this, inputs, target] {
+  const auto forward = [this, inputs, target](const Tensor& seed) {
     const Tensor output = forward_of_several_(module_, inputs);
-    return std::pair(output, loss_(output, target));
+    return std::pair(output, loss_.with_seed(output, target, seed));
   };
   const Work work{forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device,
                   denominator_of(target, rows)};
@@ -90,7 +87,7 @@ StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std:
   const BatchRows rows = part ? *part : rows_of(Tensor::empty({1}), {});
   const Denominator given = over ? Denominator(rows.rows, 1, full({}, *over, {.dtype = DType::f64, .device = Device::cpu}))
                                  : Denominator(double(rows.rows));
-  const Work work{[loss] { return std::pair(Tensor(), loss()); }, {}, {}, false, given};
+  const Work work{[loss](const Tensor&) { return std::pair(Tensor(), loss()); }, {}, {}, false, given};
   if (keeps_step_) keep(work, rows);
   return eager(work, rows, nullptr);
 }
@@ -104,9 +101,9 @@ Denominator TrainStep::denominator_of(const Tensor& target, const BatchRows& par
 }
 
 TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target, const BatchRows& part) {
-  const auto forward = [this, input, target] {
+  const auto forward = [this, input, target](const Tensor& seed) {
     const Tensor output = module_(input);
-    return std::pair(output, loss_(output, target));
+    return std::pair(output, loss_.with_seed(output, target, seed));
   };
   return {forward, {input}, {target}, input.defined() && input.device() == options_.device, denominator_of(target, part)};
 }
@@ -170,11 +167,12 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
-    const LossSeed expected(weight == 1 && work.on_device && !Witness::is_open() ? scaler_.seed(options_.device) : Tensor());
-    const LedgerPassScope pass(LedgerPass::forward);
+    const bool seeded = weight == 1 && work.on_device && !Observing::observes_kernels(options_.device);
+    const Tensor seed = seeded ? scaler_.seed(options_.device) : Tensor();
+    const StepPassScope pass(StepPass::forward);
     const Autocast region(options_.device, region_options());
     Tensor output;
-    std::tie(output, loss) = work.forward();
+    std::tie(output, loss) = work.forward(seed);
     if (output.defined()) result.output = output.detach();
   }
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
@@ -215,7 +213,7 @@ TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
   const auto loss = [forward = work.forward, window, part, group = options_.group] {
     const AccumulationWindow::Draws draws(window, part);
     const GroupScope of(group);
-    return forward().second;
+    return forward({}).second;
   };
   return {loss, work.inputs, work.targets, window.loss_weight(over), {}, window.rows_of(part), over.value()};
 }
@@ -258,16 +256,16 @@ StepResult TrainStep::by_closure(const Work& work) {
     optimizer_.zero_grad();
     Tensor loss;
     {
-      const LedgerPassScope pass(LedgerPass::forward);
+      const StepPassScope pass(StepPass::forward);
       const Autocast region(options_.device, region_options());
       Tensor output;
-      std::tie(output, loss) = work.forward();
+      std::tie(output, loss) = work.forward({});
       if (!result.output.defined() && output.defined()) result.output = output.detach();
     }
     loss.backward();
     return loss;
   };
-  const LedgerPassScope pass(LedgerPass::update);
+  const StepPassScope pass(StepPass::update);
   result.loss = optimizer_.step(closure)->detach().reshape({});
   result.stepped = true;
   if (schedule_) schedule_->step();
@@ -304,7 +302,7 @@ Tensor TrainStep::measured_norm() {
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) {
-  const LedgerPassScope pass(LedgerPass::update);
+  const StepPassScope pass(StepPass::update);
   StepResult result;
   window_.close();
   result.loss = !ranks_ ? loss : ring ? ranks_->finish_recorded(window_, loss) : ranks_->finish(window_);
@@ -336,15 +334,15 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
   }
   if (clips()) {
-    const ProfileEntry span(SpanKind::op, "clip_grad");
+    const CallScope span(SpanKind::task, "clip_grad");
     result.grad_norm = clip();
   } else if (options_.grad_norm) {
-    const ProfileEntry span(SpanKind::op, "grad_norm");
+    const CallScope span(SpanKind::task, "grad_norm");
     result.grad_norm = measured_norm();
   }
   result.stepped = true;
   {
-    const ProfileEntry span(SpanKind::op, "optimizer");
+    const CallScope span(SpanKind::task, "optimizer");
     const ScaledGradients leave(optimizer_);
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail, skip);

@@ -158,7 +158,7 @@ class TrainStep {
   BatchRows rows_of(const Tensor& input, const std::optional<BatchRows>& part) const;
   // What a step computes in the region: the module's output, which may be undefined, and the loss.
   struct Work {
-    std::function<std::pair<Tensor, Tensor>()> forward;
+    std::function<std::pair<Tensor, Tensor>(const Tensor& seed)> forward;  // seed: as of Loss::with_seed
     Tensors inputs = {}, targets = {};  // where they are known
     bool on_device = false;             // the inputs are on the region's device
     Denominator over = 0.0;             // what the loss is a mean over

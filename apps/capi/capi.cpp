@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of halfstep_predict.h.
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -12,11 +15,13 @@
 
 #include "apps/capi/halfstep_predict.h"
 #include "apps/catalog/losses.h"
-#include "apps/run/array_inputs.h"
-#include "apps/run/predictor.h"
 #include "apps/schema/json.h"
+#include "apps/use/array_inputs.h"
+#include "apps/use/predictor.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
+#include "framework/base/float_state.h"
+#include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
 // What the caller knows by its handle alone.
@@ -29,6 +34,9 @@ using halfstep::app::Json;
 
 constexpr int64_t kMostNumbers = int64_t(1) << 48;    // no buffer is larger
 constexpr int64_t kBatch = app::FileOptions().batch;  // as `halfstep predict`, so that both give the same bits
+
+constexpr int kForkSeconds = 10;
+constexpr const char* kEnds = "the process is ending, and the library with it";
 
 struct BadArgument : ValueError {
   using ValueError::ValueError;
@@ -79,10 +87,7 @@ OpenModels& open_models() {
 }
 
 // The message of this thread's last failure.
-std::string& last_error() {
-  static thread_local std::string text;
-  return text;
-}
+std::string& last_error() { return of_this_thread<std::string>(); }
 
 int failed(hs_status code, const char* text) noexcept {
   try {
@@ -91,11 +96,44 @@ int failed(hs_status code, const char* text) noexcept {
   return code;
 }
 
+// Held by each call, and by fork(), which so waits until no other thread is inside: the child could wait for ever for what such a
+// thread held. Where that takes too long, the child's calls are refused.
+pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+bool fork_has_calls = false, forked_inside = false;
+void before_fork() {
+  timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += kForkSeconds;
+  fork_has_calls = pthread_rwlock_timedwrlock(&calls, &until) == 0;
+}
+void after_fork() {
+  if (fork_has_calls) pthread_rwlock_unlock(&calls);
+}
+void in_child() {
+  if (!fork_has_calls) forked_inside = true;
+  calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+}
+[[maybe_unused]] const int hears_of_forks = pthread_atfork(&before_fork, &after_fork, &in_child);
+
+class Call {
+ public:
+  [[nodiscard]] Call() {
+    check<ValueError>(!forked_inside, "halfstep", "this process was forked while another thread was in the library for more than ",
+                      kForkSeconds, " seconds, and cannot use it");
+    pthread_rwlock_rdlock(&calls);
+  }
+  ~Call() { pthread_rwlock_unlock(&calls); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+};
+
 // Calls `body`; an exception becomes a code, and its message what hs_error says.
 template <class Body>
 auto guarded(Body body) noexcept -> decltype(body()) {
   int code = HS_FAILED;
   try {
+    const Call call;
+    const FloatState plain;
     return body();
   } catch (const BadArgument& e) { code = failed(HS_BAD_ARGUMENT, e.what()); } catch (const BadInput& e) {
     code = failed(HS_BAD_INPUT, e.what());
@@ -156,6 +194,8 @@ std::string description_of(const OpenModel& m) {
 
 hs_model* open(const char* path, const char* options) {
   check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
+  const BeforeEnd models;
+  check<ValueError>(models.allowed(), "hs_open", kEnds);
   static std::mutex one_at_a_time;  // making a model seeds the default generator
   const std::lock_guard lock(one_at_a_time);
   const app::PredictorOptions chosen = options_of(options);
@@ -168,7 +208,9 @@ hs_model* open(const char* path, const char* options) {
   model->output = without_batch(result.shape());
   for (int64_t i = 0; i < form.classes; ++i) model->classes.push_back(form.class_name(i));
   model->description = description_of(*model);
-  return open_models().add(std::move(model));
+  hs_model* const out = open_models().add(std::move(model));
+  FirstUse::watch_end_after("hs_open");
+  return out;
 }
 
 int write_shape(const Shape& from, int64_t* to) {
@@ -217,6 +259,8 @@ void write_results(const OpenModel& m, bool answers, const Tensor& outputs, floa
 int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
             int64_t capacity) {
   constexpr const char* kRun = "hs_run";
+  const BeforeEnd models;
+  check<ValueError>(models.allowed(), kRun, kEnds);
   const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
   const NoGrad off;
@@ -228,13 +272,12 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   constexpr const char* kRoom = "outputs must have room for ";
   check<BadArgument>(outputs != nullptr || all == 0, kRun, kRoom, all, " numbers, got NULL");
   check<BadArgument>(capacity >= all, kRun, kRoom, all, " numbers, got ", capacity);
-  for (int64_t begin = 0; begin < samples; begin += kBatch) {
-    const int64_t count = std::min(kBatch, samples - begin);
-    const Tensor y = model->predictor(model->predictor.from_units(x.narrow(0, begin, count)));
-    check<ValueError>(y.shape() == with_batch(count, model->output), kRun, "the model gives results of another shape, ", y.shape(),
-                      ", for ", count, " samples than for one");
+  model->predictor.in_batches(model->predictor.from_units(x), kBatch, [&](int64_t begin, const Tensor& y) {
+    const Shape shape = with_batch(std::min(kBatch, samples - begin), model->output);
+    check<ValueError>(y.shape() == shape, kRun, "the model gives results of another shape, ", y.shape(), ", for ", shape[0],
+                      " samples than for one");
     write_results(*model, result == HS_ANSWERS, y, outputs + begin * each);
-  }
+  });
   return all;
 }
 

@@ -11,7 +11,13 @@
  * hs_error() says why. A function that fails has changed nothing, except that hs_run may have written a part of the outputs.
  *
  * Threads. All functions may be called from several threads at once, also hs_run with one model: each call gives the same bits as
- * if it were alone. Calls wait for each other if the model is on a GPU, or has stateful layers or embeddings with max_norm.
+ * if it were alone, whatever the rounding mode of its thread, and whether that flushes small numbers to zero. Calls wait for each
+ * other if the model is on a GPU, or has stateful layers or embeddings with max_norm.
+ *
+ * Forks. fork() waits until no other thread is inside of these functions, for ten seconds at most, and the child may use the
+ * library and the models that are open. If ten seconds were too short, all functions of the child fail with HS_FAILED.
+ *
+ * Ends. exit() waits for calls that are under way, for ten seconds at most. Later ones of hs_open and hs_run fail: HS_FAILED.
  *
  * Handles. A handle is never used again after hs_close, so that a function that gets a closed one fails with HS_BAD_ARGUMENT. If
  * another thread closes a model during a call, that call still ends as usual.
@@ -67,7 +73,8 @@ HS_API const char* hs_version(void);
  *   "amp"       false: compute in float32, also where the run used mixed precision; default true
  *   "averages"  false: the weights that were trained, where the run has averages of them; default true
  * Gives a handle, which the caller closes with hs_close; NULL if there is no such file, a checkpoint is damaged, or an option is
- * unknown. Opening includes one run on a sample of zeros, so that later runs find everything prepared. */
+ * unknown. Opening includes one run on a sample of zeros; the first run of many samples lays out weights for these, and takes
+ * longer. */
 HS_API hs_model* hs_open(const char* path, const char* options);
 
 /* Frees a model and all texts that its functions returned. 0; HS_BAD_ARGUMENT for NULL or a closed handle. */
@@ -92,7 +99,8 @@ HS_API int64_t hs_classes(hs_model* model);
 /* The name of class `index`, UTF-8, owned by the model; its number where the training data has no names. NULL for other indices. */
 HS_API const char* hs_class(hs_model* model, int64_t index);
 
-/* Runs the model on any number of samples, 64 at a time, as `halfstep predict` does.
+/* Runs the model on any number of samples, 64 at a time, as `halfstep predict` does. Equal samples of one call give equal bits, and
+ * equal calls too; calls with another number of samples may differ in the last bits.
  *
  * `inputs` has shape[0] samples in C order: shape[1], shape[2], ... are the sizes that hs_input gives, and dims is one more than
  * the number that it returns. Values are those before any normalisation:
@@ -122,8 +130,9 @@ HS_API int64_t hs_run(hs_model* model, int result, int dtype, const void* inputs
 HS_API const char* hs_error(void);
 
 /* Sets how many threads the library computes with, in all calls together with the calling thread; 0 changes nothing. At first there
- * are as many as the machine has cores, or as OMP_NUM_THREADS says. Another number may change the last bits of results. Returns the
- * number in use. */
+ * are as many as the process may use cores, by taskset and by the limit of its container (cpu.max), or as OMP_NUM_THREADS says. The
+ * number of threads that other code uses OpenMP with is neither read nor changed. Another number may change the last bits of
+ * results. Returns the number in use. */
 HS_API int hs_threads(int count);
 
 #ifdef __cplusplus

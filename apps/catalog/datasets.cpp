@@ -5,13 +5,12 @@
 #include <cmath>
 #include <filesystem>
 
-#include "apps/catalog/dataset_rows.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/pictures.h"
-#include "framework/data/permutation.h"
-#include "framework/data/picture_statistics.h"
-#include "framework/data/statistics.h"
+#include "apps/catalog/rows/dataset_rows.h"
+#include "framework/data/sets/picture_statistics.h"
+#include "framework/data/sets/split.h"
 
 namespace halfstep::app {
 namespace {
@@ -25,23 +24,10 @@ Transforms transforms_after(const DatasetRow& row, const Json& self) {
   return all;
 }
 
-bool is_fold(const Json& self) { return !self["fold"].is_null(); }
-// Is the part taken here, and not by the data set?
-bool cuts(const DatasetRow& row, const Json& self) {
-  const bool whole = range_at(self, 0) == 0 && range_at(self, 1) == 1;
-  return !row.takes_parts && (is_fold(self) || (!whole && (!row.takes_range || self["stratified"] == true)));
-}
-
-// The samples that "range" or "fold" names, of an order of all.
-std::vector<int64_t> chosen(const Json& self, const std::string& split, std::span<const int64_t> order) {
-  if (!is_fold(self)) return part_of(order, range_at(self, 0), range_at(self, 1));
-  const double fold = self["fold"][0], folds = self["fold"][1];
-  std::vector<int64_t> held_out = part_of(order, fold / folds, (fold + 1) / folds), others;
-  if (split != "train") return held_out;
-  for (int64_t i = 0; i < int64_t(order.size()); ++i) {
-    if (!std::binary_search(held_out.begin(), held_out.end(), i)) others.push_back(i);
-  }
-  return others;
+// Does the catalogue cut the part, and not the data set?
+bool cuts(const DatasetRow& row, const SplitRequest& wanted) {
+  const SplitOptions part = split_options(wanted);
+  return !row.takes_parts && (part.fold || (!part.is_whole() && (!row.takes_range || part.stratified)));
 }
 
 // A help line where a file is not below data.root, but in the current folder.
@@ -59,16 +45,11 @@ std::string help_with_root(const SplitRequest& r) {
 
 // The data set, or the part of it that "range" or "fold" names, before its transforms.
 std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wanted) {
-  const Json& self = wanted.self();
   try {
-    if (!cuts(row, self)) return row.make(wanted);
+    if (!cuts(row, wanted)) return row.make(wanted);
     Json whole = wanted.config;
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
-    auto all = row.make({whole, wanted.split, wanted.device, wanted.known});
-    std::vector<int64_t> classes;
-    if (self["stratified"] == true) classes = class_labels(*all);
-    auto part = rows_of_part(wanted, all->size(), classes);
-    return subset(std::move(all), std::move(part));
+    return split_dataset(row.make({whole, wanted.split, wanted.device, wanted.known}), split_options(wanted));
   } catch (const IoError& e) {
     throw DataError(e.what() + help_with_root(wanted));  // for the program a file of data that cannot be read is bad data
   }
@@ -88,11 +69,7 @@ Json with_statistics(const Json& config, const std::string& split, std::optional
                                  [&](int64_t done, int64_t all) { line.show(done, all); });
     }
     t["from"] = nullptr;
-    t["mean"] = t["std"] = Json::array();
-    for (const ChannelStatistics& c : found->channels) {
-      t["mean"].push_back(c.mean);
-      t["std"].push_back(c.std > 0 ? c.std : 1.0);  // of a channel that is constant
-    }
+    t["mean"] = found->means(), t["std"] = found->deviations();
   }
   return out;
 }
@@ -124,10 +101,12 @@ Catalog<DatasetRow>& dataset_catalog() {
 
 std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
 
-std::vector<int64_t> rows_of_part(const SplitRequest& r, int64_t size, std::span<const int64_t> classes) {
-  const uint64_t seed = r.config["seed"];
-  const bool stratified = r.self()["stratified"] == true && !classes.empty();
-  return chosen(r.self(), r.split, stratified ? stratified_order(classes, seed) : split_order(size, seed));
+SplitOptions split_options(const SplitRequest& r) {
+  const Json& self = r.self();
+  SplitOptions out{.stratified = self["stratified"], .seed = r.config["seed"]};
+  out.begin = range_at(self, 0), out.end = range_at(self, 1);
+  if (const Json& fold = self["fold"]; !fold.is_null()) out.fold = {.k = fold[0], .folds = fold[1], .others = r.split == "train"};
+  return out;
 }
 
 Json with_statistics(const Json& config, std::string* note) {
@@ -192,12 +171,16 @@ double bytes_to_read(const Json& config) {
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {
   const SplitRequest wanted{config, split};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
-  const bool cut = cuts(row, wanted.self());
+  const bool cut = cuts(row, wanted);
   Json whole = config;
   if (cut) whole["data"][split]["range"] = Json{0.0, 1.0};
   std::optional<DataFacts> facts = row.facts ? row.facts({whole, split}) : facts_of(*make_part(row, wanted));
   if (!facts) return facts;
-  if (row.facts && facts->size && cut) facts->size = int64_t(chosen(wanted.self(), split, split_order(*facts->size, 0)).size());
+  if (row.facts && facts->size && cut) {
+    SplitOptions part = split_options(wanted);
+    part.stratified = false;  // of the same size
+    facts->size = int64_t(split_indices(*facts->size, part).size());
+  }
   if (wanted.self()["transforms"].empty()) return facts;
   check<ConfigError>(facts->input_dtype == DType::f32, joined("data.", split, ".transforms"), "are for numbers, but ",
                      row.component.type, " has tokens");

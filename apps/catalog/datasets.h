@@ -10,9 +10,9 @@
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
-#include "framework/data/dataset.h"
-#include "framework/data/form.h"
-#include "framework/data/keep.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/sets/dataset.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep {
 class CsvDataset;
@@ -38,7 +38,7 @@ struct DatasetRow {
   bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
   bool normalizes = false;   // it does what is no more than a Normalize itself, when that is the first of "transforms"
   bool streams = false;      // with data.loader.stateful it is read in streams, see Dataset::streams()
-  bool takes_parts = false;  // it also handles "fold" and "stratified" itself, see rows_of_part
+  bool takes_parts = false;  // it also handles "fold" and "stratified" itself, see split_options
 };
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }

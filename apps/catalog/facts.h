@@ -7,7 +7,7 @@
 
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
-#include "framework/data/dataset.h"
+#include "framework/data/sets/dataset.h"
 
 namespace halfstep::app {
 

@@ -98,9 +98,9 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
     const Autocast region(Device::meta, run_.precision.region());
     std::optional<autocast::ModuleRegion> around;
     if (const auto dtype = inherited()) around.emplace(*dtype, kept_forever(name_));
-    const LedgerScope ledger;
+    const OpLogScope log;
     out = run(layer);
-    layer.calls = ledger.calls();
+    layer.calls = log.calls();
     layer.samples = kSamples;
   } catch (const Error& e) { return reject("", one_line(e)); }
   if (run_.built > kMaxBuilt)

@@ -7,10 +7,10 @@
 #include "apps/catalog/modules.h"
 #include "apps/catalog/weights.h"
 #include "apps/schema/pattern.h"
-#include "layers/embedding.h"
-#include "layers/init.h"
-#include "layers/linear.h"
-#include "layers/normalization.h"
+#include "layers/feedforward/linear.h"
+#include "layers/feedforward/normalization.h"
+#include "layers/module/init.h"
+#include "layers/sequences/embedding.h"
 
 namespace halfstep::app {
 namespace {

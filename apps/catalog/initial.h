@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/catalog/catalog.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep::app {
 

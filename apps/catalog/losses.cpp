@@ -3,7 +3,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/suggest.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
@@ -13,121 +13,62 @@ namespace {
 
 // The training step weighs batches by their denominators, which takes a mean. Programs and tests that make a loss by itself may put
 // "sum" or "none" into the checked config.
-Field reduction() { return choice("reduction", "mean", {"mean"}, "over the batch; training takes no other"); }
-Reduction reduction_of(const Json& self) {
-  const Json& r = self["reduction"];
-  return r == "sum" ? Reduction::sum : r == "none" ? Reduction::none : Reduction::mean;
+Field of_config(Field f) {
+  if (f.key == "reduction") std::erase_if(f.words, [](const std::string& word) { return word == "sum" || word == "none"; });
+  return f;
 }
-Field class_weights() { return weights("weight", "one for each class; left out: all the same"); }
 // The rules of a config replace the word by numbers.
-Field class_weights_of_data() {
-  return weights("weight",
-                 "one for each class; left out: all the same; \"balanced\": computed from the training data so that all "
-                 "classes count the same")
-      .or_word("balanced");
+Field or_balanced(Field f) {
+  if (f.key != "weight") return f;
+  f.doc += "; \"balanced\": computed from the training data so that all classes count the same";
+  return f.or_word("balanced");
 }
 
-// A loss whose constructor takes the reduction, and then the values of its fields.
-template <class L, class... Ts>
-LossRow reduced_row(const char* type, const char* doc, Targets targets, Arg<Ts>... args) {
-  return {{type, doc, {reduction(), args.field...}},
-          [args...](const Json& self) -> std::unique_ptr<Loss> {
-            return std::make_unique<L>(reduction_of(self), value_of(self, args)...);
+// A loss whose constructor takes the struct of its options.
+template <class L>
+LossRow option_row(std::string doc, Targets targets) {
+  using O = typename L::Options;
+  std::vector<Field> fields;
+  for (const Field& f : fields_of(O{})) fields.push_back(targets == Targets::classes ? or_balanced(of_config(f)) : of_config(f));
+  return {{L::kName, std::move(doc), std::move(fields)},
+          [](const Json& self) -> std::unique_ptr<Loss> {
+            O options;
+            read_options(self, options);
+            return std::make_unique<L>(options);
           },
           targets};
 }
 
 void add_number_rows(Catalog<LossRow>& all) {
   const Targets numbers = Targets::numbers;
-  all.add(reduced_row<MSELoss>("MSELoss", "mean of (output - target)^2", numbers));
-  all.add(reduced_row<L1Loss>("L1Loss", "mean of |output - target|", numbers));
-  all.add(reduced_row<SmoothL1Loss>("SmoothL1Loss", "(output - target)^2 / (2 beta), |output - target| - beta/2 from beta on",
-                                    numbers, arg<double>(number("beta", 1.0, "where it becomes linear").at_least(0))));
-  all.add(reduced_row<HuberLoss>("HuberLoss", "(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers,
-                                 arg<double>(number("delta", 1.0, "where it becomes linear").above(0))));
-  all.add(
-      {{"PoissonNLLLoss",
-        "exp(output) - target output",
-        {boolean("log_input", true, "false: output - target ln(output + eps)"), boolean("full", false, "add ln(target!), nearly"),
-         number("eps", 1e-8, "keeps logarithms finite").above(0), reduction()}},
-       [](const Json& self) {
-         return std::make_unique<PoissonNLLLoss>(
-             PoissonNllOptions{self["log_input"], self["full"], self["eps"], reduction_of(self)});
-       },
-       numbers});
-  all.add({{"KLDivLoss",
-            "target (ln(target) - output), output in log space",
-            {choice("reduction", "mean", {"mean", "batchmean"}, "\"batchmean\": the sum over the batch's size"),
-             boolean("log_target", false, "the target is in log space, too")}},
-           [](const Json& self) {
-             const Json& r = self["reduction"];
-             const KlReduction reduction = r == "batchmean" ? KlReduction::batchmean : KlReduction(reduction_of(self));
-             return std::make_unique<KLDivLoss>(reduction, self["log_target"].get<bool>());
-           },
-           numbers});
-  all.add({{"BCELoss",
-            "-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision",
-            {weights("weight", "one for each output; left out: all the same"), reduction()}},
-           [](const Json& self) {
-             return std::make_unique<BCELoss>(BCEOptions{weights_of(self["weight"]), reduction_of(self)});
-           },
-           numbers});
-  all.add({{"BCEWithLogitsLoss",
-            "BCELoss of sigmoid(output), without its rounding",
-            {weights("weight", "one for each output; left out: all the same"), reduction(),
-             weights("pos_weight", "of the part of positive targets, one for each output")}},
-           [](const Json& self) {
-             return std::make_unique<BCEWithLogitsLoss>(
-                 BceWithLogitsOptions{weights_of(self["weight"]), weights_of(self["pos_weight"]), reduction_of(self)});
-           },
-           numbers});
-  all.add(reduced_row<SoftMarginLoss>("SoftMarginLoss", "ln(1 + exp(-target output)), target 1 or -1", numbers));
-  all.add({{"HingeEmbeddingLoss",
-            "output for target 1, max(0, margin - output) for target -1",
-            {number("margin", 1.0, "how far apart"), reduction()}},
-           [](const Json& self) { return std::make_unique<HingeEmbeddingLoss>(self["margin"].get<double>(), reduction_of(self)); },
-           numbers});
-  all.add(reduced_row<MultiLabelMarginLoss>(
-      "MultiLabelMarginLoss", "max(0, 1 - output[t] + output[j]) over classes t before the first -1 of the target and all others j",
-      numbers));
-  all.add(
-      {{"MultiLabelSoftMarginLoss", "BCEWithLogitsLoss, averaged over the classes", {class_weights(), reduction()}},
-       [](const Json& self) { return std::make_unique<MultiLabelSoftMarginLoss>(weights_of(self["weight"]), reduction_of(self)); },
-       numbers});
+  all.add(option_row<MSELoss>("mean of (output - target)^2", numbers));
+  all.add(option_row<L1Loss>("mean of |output - target|", numbers));
+  all.add(option_row<SmoothL1Loss>("(output - target)^2 / (2 beta), |output - target| - beta/2 from beta on", numbers));
+  all.add(option_row<HuberLoss>("(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers));
+  all.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers));
+  all.add(option_row<KLDivLoss>("target (ln(target) - output), output in log space", numbers));
+  all.add(option_row<BCELoss>("-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision",
+                              numbers));
+  all.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers));
+  all.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers));
+  all.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers));
+  all.add(option_row<MultiLabelMarginLoss>(
+      "max(0, 1 - output[t] + output[j]) over classes t before the first -1 of the target and all others j", numbers));
+  all.add(option_row<MultiLabelSoftMarginLoss>("BCEWithLogitsLoss, averaged over the classes", numbers));
 }
 
 void add_class_rows(Catalog<LossRow>& all) {
-  const Field ignore_index = integer("ignore_index", -100, "class that the loss ignores");
-  all.add({{"CrossEntropyLoss",
-            "negative log-likelihood of the class under softmax(output)",
-            {class_weights_of_data(), ignore_index, reduction(),
-             number("label_smoothing", 0.0, "share spread over all classes").at_least(0).at_most(1)}},
-           [](const Json& self) {
-             return std::make_unique<CrossEntropyLoss>(CrossEntropyOptions{weights_of(self["weight"]), self["ignore_index"],
-                                                                           reduction_of(self), self["label_smoothing"]});
-           },
-           Targets::classes});
-  all.add(
-      {{"NLLLoss", "-output[class], output in log space, as of LogSoftmax", {class_weights_of_data(), ignore_index, reduction()}},
-       [](const Json& self) {
-         return std::make_unique<NLLLoss>(NllLossOptions{weights_of(self["weight"]), self["ignore_index"], reduction_of(self)});
-       },
-       Targets::classes});
-  all.add(
-      {{"MultiMarginLoss",
-        "max(0, margin - output[class] + output[j])^p over the other classes j",
-        {integer("p", 1, "exponent").at_least(1).at_most(2), number("margin", 1.0, "how far apart"), class_weights_of_data(),
-         reduction()}},
-       [](const Json& self) {
-         return std::make_unique<MultiMarginLoss>(
-             MultiMarginOptions{self["p"], self["margin"], weights_of(self["weight"]), reduction_of(self)});
-       },
-       Targets::classes});
+  const Targets classes = Targets::classes;
+  all.add(option_row<CrossEntropyLoss>("negative log-likelihood of the class under softmax(output)", classes));
+  all.add(option_row<NLLLoss>("-output[class], output in log space, as of LogSoftmax", classes));
+  all.add(option_row<MultiMarginLoss>("max(0, margin - output[class] + output[j])^p over the other classes j", classes));
 }
 
 // CTCLoss of all steps of each sample's output, and of a target up to its first -1: the mean over rows of each row's mean.
 class LabelsCtc : public Loss {
  public:
+  using Options = CtcOptions;
+  static constexpr const char* kName = "CTCLoss";
   explicit LabelsCtc(const CtcOptions& options) : loss_{options} {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override {
     const int64_t batch = output.size(0), steps = output.size(1), blank = loss_.options.blank;
@@ -146,15 +87,9 @@ class LabelsCtc : public Loss {
 };
 
 void add_label_rows(Catalog<LossRow>& all) {
-  all.add(
-      {{"CTCLoss",
-        "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
-        {integer("blank", 0, "class that means no label").at_least(0).at_most(kMaxSample), reduction(),
-         boolean("zero_infinity", false, "the loss of labels that do not fit into the steps is 0")}},
-       [](const Json& self) {
-         return std::make_unique<LabelsCtc>(CtcOptions{self["blank"], reduction_of(self), self["zero_infinity"]});
-       },
-       Targets::labels});
+  all.add(option_row<LabelsCtc>(
+      "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
+      Targets::labels));
 }
 
 // A loss of classes, given a class for each position as one for each sample.

@@ -10,7 +10,7 @@
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/modules.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {

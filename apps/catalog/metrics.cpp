@@ -27,40 +27,41 @@ class Accuracy : public Metric {
   int64_t correct_ = 0, samples_ = 0;
 };
 
-// A metric of classes but one, which is passed on as a negative class: those no metric counts.
-class Counted : public Metric {
+// A metric that sees other outputs or targets.
+class OfOther : public Metric {
  public:
-  Counted(std::unique_ptr<Metric> of, int64_t ignored) : of_(std::move(of)), ignored_(ignored) {}
+  explicit OfOther(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
   void reset() override { of_->reset(); }
-  void add(const Tensor& output, const Tensor& target) override {
-    of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
-  }
   double value() const override { return of_->value(); }
   Json details() const override { return of_->details(); }
   bool more_is_better() const override { return of_->more_is_better(); }
   bool is_share() const override { return of_->is_share(); }
   int64_t counted() const override { return of_->counted(); }
 
- private:
+ protected:
   std::unique_ptr<Metric> of_;
+};
+
+// A metric of classes but one, which is passed on as a negative class: those no metric counts.
+class Counted : public OfOther {
+ public:
+  Counted(std::unique_ptr<Metric> of, int64_t ignored) : OfOther(std::move(of)), ignored_(ignored) {}
+  void add(const Tensor& output, const Tensor& target) override {
+    of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
+  }
+
+ private:
   int64_t ignored_;
 };
 
 // A metric of every k-th number of a sample, from number j on: of one column of several.
-class OfColumn : public Metric {
+class OfColumn : public OfOther {
  public:
-  OfColumn(std::unique_ptr<Metric> of, int64_t j, int64_t k) : of_(std::move(of)), j_(j), k_(k) {}
-  void reset() override { of_->reset(); }
+  OfColumn(std::unique_ptr<Metric> of, int64_t j, int64_t k) : OfOther(std::move(of)), j_(j), k_(k) {}
   void add(const Tensor& output, const Tensor& target) override { of_->add(column(output), column(target)); }
-  double value() const override { return of_->value(); }
-  Json details() const override { return of_->details(); }
-  bool more_is_better() const override { return of_->more_is_better(); }
-  bool is_share() const override { return of_->is_share(); }
-  int64_t counted() const override { return of_->counted(); }
 
  private:
   Tensor column(const Tensor& numbers) const { return numbers.reshape({numbers.size(0), -1, k_}).select(2, j_); }
-  std::unique_ptr<Metric> of_;
   int64_t j_, k_;
 };
 

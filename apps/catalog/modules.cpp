@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "apps/catalog/initial.h"
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/pattern.h"
 #include "apps/schema/suggest.h"
 
@@ -16,11 +16,10 @@ Catalog<ModuleRow>& module_catalog() {
     common.insert(common.begin(), text("name", nullptr, "prefix in the state_dict; left out: the index"));
     auto* const made = new Catalog<ModuleRow>("layer", std::move(common));
     add_container_rows(*made);
-    made->add(module_row<Linear>(
-        "Linear", "y = x W^T + b",
-        arg<int64_t>(width("in_features", "width of the input; left out: that of the input").from_input_dim(-1)),
-        arg<int64_t>(width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required()),
-        arg<bool>(boolean("bias", true, "add a bias"))));
+    made->add(option_row<Linear>(
+        "y = x W^T + b", arg<int64_t>(width("in_features", "width of the input; left out: that of the input").from_input_dim(-1)),
+        arg<int64_t>(
+            width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required())));
     add_activation_rows(*made);
     add_window_rows(*made);
     add_norm_rows(*made);
@@ -32,6 +31,13 @@ Catalog<ModuleRow>& module_catalog() {
     return made;
   }();
   return all;
+}
+
+Field& field_of(ModuleRow& row, std::string_view key) {
+  std::vector<Field>& all = row.component.fields;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Field& f) { return f.key == key; });
+  check<ConfigError>(found != all.end(), row.component.type, "has no field ", key);
+  return *found;
 }
 
 std::shared_ptr<Module> build_model(const Json& model) {

@@ -13,9 +13,10 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
-#include "framework/backend/ledger.h"
+#include "apps/catalog/option_fields.h"
+#include "framework/backend/op_log.h"
 #include "framework/base/dtype.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 namespace halfstep::app {
 
@@ -33,6 +34,7 @@ struct ModuleRow {
   // For a layer made of layers: follows a batch through them, and fills in fields that their configs leave out.
   std::function<Tensor(Json& self, const Tensor& x, Inference& at)> follow = {};
   std::function<std::vector<LayerPart>(Json& self)> parts = {};
+  size_t positional = 1000;  // fields that the class takes by position; the others follow by name in braces
 };
 Catalog<ModuleRow>& module_catalog();
 inline const Family& module_family() { return module_catalog().family(); }
@@ -44,6 +46,34 @@ ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
           [args...](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<M>(value_of(self, args)...); }};
 }
 
+// A layer whose constructor takes the values of these fields, in order, and options, whose fields come from their list. M has
+// kName, Options, and kDims where sizes are of so many dimensions.
+// `defaults`: those of configs, where they are not the class's.
+template <class M, class... Ts>
+ModuleRow option_row(std::string doc, const typename M::Options& defaults, Arg<Ts>... args) {
+  using O = typename M::Options;
+  FieldRules rules;
+  if constexpr (requires { M::kDims; }) rules.dims = M::kDims;
+  std::vector<Field> fields{args.field...};
+  for (Field& f : fields_of<O>(defaults, rules)) fields.push_back(std::move(f));
+  return {{M::kName, std::move(doc), std::move(fields)},
+          [args...](const Json& self) -> std::shared_ptr<Module> {
+            O options;
+            read_options(self, options);
+            return halfstep::make<M>(value_of(self, args)..., options);
+          },
+          {},
+          {},
+          sizeof...(Ts)};
+}
+template <class M, class... Ts>
+ModuleRow option_row(std::string doc, Arg<Ts>... args) {
+  return option_row<M>(std::move(doc), typename M::Options(), args...);
+}
+
+// The field of a row, to be changed where a config says more than the list of options.
+Field& field_of(ModuleRow& row, std::string_view key);
+
 // One layer of a model, as it ran.
 struct LayerRow {
   std::string name;  // as in the state_dict: "0", "head"
@@ -52,7 +82,7 @@ struct LayerRow {
   Shape output;      // of one sample
   int64_t parameters = 0;
   DType dtype = DType::f32;            // of the output
-  std::vector<LedgerCall> calls = {};  // of its forward, alone, on `samples`
+  std::vector<LoggedCall> calls = {};  // of its forward, alone, on `samples`
   int64_t samples = 0;
 };
 

@@ -2,57 +2,17 @@
 #include "apps/catalog/optimizers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
-#include "apps/schema/pattern.h"
 #include "amp/step/param_groups.h"
+#include "apps/catalog/option_fields.h"
+#include "apps/schema/pattern.h"
 #include "optim/lbfgs.h"
 #include "optim/two_pass.h"
 
 namespace halfstep::app {
 namespace {
-
-// A field of an option. `given`: with its default; else one that need not be there, as in a group.
-template <class O>
-Field field_of(const Option<O>& option, const O& defaults, bool given) {
-  const auto bounded = [&](Field f) {
-    if (option.above_least)
-      f = f.above(option.least);
-    else if (std::isfinite(option.least))
-      f = f.at_least(option.least);
-    return std::isfinite(option.below) ? f.below(option.below) : f;
-  };
-  if (const auto numbers = numbers_of(option, defaults); !numbers.empty()) {
-    if (numbers.size() == 1) return bounded(number(option.name, given ? Json(numbers[0]) : Json(), option.doc));
-    Json all = Json::array();
-    for (const double x : numbers) all.push_back(x);
-    const int n = int(numbers.size());
-    return list(option.name, given ? all : Json(), bounded(number("", nullptr, "number")), option.doc).items(n, n);
-  }
-  if (const auto* count = std::get_if<int64_t O::*>(&option.member))
-    return bounded(integer(option.name, given ? Json(defaults.*(*count)) : Json(), option.doc)).at_most(kMaxCount);
-  if (const auto* flag = std::get_if<bool O::*>(&option.member))
-    return boolean(option.name, given ? Json(defaults.*(*flag)) : Json(), option.doc);
-  const auto& text = std::get<std::string O::*>(option.member);
-  return choice(option.name, given ? Json(defaults.*text) : Json(), option.choices, option.doc);
-}
-
-template <class O>
-void read_option(const Json& self, const Option<O>& option, O& out) {
-  const Json& value = self[option.name];
-  if (value.is_null()) return;
-  if (const auto numbers = numbers_of(option, out); !numbers.empty()) {
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers.size() == 1 ? value.get<double>() : value[i].get<double>();
-  } else if (const auto* count = std::get_if<int64_t O::*>(&option.member)) {
-    out.*(*count) = value.get<int64_t>();
-  } else if (const auto* flag = std::get_if<bool O::*>(&option.member)) {
-    out.*(*flag) = value.get<bool>();
-  } else {
-    out.*std::get<std::string O::*>(option.member) = value.get<std::string>();
-  }
-}
 
 Field groups_field(const Section& section) {
   return list("groups", Json::array(), optional_section("", section, "a group"), "parameters with options of their own, by name")
@@ -65,18 +25,17 @@ OptimizerRow row_of(std::string doc) {
   using O = typename Class::Options;
   auto& section = *new Section{"groups", {pattern("match", nullptr, "pattern to find in a parameter's name").required()}};  // stays
   std::vector<Field> fields;
+  const FieldRules rules{.most = kMaxCount};
   for (const Option<O>& option : O::list()) {
-    fields.push_back(field_of(option, O{}, true));
-    section.fields.push_back(field_of(option, O{}, false));
+    fields.push_back(field_of(option, option.get(O{}), rules));
+    section.fields.push_back(field_of(option, {}, rules));  // of a group: with no default
   }
   fields.push_back(groups_field(section));
   OptimizerRow row{{O::kName, std::move(doc), std::move(fields)}, nullptr};
   row.options = [](const Json& self, const Json& group) -> std::any {
     O out;
-    for (const Option<O>& option : O::list()) {
-      read_option(self, option, out);
-      if (!group.is_null()) read_option(group, option, out);
-    }
+    read_options(self, out);
+    if (!group.is_null()) read_options(group, out);
     return out;
   };
   row.make = [options = row.options](const Json& self, std::vector<ParamGroup> groups) -> std::unique_ptr<Optimizer> {

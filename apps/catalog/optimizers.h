@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/catalog/catalog.h"
-#include "layers/module.h"
+#include "layers/module/module.h"
 #include "optim/optimizers.h"
 #include "optim/schedule.h"
 

@@ -8,8 +8,8 @@
 #include <cstdio>
 
 #include "apps/catalog/datasets.h"
-#include "framework/data/image_folder.h"
-#include "framework/data/unicode.h"
+#include "framework/data/sets/image_folder.h"
+#include "framework/data/tokens/unicode.h"
 
 namespace halfstep::app {
 namespace {

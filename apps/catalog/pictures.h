@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/schema/json.h"
-#include "framework/data/picture_check.h"
+#include "framework/data/sets/picture_check.h"
 
 namespace halfstep::app {
 
@@ -34,7 +34,7 @@ struct ExamineOptions {
   bool draws = true;                   // a line of progress, on a terminal
   std::function<bool()> stopped = {};  // true ends it
 };
-// As check_pictures (framework/data/picture_check.h). Throws as build_dataset, and MemoryError.
+// As check_pictures (framework/data/sets/picture_check.h). Throws as build_dataset, and MemoryError.
 PictureReport examine_pictures(const Json& config, const ExamineOptions& options = {});
 
 // Draws "opening pictures: 300 of 1200", or what else is done to them, on stderr, where that is a terminal, and wipes it away at

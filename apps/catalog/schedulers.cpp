@@ -173,6 +173,10 @@ void add_cycles(T& made) {
                                                            .base_momentum = self["base_momentum"],
                                                            .max_momentum = self["max_momentum"]});
       }));
+}
+
+template <class T>
+void add_stable_decay(T& made) {
   made.add(row_of(
       "WSDLR", "warm-up, stable, decay: lr until the decay, which ends with training",
       {number("decay_share", 0.2, "share of the decay").above(0).at_most(1),
@@ -239,6 +243,7 @@ Catalog<SchedulerRow>& scheduler_catalog() {
     add_decays(*made);
     add_curves(*made);
     add_cycles(*made);
+    add_stable_decay(*made);
     add_plateau(*made);
     made->add(
         {{"ChainedScheduler",

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/data/image_transforms.h"
+#include "framework/data/transforms/image_transforms.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "apps/catalog/catalog.h"
-#include "framework/data/dataset.h"
+#include "framework/data/sets/dataset.h"
 
 namespace halfstep::app {
 

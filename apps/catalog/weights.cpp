@@ -12,14 +12,14 @@
 #include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
 #include "framework/base/list_text.h"
-#include "framework/io/checkpoint.h"
-#include "framework/io/other_file.h"
-#include "framework/io/printable.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/torch_file.h"
-#include "framework/io/torch_state.h"
+#include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/files/other_file.h"
+#include "framework/io/files/printable.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/io/weights/torch_file.h"
+#include "framework/io/weights/torch_state.h"
 #include "framework/ops/ops.h"
-#include "layers/save.h"
+#include "layers/module/save.h"
 
 namespace halfstep::app {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/schema/pattern.h"
-#include "layers/embedding.h"
-#include "layers/save.h"
+#include "layers/module/save.h"
+#include "layers/sequences/embedding.h"
 
 namespace halfstep::app {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "apps/schema/json.h"
-#include "framework/io/weight_file.h"
-#include "layers/module.h"
+#include "framework/io/weights/weight_file.h"
+#include "layers/module/module.h"
 
 namespace halfstep::app {
 

@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
-#include "apps/run/terminal.h"
+#include "apps/terminal/terminal.h"
 #include "framework/base/check.h"
-#include "framework/data/npy.h"
-#include "framework/io/atomic_file.h"
+#include "framework/data/formats/npy.h"
+#include "framework/io/files/atomic_file.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep::app {

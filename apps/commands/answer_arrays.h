@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "apps/run/predictor.h"
-#include "framework/data/form.h"
+#include "apps/use/predictor.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 

@@ -9,19 +9,20 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "amp/step/step_recorder.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/commands/products.h"
+#include "apps/examine/bench_baseline.h"
+#include "apps/examine/bench_mlp.h"
 #include "apps/exit_codes.h"
-#include "apps/run/bench_baseline.h"
-#include "apps/run/bench_mlp.h"
-#include "apps/run/build_info.h"
-#include "apps/run/progress.h"
 #include "apps/schema/suggest.h"
+#include "apps/terminal/build_info.h"
+#include "apps/terminal/progress.h"
 #include "framework/backend/backend.h"
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -43,7 +44,7 @@ std::vector<Precision> parse_arms(const std::string& list) {
   std::vector<std::string> legal;
   for (const Precision p : kAll) legal.push_back(name(p));
   std::vector<Precision> out;
-  std::istringstream in(list);
+  TextReader in(list);
   for (std::string arm; std::getline(in, arm, ',');) {
     const auto at = std::find(legal.begin(), legal.end(), arm);
     check<ConfigError>(at != legal.end(), "bench", "arms must be ", one_of(legal), ", got \"", arm, "\"", did_you_mean(arm, legal));
@@ -104,7 +105,7 @@ Json clocks(bool gpu) {
   Json out{{"cpu_mhz", Json::array()}, {"gpu", nullptr}};
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
-    if (line.starts_with("cpu MHz")) out["cpu_mhz"].push_back(std::atof(line.c_str() + line.find(':') + 1));
+    if (line.starts_with("cpu MHz")) out["cpu_mhz"].push_back(number_before(line.substr(line.find(':') + 1)).value_or(0));
   if (!gpu) return out;
   constexpr const char* kQuery =
       "nvidia-smi --query-gpu=name,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv 2>/dev/null";

@@ -4,15 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "apps/commands/commands.h"
 #include "apps/commands/products.h"
+#include "apps/examine/bench_mlp.h"
 #include "apps/exit_codes.h"
-#include "apps/run/bench_mlp.h"
-#include "apps/run/ranks.h"
 #include "apps/schema/json.h"
+#include "apps/session/ranks.h"
 #include "framework/backend/backend.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/device_group.h"
 #include "framework/comm/plugin.h"
 
@@ -23,7 +23,7 @@ namespace {
 Json ranks_here() {
   const auto group = open_process_group({.timeout_s = 60});
   if (!group) {
-    const std::optional<std::string> mpi = plugin_fault(Engine::mpi), gloo = plugin_fault(Engine::gloo);
+    const std::optional<std::string> mpi = plugin_fault(TransportKind::mpi), gloo = plugin_fault(TransportKind::gloo);
     if (mpi && gloo)
       return {
           {"available", false},
@@ -49,7 +49,7 @@ Json ranks_here() {
 int devices(bool json) {
   Json all = Json::array();
   for (const Device d : {Device::cpu, Device::cuda}) {
-    std::ostringstream name;
+    TextWriter name;
     name << d;
     Json entry = {{"device", name.str()}};
     try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/run/doctor.h"
+#include "apps/examine/doctor.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -8,10 +8,10 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
+#include "apps/examine/time_travel.h"
 #include "apps/exit_codes.h"
-#include "apps/run/capsule.h"
-#include "apps/run/signals.h"
-#include "apps/run/time_travel.h"
+#include "apps/terminal/signals.h"
+#include "apps/train/capsule.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {

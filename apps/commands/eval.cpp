@@ -13,14 +13,14 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/cells.h"
-#include "apps/run/evaluate.h"
-#include "apps/run/metric_sinks.h"
-#include "apps/run/model_file.h"
-#include "apps/run/progress.h"
-#include "apps/run/run_dir.h"
-#include "apps/run/session.h"
-#include "apps/run/terminal.h"
+#include "apps/record/metric_sinks.h"
+#include "apps/record/run_dir.h"
+#include "apps/session/evaluate.h"
+#include "apps/session/session.h"
+#include "apps/terminal/cells.h"
+#include "apps/terminal/progress.h"
+#include "apps/terminal/terminal.h"
+#include "apps/use/model_file.h"
 #include "framework/base/log.h"
 
 namespace halfstep::app {
@@ -98,6 +98,24 @@ void check_alike(const Dataset& data, const DataForm& form, const Config& config
                    data.classes());
 }
 
+// Prints the metrics behind the loss, and then their tables.
+void print_metrics(const EvalResult& r, const DataForm& form) {
+  for (const MetricValue& m : r.metrics) {
+    if (!m.in_lines()) continue;
+    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
+              << beside(m);
+  }
+  std::cout << '\n';
+  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
+  for (const MetricValue& m : r.metrics) {
+    if (m.details.is_null()) continue;
+    if (is_confusion_matrix(m.details))
+      print_confusion(m.details, form, terminal_width(STDOUT_FILENO));
+    else
+      std::cout << m.name << ": " << m.details.dump() << '\n';
+  }
+}
+
 int eval(const EvalArguments& o) {
   apply_threads(o.model.threads);
   const auto replaced = replaced_run(o.model.path);
@@ -147,21 +165,8 @@ int eval(const EvalArguments& o) {
   std::string left_out;
   if (r.ignored > 0) left_out = joined(", ", r.ignored, " of ", r.labels, " labels left out (loss.ignore_index)");
   std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
- << r.samples << " samples" << left_out << ": loss " << number_text(r.loss, 6);
-  for (const MetricValue& m : r.metrics) {
-    if (!m.in_lines()) continue;
-    std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
-              << beside(m);
-  }
-  std::cout << '\n';
-  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
-  for (const MetricValue& m : r.metrics) {
-    if (m.details.is_null()) continue;
-    if (is_confusion_matrix(m.details))
-      print_confusion(m.details, loader->dataset().form(), terminal_width(STDOUT_FILENO));
-    else
-      std::cout << m.name << ": " << m.details.dump() << '\n';
-  }
+            << r.samples << " samples" << left_out << ": loss " << number_text(r.loss, 6);
+  print_metrics(r, loader->dataset().form());
   return kDone;
 }
 

@@ -7,7 +7,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/export/exporter.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

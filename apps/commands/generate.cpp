@@ -13,9 +13,9 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/generator.h"
-#include "apps/run/progress.h"
-#include "framework/io/atomic_file.h"
+#include "apps/terminal/progress.h"
+#include "apps/use/generator.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <sstream>
 
-#include "apps/run/terminal.h"
+#include "apps/terminal/terminal.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -23,7 +23,7 @@ size_t help_width() {
 
 std::string fitted(const std::string& text, size_t width, size_t column) {
   std::string out;
-  std::istringstream lines(text);
+  TextReader lines(text);
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = std::min(line.find_first_not_of(' '), line.size());
     const size_t indent = begin == 2 && line.size() > column ? column : begin;

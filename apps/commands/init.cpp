@@ -8,24 +8,24 @@
 
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
-#include "apps/run/starter.h"
-#include "apps/run/terminal.h"
 #include "apps/schema/shell_word.h"
-#include "framework/io/atomic_file.h"
+#include "apps/start/init_config.h"
+#include "apps/terminal/terminal.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {
 
 struct InitArguments {
   std::string data, out;
-  StarterWishes wishes;
+  InitWishes wishes;
   bool replace = false;
 };
 
 int init(const InitArguments& o) {
   check<ConfigError>(o.out.empty() || o.replace || !std::filesystem::exists(o.out), "init", o.out, " exists",
                      Help{"--replace replaces it"});
-  const Starter s = starter_config(o.data, o.wishes);
+  const InitConfig s = init_config(o.data, o.wishes);
   const std::string file = o.out.empty() ? s.name + ".json" : o.out, word = shell_word(file);
   if (o.out.empty())
     std::cout << with_fitting_comments(s.text, terminal_width(STDOUT_FILENO));

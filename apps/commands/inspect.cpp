@@ -8,11 +8,11 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
+#include "apps/examine/inspect_data.h"
+#include "apps/examine/inspect_model.h"
 #include "apps/exit_codes.h"
-#include "apps/run/inspect_data.h"
-#include "apps/run/inspect_model.h"
-#include "apps/run/terminal.h"
-#include "framework/io/weight_file.h"
+#include "apps/terminal/terminal.h"
+#include "framework/io/weights/weight_file.h"
 
 namespace halfstep::app {
 namespace {

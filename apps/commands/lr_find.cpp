@@ -8,8 +8,8 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/progress.h"
-#include "apps/run/rates.h"
+#include "apps/session/rates.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

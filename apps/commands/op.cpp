@@ -7,8 +7,8 @@
 
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
+#include "apps/examine/op_call.h"
 #include "apps/exit_codes.h"
-#include "apps/run/op_call.h"
 #include "framework/base/check.h"
 
 namespace halfstep::app {

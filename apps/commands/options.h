@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/config/config.h"
-#include "apps/run/predictor.h"
+#include "apps/use/predictor.h"
 
 namespace halfstep::app {
 
@@ -21,7 +21,9 @@ struct ModelOptions {
   std::optional<std::string> device;
   std::optional<int> threads;
   bool no_amp = false, trained_weights = false;
-  PredictorOptions predictor() const { return {.device = device, .amp = !no_amp, .averages = !trained_weights}; }
+  PredictorOptions predictor() const {
+    return {.device = device, .device_from = "--device", .amp = !no_amp, .averages = !trained_weights};
+  }
 };
 void add_model(CLI::App& command, ModelOptions& options);
 // "model: runs/trees/step-00000030 (step 30, averaged weights)", to stderr.

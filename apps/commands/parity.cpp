@@ -11,9 +11,9 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/opened.h"
-#include "apps/run/progress.h"
-#include "apps/run/trainer.h"
+#include "apps/terminal/progress.h"
+#include "apps/train/trainer.h"
+#include "apps/use/loaded_run.h"
 
 namespace halfstep::app {
 namespace {
@@ -146,7 +146,7 @@ Json as_json(const Parity& p, const std::vector<Trial>& trials) {
 
 int parity(const ParityArguments& o) {
   apply_threads(o.threads);
-  Opened opened = open_in_16_bits("parity", o.path, o.config);
+  LoadedRun opened = open_in_16_bits("parity", o.path, o.config);
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
   const StepUnderTest step = next_batches(opened, o.batches);

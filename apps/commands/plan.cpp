@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/run/plan.h"
+#include "apps/train/plan.h"
 
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/terminal.h"
-#include "framework/io/atomic_file.h"
+#include "apps/terminal/terminal.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

@@ -12,11 +12,11 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/predictor.h"
-#include "apps/run/progress.h"
-#include "apps/run/terminal.h"
+#include "apps/terminal/progress.h"
+#include "apps/terminal/terminal.h"
+#include "apps/use/predictor.h"
 #include "framework/base/log.h"
-#include "framework/data/labels.h"
+#include "framework/data/tables/labels.h"
 
 namespace halfstep::app {
 namespace {
@@ -262,6 +262,7 @@ int predict(const PredictArguments& given) {
   }
   std::ofstream file;
   if (o.out && !arrays) {
+    file.imbue(std::locale::classic());
     file.open(*o.out, std::ios::binary | std::ios::trunc);
     check<IoError>(bool(file), "predict", *o.out, " cannot be written");
   }

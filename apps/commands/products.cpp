@@ -2,8 +2,9 @@
 #include "apps/commands/products.h"
 
 #include <iomanip>
-#include <sstream>
 #include <string>
+
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 
@@ -46,7 +47,7 @@ void print_products(std::ostream& out, const std::vector<ProductReport>& product
     const std::string layout = {p.a_transposed ? 't' : 'n', p.b_transposed ? 't' : 'n'};
     std::string ms = "-";
     if (p.ms > 0) {
-      std::ostringstream text;
+      TextWriter text;
       text << std::fixed << std::setprecision(4) << p.ms;
       ms = text.str();
     }

@@ -20,16 +20,17 @@
 #include "apps/commands/help.h"
 #include "apps/config/explain.h"
 #include "apps/exit_codes.h"
-#include "apps/run/build_info.h"
-#include "apps/run/signals.h"
-#include "apps/run/terminal.h"
 #include "apps/schema/suggest.h"
+#include "apps/terminal/build_info.h"
+#include "apps/terminal/signals.h"
+#include "apps/terminal/terminal.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
 #include "framework/base/log_writer.h"
+#include "framework/base/number_text.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 
 namespace halfstep::app {
 namespace {
@@ -206,6 +207,7 @@ int run_command(int argc, const char* const* argv) {
   }
   argc = int(arguments.size()), argv = arguments.data();
   try {
+    const PlainLocale plain;  // CLI11 reads numbers by strtod
     program.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return program.exit(e);  // --help, --version

@@ -11,8 +11,8 @@
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
 #include "apps/report/compare.h"
-#include "apps/run/terminal.h"
-#include "framework/io/atomic_file.h"
+#include "apps/terminal/terminal.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

@@ -15,16 +15,16 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
+#include "apps/record/run_lock.h"
 #include "apps/report/report.h"
-#include "apps/run/run_lock.h"
-#include "apps/run/signals.h"
-#include "apps/run/terminal.h"
 #include "apps/sweep/sweep_results.h"
 #include "apps/sweep/sweep_run.h"
+#include "apps/terminal/signals.h"
+#include "apps/terminal/terminal.h"
 #include "framework/backend/backend.h"
 #include "framework/base/list_text.h"
 #include "framework/comm/launcher.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

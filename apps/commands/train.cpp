@@ -15,15 +15,15 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/report/report.h"
-#include "apps/run/plan.h"
-#include "apps/run/ranks.h"
-#include "apps/run/rates.h"
-#include "apps/run/signals.h"
-#include "apps/run/terminal.h"
-#include "apps/run/trainer.h"
+#include "apps/session/ranks.h"
+#include "apps/session/rates.h"
+#include "apps/terminal/signals.h"
+#include "apps/terminal/terminal.h"
+#include "apps/train/plan.h"
+#include "apps/train/trainer.h"
 #include "framework/backend/backend.h"
 #include "framework/comm/launcher.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

@@ -3,18 +3,18 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <sstream>
 
 #include "amp/diagnosis/module_search.h"
 #include "amp/diagnosis/tuning.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/opened.h"
-#include "apps/run/plan.h"
-#include "apps/run/progress.h"
-#include "apps/run/trainer.h"
-#include "framework/io/atomic_file.h"
+#include "apps/terminal/progress.h"
+#include "apps/train/plan.h"
+#include "apps/train/trainer.h"
+#include "apps/use/loaded_run.h"
+#include "framework/base/text_stream.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -32,7 +32,7 @@ std::map<std::string, double> shares_of(const Config& config) {
   std::map<std::string, double> out;
   double all = 0;
   for (const LayerRow& row : plan_step(config).layers) {
-    for (const LedgerCall& call : row.calls) {
+    for (const LoggedCall& call : row.calls) {
       out[row.name] += call.flops();
       all += call.flops();
     }
@@ -89,7 +89,7 @@ Json settings_of(const std::vector<std::string>& sets) {
   for (const std::string& set : sets) {
     const size_t equals = set.find('=');
     Json* at = &out;
-    std::istringstream path(set.substr(0, equals));
+    TextReader path(set.substr(0, equals));
     for (std::string part; std::getline(path, part, '.');) {
       check<ConfigError>(part.find_first_not_of("0123456789") != std::string::npos, "tune", "--set ", set,
                          " is in a list, which the new config cannot change",
@@ -103,7 +103,7 @@ Json settings_of(const std::vector<std::string>& sets) {
 }
 
 // A few lines that extend the first config.
-std::string tuned_config(const TuneArguments& o, Opened& opened, const Tuning& t) {
+std::string tuned_config(const TuneArguments& o, LoadedRun& opened, const Tuning& t) {
   std::string modules;
   std::string out = joined("// Written by `halfstep tune ", o.path, "` from ", o.batches, o.batches == 1 ? " batch" : " batches",
                            " at step ", opened.step, ".\n");
@@ -166,7 +166,7 @@ int tune_config(const TuneArguments& o) {
   const fs::path folder = fs::absolute(o.out).parent_path();
   check<ConfigError>(fs::is_directory(folder), "tune", "--out needs a folder that is there, got ", folder.string());
   apply_threads(o.threads);
-  Opened opened = open_in_16_bits("tune", o.path, o.config);
+  LoadedRun opened = open_in_16_bits("tune", o.path, o.config);
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
   const Tuning t = tune(next_batches(opened, o.batches), {.budget = o.budget, .shares = shares_of(opened.config)});

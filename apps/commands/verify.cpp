@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/run/verify.h"
+#include "apps/examine/verify.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -9,11 +9,11 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/run/build_info.h"
-#include "apps/run/ranks.h"
-#include "apps/run/signals.h"
+#include "apps/session/ranks.h"
+#include "apps/terminal/build_info.h"
+#include "apps/terminal/signals.h"
 #include "framework/backend/backend.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {

@@ -47,7 +47,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   check_effective(parsed, options.sets, issues);
   if (options.device && object) {
     parsed.json["device"] = *options.device;
-    parsed.origins["device"] = {"--device " + *options.device, {}, {}};
+    parsed.origins["device"] = {options.device_from + ' ' + *options.device, {}, {}};
   }
   share_data_keys(parsed);
   expand(parsed, file, issues);

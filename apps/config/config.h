@@ -12,7 +12,7 @@
 #include "apps/config/sections.h"
 #include "apps/schema/issues.h"
 #include "apps/schema/json.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 
@@ -20,6 +20,7 @@ struct ConfigOptions {
   std::vector<std::string> sets = {};  // "a.b=c", left to right
   bool no_amp = false;
   std::optional<std::string> device = {};
+  std::string device_from = "--device";  // what gave it, for messages
   // Of a trained model: what is known of its training data, so that no rule reads a file of data.
   const DataForm* known = nullptr;
 };

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/catalog/dataset_examples.h"
+#include "apps/catalog/rows/dataset_examples.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"

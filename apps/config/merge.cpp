@@ -7,7 +7,7 @@
 
 #include "apps/catalog/datasets.h"
 #include "framework/base/check.h"
-#include "framework/io/json.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {

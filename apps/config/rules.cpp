@@ -11,9 +11,9 @@
 #include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
-#include "framework/data/csv_table.h"
-#include "framework/data/keep.h"
-#include "framework/data/statistics.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/tables/csv_table.h"
+#include "framework/data/transforms/statistics.h"
 #include "framework/ops/core/op_policy.h"
 
 namespace halfstep::app {

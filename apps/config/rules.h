@@ -6,7 +6,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/config/sections.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/json.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {

@@ -13,7 +13,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/device.h"
 #include "framework/ops/ops.h"
-#include "layers/linear.h"
+#include "layers/feedforward/linear.h"
 
 namespace halfstep::app {
 namespace {

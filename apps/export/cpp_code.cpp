@@ -1,45 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trained model as a C++ program that makes it of halfstep's layers, and builds against the installed package.
+#include <algorithm>
 #include <set>
 
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/export/exporter.h"
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/printable.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/printable.h"
+#include "framework/io/weights/safetensors.h"
 
 namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Classes whose optional arguments are a struct; those of others follow one another.
-bool takes_struct(const std::string& type) {
-  static const std::set<std::string> all{"LayerNorm",
-                                         "RMSNorm",
-                                         "GroupNorm",
-                                         "Embedding",
-                                         "EmbeddingBag",
-                                         "RNN",
-                                         "LSTM",
-                                         "GRU",
-                                         "RNNCell",
-                                         "MultiheadAttention",
-                                         "TransformerEncoderLayer",
-                                         "PositionalEncoding",
-                                         "PositionEmbedding",
-                                         "RotaryEmbedding",
-                                         "Upsample",
-                                         "UpsamplingNearest2d",
-                                         "UpsamplingBilinear2d",
-                                         "Unfold",
-                                         "Fold"};
-  static const std::set<std::string> families{"Conv", "ConvTranspose", "MaxPool", "AvgPool", "LPPool", "BatchNorm", "InstanceNorm"};
-  return all.contains(type) || (type.size() > 2 && families.contains(type.substr(0, type.size() - 2)));
-}
 
 class CppCode {
  public:
@@ -109,30 +85,18 @@ class Mlp : public Sequential {
     return out + (plain ? "}" : "})");
   }
 
+  // The first arguments by position, the others by name in braces.
   static std::string call(const std::string& type, const std::vector<Argument>& arguments) {
+    const ModuleRow& row = module_catalog().row({{"type", type}});
     std::string first, options;
-    const bool structured = takes_struct(type);
-    size_t last = 0;  // of those that follow one another, the last that is said
-    for (size_t i = 0; i < arguments.size(); ++i)
-      if (!arguments[i].is_default) last = i + 1;
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const Argument& a = arguments[i];
-      const bool option = structured && !is_positional(type, a.name);
-      if (option && !a.is_default) options += (options.empty() ? "." : ", .") + a.name + " = " + value(a.value);
-      if (!option && (structured || i < last)) first += (first.empty() ? "" : ", ") + value(a.value);
+    for (const Argument& a : arguments) {
+      const auto end = row.component.fields.begin() + int64_t(std::min(row.positional, row.component.fields.size()));
+      const bool by_position = std::any_of(row.component.fields.begin(), end, [&](const Field& f) { return f.key == a.name; });
+      if (by_position) first += (first.empty() ? "" : ", ") + value(a.value);
+      if (!by_position && !a.is_default) options += (options.empty() ? "." : ", .") + a.name + " = " + value(a.value);
     }
     if (!options.empty()) first += (first.empty() ? "{" : ", {") + options + "}";
     return type + "(" + first + ")";
-  }
-  static bool is_positional(const std::string& type, const std::string& argument) {
-    static const std::set<std::string> names{
-        "in_channels",      "out_channels", "kernel_size",  "norm_type",      "output_size",   "num_features",
-        "normalized_shape", "num_groups",   "num_channels", "num_embeddings", "embedding_dim", "input_size",
-        "hidden_size",      "embed_dim",    "num_heads",    "d_model",        "nhead"};
-    if (argument == "max_len") return type == "PositionEmbedding";
-    if (argument == "dim") return type == "RotaryEmbedding";
-    if (argument == "norm_type") return type.starts_with("LPPool");
-    return names.contains(argument);
   }
 
   std::string encoder(const Json& self) {

@@ -5,8 +5,8 @@
 
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/weights/safetensors.h"
 
 namespace halfstep::app {
 namespace {

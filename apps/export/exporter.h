@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trained model on its way out: as an ONNX file, as one safetensors file, as a folder with a model card, as PyTorch and as C++
-// code. Each carries golden samples (apps/run/proof.h).
+// code. Each carries golden samples (apps/use/golden_samples.h).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "apps/run/model_file.h"
-#include "apps/run/predictor.h"
+#include "apps/use/model_file.h"
+#include "apps/use/predictor.h"
 
 namespace halfstep::app {
 

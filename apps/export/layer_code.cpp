@@ -8,7 +8,8 @@
 #include <system_error>
 
 #include "apps/catalog/modules.h"
-#include "framework/io/printable.h"
+#include "framework/base/number_text.h"
+#include "framework/io/files/printable.h"
 #include "generated/halfstep_release.h"
 
 namespace halfstep::app {
@@ -74,7 +75,7 @@ std::string number_code(double v) { return Json(v).dump(); }
 std::string number_code(float v) {
   std::array<char, 64> text;
   const auto [end, fault] = std::to_chars(text.data(), text.data() + text.size(), v);
-  return number_code(fault == std::errc() ? std::strtod(std::string(text.data(), end).c_str(), nullptr) : double(v));
+  return number_code(number_of({text.data(), size_t(end - text.data())}).value_or(double(v)));
 }
 
 std::string origin_lines(const std::string& comment, const std::string& from, int64_t step) {

@@ -7,8 +7,8 @@
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/interchange/onnx_file.h"
-#include "framework/io/atomic_file.h"
-#include "layers/export.h"
+#include "framework/io/files/atomic_file.h"
+#include "layers/module/export.h"
 
 namespace halfstep::app {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/run/predictor.h"
-#include "framework/data/transforms.h"
+#include "apps/use/predictor.h"
+#include "framework/data/transforms/transforms.h"
 
 namespace halfstep::app {
 

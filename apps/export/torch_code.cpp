@@ -3,15 +3,15 @@
 #include <map>
 #include <set>
 
-#include "apps/catalog/layer_rows.h"
+#include "apps/catalog/rows/layer_rows.h"
 #include "apps/export/exporter.h"
 #include "apps/export/layer_code.h"
 #include "apps/export/preparation.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/export_error.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/printable.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/printable.h"
+#include "framework/io/weights/safetensors.h"
 
 namespace halfstep::app {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "apps/run/bench_baseline.h"
+#include "apps/examine/bench_baseline.h"
 #include "framework/base/check.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/json.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {

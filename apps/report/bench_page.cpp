@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -217,7 +217,7 @@ class BenchPage {
 
   const std::vector<Measurement>& files_;
   std::vector<Row> rows_;  // arms that were measured
-  std::ostringstream out_;
+  TextWriter out_;
 };
 
 }  // namespace

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <sstream>
 
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
@@ -46,11 +47,7 @@ Frame frame_of(const std::vector<Curve>& curves, bool log) {
   return f;
 }
 
-std::string rounded(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", v);
-  return text;
-}
+std::string rounded(double v) { return fixed_text(v, 1); }
 
 std::string step_text(double v) { return v >= 10000 ? number_text(v / 1000, 5) + "k" : number_text(v, 6); }
 
@@ -162,7 +159,7 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
     return std::none_of(c.points.begin(), c.points.end(), [&](const Point& p) { return f.shows(p); });
   });
   if (curves.empty()) return "";
-  std::ostringstream out;
+  TextWriter out;
   out << "<figure class=\"card\"><figcaption><b>" << escaped(title) << "</b>";
   for (const Curve& c : curves)
     if (!c.faint && !c.dashed && !c.name.empty())
@@ -185,7 +182,7 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
     if (c.faint) continue;
     Json xs = Json::array(), ys = Json::array();
     for (const Point& p : shown)
-      if (f.shows(p)) xs.push_back(p.x), ys.push_back(std::stod(number_text(p.y, 6)));
+      if (f.shows(p)) xs.push_back(p.x), ys.push_back(number_of(number_text(p.y, 6)).value_or(p.y));
     data["curves"].push_back({{"name", c.name.empty() ? title : c.name}, {"color", color_of(c.color)}, {"x", xs}, {"y", ys}});
   }
   std::string json = line_of(data);

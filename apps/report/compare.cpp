@@ -7,9 +7,9 @@
 #include <ostream>
 #include <set>
 
-#include "apps/run/cells.h"
-#include "apps/run/progress.h"
-#include "apps/run/terminal.h"
+#include "apps/terminal/cells.h"
+#include "apps/terminal/progress.h"
+#include "apps/terminal/terminal.h"
 
 namespace halfstep::app {
 namespace {

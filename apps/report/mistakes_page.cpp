@@ -7,7 +7,7 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/mistakes.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

@@ -5,13 +5,13 @@
 #include <cmath>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "apps/catalog/datasets.h"
 #include "apps/report/observed.h"
-#include "apps/run/terminal.h"
-#include "framework/data/form.h"
-#include "framework/io/checkpoint.h"
+#include "apps/terminal/terminal.h"
+#include "framework/base/text_stream.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/checkpoint/checkpoint.h"
 
 namespace halfstep::app {
 namespace {
@@ -104,7 +104,7 @@ std::vector<Difference> expanded(const Difference& d) {
 // Is it what the type of a data set has where a config does not say?
 bool is_default(const Json& config, const std::string& key, const Json& value) {
   std::vector<std::string> parts;
-  std::istringstream in(key);
+  TextReader in(key);
   for (std::string part; std::getline(in, part, '.');) parts.push_back(part);
   if (parts.size() != 3 || parts[0] != "data") return false;
   const Json& data = config.contains("data") ? config["data"] : Json::object();

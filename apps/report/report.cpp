@@ -7,7 +7,7 @@
 #include "apps/config/config.h"
 #include "apps/report/bench_page.h"
 #include "apps/report/page.h"
-#include "apps/run/plan.h"
+#include "apps/train/plan.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "apps/report/chart.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

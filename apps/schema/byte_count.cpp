@@ -3,8 +3,9 @@
 
 #include <cmath>
 #include <iterator>
-#include <sstream>
 #include <string>
+
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 
@@ -15,7 +16,7 @@ std::optional<ByteCount> parse_byte_count(const Json& value) {
   } else if (value.is_string()) {
     const std::string text = value.get<std::string>();
     const size_t end = text.find_first_not_of("0123456789.");  // so that the E of EiB is no exponent
-    std::istringstream number(text.substr(0, end)), unit(end == std::string::npos ? "bytes" : text.substr(end));
+    TextReader number(text.substr(0, end)), unit(end == std::string::npos ? "bytes" : text.substr(end));
     std::string word, rest;
     if (!(number >> count) || (number >> rest) || !(unit >> word) || (unit >> rest)) return {};
     constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "B", "KiB", "MiB", "GiB", "TiB"};

@@ -2,10 +2,10 @@
 #include "apps/schema/interval.h"
 
 #include <cmath>
-#include <sstream>
 #include <string>
 
 #include "apps/schema/schema.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 
@@ -18,7 +18,7 @@ std::optional<Interval> parse_interval(const Json& value) {
   } else if (value.is_string()) {
     const std::string text = value.get<std::string>();
     if (text == "never") return out;
-    std::istringstream in(text);
+    TextReader in(text);
     std::string rest;
     if (!(in >> out.count)) {
       in.clear(), in.str(text), in.seekg(0);

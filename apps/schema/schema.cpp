@@ -2,16 +2,16 @@
 #include "apps/schema/schema.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
 
 std::string plain(double v) {
-  std::ostringstream out;
+  TextWriter out;
   out.precision(12);
   out << v;
   return out.str();

@@ -101,13 +101,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return found.empty() ? "" : "; did you mean \"" + found + "\"?";
 }
 
-std::string one_of(const std::vector<std::string>& words) {
-  std::string out;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (i) out += i + 1 == words.size() ? " or " : ", ";
-    out += '"' + words[i] + '"';
-  }
-  return out;
-}
-
 }  // namespace halfstep::app

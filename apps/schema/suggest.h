@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/list_text.h"  // one_of
+
 namespace halfstep::app {
 
 // The candidate that `word` most probably means: one that another program spells so, or a similar one; "" when there is none.
@@ -16,8 +18,5 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 
 // What other programs call our key or type `name`: learning_rate, base_lr, ... for lr.
 std::vector<std::string> other_names(std::string_view name);
-
-// "\"a\", \"b\" or \"c\"".
-std::string one_of(const std::vector<std::string>& words);
 
 }  // namespace halfstep::app

@@ -8,10 +8,10 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/report/record.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/progress.h"
 #include "framework/base/check.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/json.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {
@@ -28,7 +28,7 @@ bool is_index_word(const std::string& s) {
 }
 
 // "0007-lr0.01" -> 7; 0: no member's folder.
-int64_t number_of(const std::string& folder) {
+int64_t number_of_folder(const std::string& folder) {
   const std::string digits = folder.substr(0, folder.find('-'));
   return digits.size() >= kNumberDigits && digits.size() < 8 && is_index_word(digits) ? std::stoll(digits) : 0;
 }
@@ -73,7 +73,7 @@ std::map<std::string, std::string> folders_by_config(const fs::path& output_dir,
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(output_dir, none)) {
     const std::string name = entry.path().filename().string();
-    if (number_of(name) == 0 || !entry.is_directory(none)) continue;
+    if (number_of_folder(name) == 0 || !entry.is_directory(none)) continue;
     const Json config = json_in(entry.path() / "config.json");
     if (!config.is_object()) continue;
     std::string identity = identity_of(config);
@@ -168,7 +168,7 @@ void find_folders(const SweepFile& sweep, SweepMembers& members) {
   for (const SweepMember& m : members.all) identities.insert(identity_of(m.config));
   std::map<std::string, std::string> folders = folders_by_config(sweep.output_dir, identities);
   int64_t number = 0;
-  for (const auto& [identity, name] : folders) number = std::max(number, number_of(name));
+  for (const auto& [identity, name] : folders) number = std::max(number, number_of_folder(name));
   for (SweepMember& m : members.all) {
     if (const auto found = folders.find(identity_of(m.config)); found != folders.end()) {
       m.is_there = true;

@@ -5,10 +5,11 @@
 #include <cmath>
 #include <optional>
 
-#include "apps/run/progress.h"
 #include "apps/schema/schema.h"
+#include "apps/terminal/progress.h"
 #include "framework/base/check.h"
-#include "framework/io/checksum.h"
+#include "framework/base/number_text.h"
+#include "framework/io/files/checksum.h"
 #include "framework/math/random.h"
 
 namespace halfstep::app {
@@ -76,7 +77,7 @@ bool check_values(const Json& given, const std::string& path, Issues& issues) {
   return issues.errors() == before;
 }
 
-Json rounded(double v, int digits) { return std::stod(number_text(v, digits)); }
+Json rounded(double v, int digits) { return halfstep::number_of(number_text(v, digits)).value_or(v); }
 
 // Of a range without "step": where a share of 0 is its first value, and one of 1 its last.
 double at_share(const ValueRange& r, double share) {

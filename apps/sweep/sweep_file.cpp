@@ -10,8 +10,8 @@
 #include "apps/schema/shell_word.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/json.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 
 namespace halfstep::app {
 namespace {

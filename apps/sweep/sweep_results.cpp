@@ -8,8 +8,8 @@
 #include <optional>
 #include <ostream>
 
-#include "apps/run/cells.h"
-#include "apps/run/progress.h"
+#include "apps/terminal/cells.h"
+#include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "apps/exit_codes.h"
-#include "apps/run/progress.h"
-#include "apps/run/run_lock.h"
-#include "apps/run/signals.h"
+#include "apps/record/run_lock.h"
 #include "apps/sweep/member_process.h"
+#include "apps/terminal/progress.h"
+#include "apps/terminal/signals.h"
 #include "framework/base/check.h"
 
 namespace halfstep::app {

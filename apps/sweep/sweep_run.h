@@ -21,9 +21,9 @@ struct SweepOptions {
 // Those that are to be trained: neither finished nor, without `retry`, failed.
 std::vector<const SweepMember*> members_to_train(const SweepMembers& members, bool retry);
 
-// Until all have ended, or a stop signal (apps/run/signals.h): then those that run save and stop. A member that fails does not stop
-// the others. Members that another process still trains, as after a sweep that was killed, are waited for, at most a minute; then
-// ConfigError is thrown.
+// Until all have ended, or a stop signal (apps/terminal/signals.h): then those that run save and stop. A member that fails does not
+// stop the others. Members that another process still trains, as after a sweep that was killed, are waited for, at most a minute;
+// then ConfigError is thrown.
 void train_members(const SweepMembers& members, const SweepOptions& options);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digits that halfstep generates (framework/data/digits.cpp, generators.cpp) in numpy, so that a twin reads the same ones."""
+"""The digits that halfstep generates (framework/data/sets/digits.cpp) in numpy, so that a twin reads the same ones."""
 import numpy as np
 
 SIDE, POOL = 28, 2000

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import tempfile
 
-from run import machine
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import records  # noqa: E402
+
 # Of recipes that would train for more than 10 seconds; the others train to their end.
 EPOCHS = {"mnist_lenet": 1, "cifar10_conv": 3, "char_lstm": 1, "char_transformer": 1}
 
@@ -50,9 +51,9 @@ def main():
     parser.add_argument("--json", required=True, type=pathlib.Path)
     parser.add_argument("--match", default="")
     args = parser.parse_args()
-    record = json.loads(args.json.read_text()) if args.json.exists() else {"rows": []}
+    record = records.load(args.json) if args.json.exists() else {"rows": []}
     record["what"] = "halfstep parity --json of each recipe at its last checkpoint, on 8 batches, after training on one thread"
-    record["machine"], record["epochs"] = machine(), EPOCHS
+    record["machine"], record["epochs"] = records.machine(), EPOCHS
     expected = hurt()
     for config in sorted((ROOT / "configs/recipes").glob("*.json")):
         recipe = config.stem
@@ -69,7 +70,7 @@ def main():
             row["agrees"] = row["hurt"] == (row["verdict"] == "harmful")
             record["rows"] = [r for r in record["rows"] if (r["recipe"], r["precision"]) != (recipe, precision)] + [row]
             record["rows"].sort(key=lambda r: (r["recipe"], r["precision"]))
-            args.json.write_text(json.dumps(record, indent=1) + "\n")
+            records.save(args.json, record)
             print(f"{recipe:20} {precision:9} step {row['step']:5}  {row['verdict']:9} {row['measure']:.3g} of the {row['by']}"
                   f"{'' if row['agrees'] else '   DISAGREES with docs/recipes.md'}", flush=True)
     agree = sum(r["agrees"] for r in record["rows"])

@@ -17,13 +17,15 @@ import importlib.metadata
 import json
 import os
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import records  # noqa: E402
+
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 # What is reported of each: the metric's key in the result of `halfstep train`, its format, the value that it must reach, and the
@@ -117,25 +119,20 @@ def resume_check(a, recipe, precision):
                 "equal": whole == part}
 
 
-def machine():
-    info = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in info if line.startswith("model name")), platform.processor())
-
-
 def write(a, list_name, new, key):
     """Puts rows into the record over those with the same key."""
     file = pathlib.Path(a.json)
     with open(str(file) + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        old = json.loads(file.read_text()) if file.exists() else {}
+        old = records.load(file) if file.exists() else {}
         rows = {key(r): r for r in old.get(list_name, []) + new}
         order = lambda r: (list(RECIPES).index(r["recipe"]), PRECISIONS.index(r["precision"]), r.get("side", ""), r.get("seed", 0))
         git = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True)
-        record = {"date": datetime.date.today().isoformat(), "machine": machine(), "cores": os.cpu_count(),
+        record = {"date": datetime.date.today().isoformat(), "machine": records.machine(), "cores": os.cpu_count(),
                   "commit": git.stdout.strip(),
                   "torch": importlib.metadata.version("torch"), "note": a.note or old.get("note", ""), "rows": old.get("rows", []),
                   "resumed": old.get("resumed", []), list_name: sorted(rows.values(), key=order)}
-        file.write_text(json.dumps(record, indent=1) + "\n")
+        records.save(file, record)
     os.unlink(str(file) + ".lock")
 
 
@@ -176,7 +173,7 @@ def verdict(recipe, base, other):
 
 
 def write_docs(file):
-    record = json.loads(file.read_text())
+    record = records.load(file)
     rows = record["rows"]
 
     def values(recipe, side, precision, key="result"):

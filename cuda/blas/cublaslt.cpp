@@ -4,7 +4,7 @@
 #include "cuda/library.h"
 #include "framework/base/check.h"
 
-#ifndef HALFSTEP_CUBLASLT_PATH  // where the build found it
+#ifndef HALFSTEP_CUBLASLT_PATH  // the build's path
 #define HALFSTEP_CUBLASLT_PATH ""
 #endif
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt, opened when a product first needs it: half a gigabyte that a run on the CPU has no use for.
+// Opens cuBLASLt when a product first needs it: it takes half a gigabyte, which a run on the CPU does not need.
 #pragma once
 
 #include <cublasLt.h>
@@ -31,14 +31,14 @@ struct CublasLt {
 #undef HS_MEMBER
 };
 
-// The file that HALFSTEP_CUBLASLT in the environment names; without that the one that the build found, or that the loader finds.
-// Throws DeviceError with the files that were tried when there is none of the version that the build knows.
+// Returns the library from the file in the environment variable HALFSTEP_CUBLASLT, or else the one that the build or the loader
+// finds. Throws DeviceError with the tried files if none has the version that the build knows.
 const CublasLt& cublaslt();
 
-// "cuBLASLt 13.1.0", or the first line of the error.
+// Returns "cuBLASLt 13.1.0", or the first line of the error.
 std::string cublaslt_version();
 
-// "not supported", of CUBLAS_STATUS_NOT_SUPPORTED.
+// Returns the text of a status, such as "not supported" for CUBLAS_STATUS_NOT_SUPPORTED.
 std::string status_text(cublasStatus_t status);
 // Throws DeviceError "[cublaslt] <call> failed: <status>".
 void check_cublaslt(cublasStatus_t status, const char* call);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From views to the library's descriptors.
+// Converts views to the library's descriptors.
 #include <algorithm>
 
 #include "cuda/blas/matmul.h"
@@ -24,7 +24,7 @@ std::optional<cudaDataType> type_of(DType t) {
   }
 }
 
-// An operand as the library sees it: its memory read column-major is the transpose, so one dense by rows is not transposed.
+// An operand as the library sees it: it reads memory column-major, so an operand dense by rows is its transpose there.
 struct Stored {
   bool transposed;
   int64_t ld, rows, columns, batch = 1, batch_stride = 0;
@@ -84,18 +84,18 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
     return {};
   std::optional<Stored> a = stored(g.a), b = stored(g.b);
   if (!a || !b) return {};
-  // Rows of a batch that shares b are rows of one product.
+  // The rows of a batch that shares b are the rows of one product.
   if (a->batch > 1 && b->batch_stride == 0 && !a->transposed && a->batch_stride == a->rows * a->ld) {
     a->rows *= a->batch;
     a->batch = 1;
     a->batch_stride = 0;
   }
   const MatmulPointers p = matmul_pointers(g);
-  // The rows of c are dense, but for those of a padded matrix.
+  // The rows of c are dense, except in a padded matrix.
   const bool padded = g.c.shape.size() == 2 && g.c.shape[0] > 1;
   const int64_t d_ld = padded ? g.c.strides[0] : b->columns;
   const bool mask = g.aux && g.activation == Activation::relu;
-  const bool tf32 = allow_tf32() && (capability() >= 80 || capability() == 0);  // Ampere and later have it; 0: there is no GPU
+  const bool tf32 = allow_tf32() && (capability() >= 80 || capability() == 0);  // needs Ampere or later; 0: no GPU
   return MatmulKey{.m = b->columns,
                    .n = a->rows,
                    .k = b->rows,
@@ -168,7 +168,7 @@ void MatmulDescriptors::create(const MatmulKey& key) {
 
   check_cublaslt(lt_.cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(key.workspace));
-  // Parts of a sum that is split are added in the type of the computation, and no sum is kept in float16.
+  // Requires that parts of a split sum are added in the computation's type, so that no sum is kept in float16.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          uint32_t(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   if (key.in == CUDA_R_16F) prefer(CUBLASLT_MATMUL_PREF_IMPL_MASK, ~uint64_t(CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F));
@@ -183,7 +183,7 @@ void MatmulDescriptors::point_to(const MatmulPointers& p) {
     check_cublaslt(lt_.cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value),
                    "cublasLtMatmulDescSetAttribute");
   };
-  // Only where the epilogue has one: the library refuses a bias that it has no use for.
+  // Sets the bias only if the epilogue has one: the library refuses an unused one.
   if (has_vector_) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.vector);
   if (has_aux_) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left to the library's epilogues by default, by dtype and GPU. Measurement overrules it (HALFSTEP_TUNE).
+// What the library's epilogues compute by default, by dtype and GPU. Measurements override it (HALFSTEP_TUNE).
 #pragma once
 
 #include "framework/base/dtype.h"
@@ -8,14 +8,15 @@ namespace halfstep::cuda {
 
 struct Fusion {
   bool gelu;        // forward
-  bool derivative;  // DRELU, DGELU, with and without the sum of columns
-  bool row_sum;     // BGRADB, and BGRADA
+  bool derivative;  // DRELU and DGELU, with or without the sum of columns
+  bool row_sum;     // BGRADB and BGRADA
 };
 
-// `capability`: 90 for sm_90. A bias and a ReLU are always fused: every kernel of the library has them.
+// Returns the default. `capability`: 90 for sm_90. A bias and a ReLU are always fused: every kernel of the library has them.
 Fusion default_fusion(DType dtype, int capability);
 
-// Whether the library's GELU is good enough for results in `out`: it takes the hardware's tanh, which is off by up to 5e-4.
+// Returns whether the library's GELU is exact enough for results in `out`: it uses the hardware's tanh, with an error of up to
+// 5e-4.
 constexpr bool gelu_is_exact_enough(DType out) { return is_half(out); }
 
 }  // namespace halfstep::cuda

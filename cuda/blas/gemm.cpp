@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a product with its extras is cut into calls: as much as one epilogue takes, and kernels for the rest.
+// Splits a product with its extras into calls: as much as one epilogue can do, and kernels for the rest.
 #include "cuda/blas/gemm.h"
 
 #include <atomic>
@@ -10,16 +10,17 @@
 #include <utility>
 
 #include "cuda/blas/fusion.h"
-#include "cuda/blas/ledger.h"
 #include "cuda/blas/padding.h"
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/product_stats.h"
+#include "cuda/blas/tuning_cache.h"
 #include "cuda/runtime.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 
-#ifndef HALFSTEP_NO_CUBLASLT  // the emulated build where the library's header is not installed
+#ifndef HALFSTEP_NO_CUBLASLT  // an emulated build without the library's header
 #include "cuda/blas/cublaslt.h"
 #include "cuda/blas/matmul.h"
+#include "framework/base/number_text.h"
 #endif
 
 namespace halfstep::cuda {
@@ -27,27 +28,27 @@ namespace {
 
 // ---- the parts of a request
 
-// The matrix that c is, with the rows of a batch below each other.
+// Returns c as a matrix, with the rows of a batch below each other.
 TensorView flat(const TensorView& c) {
   const int64_t columns = c.shape.back(), rows = columns > 0 ? c.numel() / columns : 0;
   return {c.data, c.dtype, {rows, columns}, {columns, 1}};
 }
 
-// Where activations are steps of their own, they start from z = a b + bias, rounded once.
+// Returns the product alone for separate activations, which start from z = a b + bias, rounded once.
 GemmArgs with_bias(const GemmArgs& g) { return {.a = g.a, .b = g.b, .c = g.c, .bias = g.bias, .accumulate = g.accumulate}; }
 
-// out[j] = the sum over the first dimension of a matrix.
+// out[j] = sum of a matrix over its first dimension.
 void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) {
   reduce(q, Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }
 
-// What `wanted` has beyond `done`, which has left its result in c.
+// Computes the part of `wanted` that `done`, whose result is in c, lacks.
 void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
   if (wanted.derivative && !done.derivative) {
     activation_derivative(q, c, wanted.activation, wanted.aux, c);
   } else if (wanted.activation == Activation::relu && done.activation == Activation::relu && wanted.aux && !done.aux) {
-    bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // its mask
+    bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // only its mask
   } else if (is_floating(c.dtype)) {
     const bool bias = wanted.bias && !done.bias, activation = wanted.activation != done.activation;
     if (bias || activation) bias_activation(q, c, bias ? wanted.bias : TensorView{}, wanted.activation, wanted.aux, c);
@@ -67,7 +68,7 @@ void plain_gemm(const Queue& q, const GemmArgs& g) {
   finish(q, g, with_bias(g));
 }
 
-// The way of g's last call has changed to `rung`, or g is the first of its kind.
+// Notes that the rung of g's kind has changed to `rung`, or that g is the first of its kind.
 void note_way(ProductRecord& record, int rung, const char* name, const std::string& status) {
   ProductReport& r = record.report;
   record.rung = rung;
@@ -88,16 +89,16 @@ bool is_bare(const GemmArgs& g) {
 
 double environment(const char* name) {
   const char* value = std::getenv(name);
-  return value ? std::strtod(value, nullptr) : 0;
+  return value ? number_before(value).value_or(0) : 0;
 }
 
-// What set_gemm_tuning() was given.
+// The argument of set_gemm_tuning().
 std::atomic<double>& tuned_gflop() {
   static std::atomic<double> gflop{environment("HALFSTEP_TUNE")};
   return gflop;
 }
 
-// The part of g that one epilogue may do: its vector is packed and of c's dtype.
+// Returns the part of g that one epilogue can do: its vector is packed and of c's dtype.
 GemmArgs one_epilogue(const GemmArgs& g) {
   const auto fits = [&](const TensorView& v) { return !v || (v.dtype == g.c.dtype && (v.shape[0] == 1 || v.strides[0] == 1)); };
   GemmArgs part = bare(g);
@@ -116,18 +117,18 @@ GemmArgs one_epilogue(const GemmArgs& g) {
   return part;
 }
 
-// What products on this machine depend on beside their kind, as verdicts are kept by it.
+// Returns what the speed of products depends on besides their kind; tuning results are stored under it.
 const std::string& machine() {
   static const std::string text = describe_device() + ", " + cublaslt_version();
   return text;
 }
 
-// Ways to do g, from the most that is fused to the bare product. Each leaves the rest to finish().
+// The rungs for g, from the most fused to the bare product. Each leaves the rest to finish().
 struct Ladder {
   struct Rung {
     const char* name;
     GemmArgs part;
-    bool by_default;  // the table of fusion.h does not keep from it
+    bool by_default;  // whether the table of fusion.h allows it
   };
   Rung rungs[5];
   int count = 0;
@@ -139,12 +140,12 @@ struct Ladder {
     const bool wanted = (fusion.derivative || !part.derivative) && (fusion.row_sum || !(part.a_row_sum || part.b_column_sum)) &&
                         (fusion.gelu || !gelu);
     if (!is_bare(part)) add(part.activation == g.activation ? "fused" : "bias", part, wanted);
-    if (part.activation == Activation::relu && part.aux && !part.derivative) {  // the mask may be made of the result
+    if (part.activation == Activation::relu && part.aux && !part.derivative) {  // the mask can be computed from the result
       GemmArgs unmasked = part;
       unmasked.aux = {};
       add("unfused_mask", unmasked, true);
     }
-    if (part.column_sum) {  // a derivative may be fused where its sum is not
+    if (part.column_sum) {  // a derivative may be fused although its sum is not
       GemmArgs unsummed = part;
       unsummed.column_sum = {};
       add("unfused_sum", unsummed, fusion.derivative);
@@ -154,17 +155,17 @@ struct Ladder {
   }
   void add(const char* name, const GemmArgs& part, bool by_default) { rungs[count++] = {name, part, by_default}; }
 
-  // Whether to try a rung, given the measured times.
+  // Returns whether to try a rung, given the measured times.
   bool tries(int i, const std::optional<int>& best) const { return best ? i >= *best : rungs[i].by_default; }
 
-  // By rung i alone; false: the library does not take it.
+  // Runs g by rung i alone; returns false if the library refuses.
   bool done_by(const Queue& q, const GemmArgs& g, int i) const {
     if (!matmul(q, rungs[i].part)) return false;
     finish(q, g, rungs[i].part);
     return true;
   }
 
-  // The rung that g is done by; `count`: none, and nothing is done.
+  // Runs g and returns its rung; `count` means none, and nothing was done.
   int run(const Queue& q, const GemmArgs& g, const std::optional<int>& best) const {
     for (int i = 0; i < count; ++i) {
       if (tries(i, best) && done_by(q, g, i)) return i;
@@ -202,7 +203,7 @@ struct Ladder {
 
   // Finds the fastest rung, by measuring or in the file of an earlier run.
   void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
-    if (const auto known = recall_verdict(machine(), key.text())) {
+    if (const auto known = recall_tuning(machine(), key.text())) {
       for (int i = 0; i < count; ++i) {
         if (rungs[i].name != known->rung || !choose_candidate(q, rungs[i].part, known->candidate, known->algorithm)) continue;
         record.best = i;
@@ -225,7 +226,7 @@ struct Ladder {
     record.report.ms = least;
     const Rung& rung = rungs[*record.best];
     const MatmulFacts facts = matmul_facts(q, rung.part);
-    remember_verdict(machine(), key.text(), {rung.name, facts.candidate, facts.algorithm, least});
+    remember_tuning(machine(), key.text(), {rung.name, facts.candidate, facts.algorithm, least});
   }
 };
 
@@ -242,8 +243,7 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
   ++record.report.calls;
 }
 
-// With longer rows where that pays and there is memory for them. If c is padded, what an epilogue would do comes after it has been
-// copied back.
+// Pads rows if that pays and there is memory for it. If c is padded, the extras are computed after it was copied back.
 void padded_gemm(const Queue& q, const GemmArgs& g) {
   const Padding padding = padding_of(g);
   std::optional<PaddedMatrix> a, b, c;
@@ -266,7 +266,7 @@ int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 namespace {
 
-// Products that are not the library's: integers, and all where it is left out.
+// Computes products that the library does not support (integers), or all if it is disabled.
 void plain_by_choice(const Queue& q, const GemmArgs& g) {
   if (g.c.numel() > 0 && g.a.shape.back() > 0) {
     ProductRecord& record = product_record(g, ProductKey(g));
@@ -284,7 +284,7 @@ bool plain_only() {
   return plain;
 }
 
-// Tensor cores take bf16 from Ampere on.
+// Throws for bf16 before Ampere, whose tensor cores lack it.
 void check_bf16(const GemmArgs& g) {
   check<DeviceError>(g.a.dtype != DType::bf16 || capability() >= 80, "products",
                      "products of bfloat16 need compute capability 8.0 "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend's matrix products (GemmArgs of framework/backend/backend.h), on cuBLASLt where it has code and on kernels of our
-// own where it has none. HALFSTEP_CUDA_BLAS=plain in the environment leaves the library out.
+// The backend's matrix products (GemmArgs of framework/backend/backend.h): by cuBLASLt if it has code, else by our own kernels.
+// HALFSTEP_CUDA_BLAS=plain in the environment disables the library.
 #pragma once
 
 #include <string>
@@ -11,19 +11,19 @@
 
 namespace halfstep::cuda {
 
-// Each kind of product that was asked for since the last call of this, with the way it took. In no other thread than gemm().
+// Returns each kind of product used since the last call, with its rung. Call it only in the thread of gemm().
 std::vector<ProductReport> product_reports();
 
-// ReLU: a bit for each element of c that is above 0 or NaN (there the gradient passes, as PyTorch's does), u8 [rows, columns / 8],
-// the columns rounded up to 128: bit column % 8 of byte column / 8. GELU: z in `dtype`, [rows, columns rounded up to 8]. Bits and
-// elements past the last column mean nothing.
+// Returns the layout of aux. ReLU: a bit for each element of c that is above 0 or NaN (there the gradient passes, as in PyTorch),
+// u8 [rows, columns / 8] with columns rounded up to 128: bit column % 8 of byte column / 8. GELU: z in `dtype`, [rows, columns
+// rounded up to 8]. Bits and elements past the last column are undefined.
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
 
-// "cuBLASLt 13.1.0", or why there is none.
+// Returns "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 
 // The first product of a kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP times the library's candidates, fused
-// and unfused, and the fastest is kept, overriding the table of fusion.h; verdicts.h stores it for later runs.
+// and unfused, and the fastest is kept, overriding the table of fusion.h; tuning_cache.h stores it for later runs.
 // 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the start: 1 is a good one. The choice may
 // differ where it was not kept, and with it the last bits.
 void set_gemm_tuning(double gflop);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans: the library's descriptors and its choice of code for a kind of product, made once and kept.
+// Plans: the library's descriptors and its choice of code for each kind of product, made once and kept.
 #include "cuda/blas/matmul.h"
 
 #include <cmath>
@@ -16,8 +16,8 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t(32) << 20;  // NVIDIA's advice for sm_90
-constexpr size_t kPlans = 4096;                       // kept; more kinds than that start anew
+constexpr size_t kWorkspaceBytes = size_t(32) << 20;  // as NVIDIA recommends for sm_90
+constexpr size_t kPlans = 4096;                       // most kept plans; more kinds restart the cache
 constexpr int kCandidates = 8;
 constexpr int kTimings = 5;
 
@@ -37,9 +37,9 @@ struct Plan {
 
   MatmulDescriptors descriptors;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // empty: the library has no code
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;            // of the heuristic, then of the last candidate that was refused
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;            // of the heuristic, then of the last refused candidate
   size_t chosen = 0;
-  size_t relu_of = size_t(-1);       // the candidate whose ReLU is known
+  size_t relu_of = size_t(-1);       // candidate whose ReLU was tested
   const char* relu_fault = nullptr;  // how it differs from ours
   bool tuned = false;
 
@@ -59,7 +59,7 @@ bool is_nan(DType t, const char* element) {
   }
 }
 
-// Bytes from a matrix's first element to the first of its last row, and to its last.
+// Return the bytes from a matrix's first element to the first of its last row, and to its last element.
 size_t offset_of_last_row(const TensorView& v) {
   int64_t elements = 0;
   for (int d = 0; d + 1 < v.shape.size(); ++d) elements += (v.shape[d] - 1) * v.strides[d];
@@ -73,7 +73,7 @@ class Library {
  public:
   explicit Library(const CublasLt& functions) : lt(functions) { check_cublaslt(lt.cublasLtCreate(&handle_), "cublasLtCreate"); }
 
-  // Null: not for the library. The plans of kinds that it has no code for are kept too.
+  // Returns the plan, or null if the library cannot compute it. Plans of kinds without code are cached too.
   Plan* plan(const Queue& q, const GemmArgs& g) {
     const std::optional<MatmulKey> key = matmul_key(g, workspace_bytes(q));
     if (!key) return nullptr;
@@ -97,11 +97,11 @@ class Library {
                              &candidate.algo, workspace_, candidate.workspaceSize, q.stream);
   }
 
-  // Whether the chosen candidate's ReLU behaves like PyTorch's and ours: NaN stays NaN, and the mask of elements that pass the
-  // gradient is 0 where z is. Of the library's kernels some do not. Asked once for each candidate, by runs on operands of zeros,
+  // Returns whether the chosen candidate's ReLU works like PyTorch's and ours: NaN stays NaN, and the mask of elements that pass
+  // the gradient is 0 where z is 0. Some of the library's kernels do not. Tests each candidate once, by runs on operands of zeros,
   // without and with a NaN in the first and the last row, whose results are overwritten later. The caller's operands would not do:
-  // an infinity among them makes NaN of a product with 0, and with a factor of 0 the library need not read them at all. A recording
-  // cannot ask, nor where there is no memory for the zeros. A refusal of a run is left in `status`.
+  // infinity times 0 gives NaN, and the library need not read operands whose factor is 0. Cannot test in a recording, or without
+  // memory for the zeros. Stores a refusal in `status`.
   bool relu_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
     status = CUBLAS_STATUS_SUCCESS;
     if (plan.relu_of == plan.chosen) return !plan.relu_fault;
@@ -120,7 +120,7 @@ class Library {
     }
     for (const size_t at : {size_t(0), offset_of_last_row(g.a)}) {
       char* const element = static_cast<char*>(zeros->operands.a.data) + at;
-      check_cuda(cudaMemsetAsync(element, 0xFF, size_of(g.a.dtype), q.stream), "cudaMemsetAsync");  // a NaN in each dtype
+      check_cuda(cudaMemsetAsync(element, 0xFF, size_of(g.a.dtype), q.stream), "cudaMemsetAsync");  // NaN in every dtype
     }
     const std::string y = ends_of(q, plan, g, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
@@ -144,19 +144,19 @@ class Library {
   std::mutex mutex;
 
  private:
-  // One for all products: they run one after the other. A recording may not take memory, so what it records before there is a
-  // workspace does without.
+  // Returns the workspace, one for all products because they run one after the other. A recording must not allocate, so products
+  // recorded before a workspace exists run without one.
   size_t workspace_bytes(const Queue& q) {
     if (!workspace_ && !q.recording) workspace_ = allocator(Device::cuda).allocate(kWorkspaceBytes, MemoryTag::workspace);
     return workspace_ ? kWorkspaceBytes : 0;
   }
 
-  // A product's arguments with zeros for a, b and the bias, in memory of their own.
+  // A product's arguments with zeros for a, b and the bias, in separate memory.
   struct Zeros {
     std::unique_ptr<void, void (*)(void*)> memory;
     GemmArgs operands;
   };
-  // Empty: there is no memory for them.
+  // Returns empty if there is no memory for them.
   static std::optional<Zeros> zeros_like(const Queue& q, const GemmArgs& g) {
     Zeros zeros{{nullptr, [](void* p) { allocator(Device::cuda).release(p); }}, g};
     TensorView* const views[] = {&zeros.operands.a, &zeros.operands.b, &zeros.operands.bias};
@@ -175,7 +175,7 @@ class Library {
     return zeros;
   }
 
-  // The first and the last row of what a run on zeros leaves at `from`: c or its mask, `bits` a column.
+  // Returns the first and the last row of the result of a run on zeros at `from`: c or its mask, with `bits` per column.
   std::string ends_of(const Queue& q, Plan& plan, const GemmArgs& g, const Zeros& zeros, const void* from, size_t bits,
                       cublasStatus_t& status) const {
     const int64_t columns = g.c.shape.back(), rows = g.c.numel() / columns;
@@ -242,7 +242,7 @@ bool matmul(const Queue& q, const GemmArgs& g) {
     if (status == CUBLAS_STATUS_SUCCESS) return true;
     if (!is_refusal(status)) check_cublaslt(status, "cublasLtMatmul");
     plan->status = status;
-    ++plan->chosen;  // proposed, yet refused
+    ++plan->chosen;  // proposed but refused
   }
   return false;
 }

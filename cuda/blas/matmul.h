@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One cuBLASLt call for a product and the work of a single epilogue.
+// One cuBLASLt call: a product and the work of a single epilogue.
 //
-// The library is column-major: a row-major matrix is its transpose there, so c = a b is asked for as c^T = b^T a^T with no copy.
+// The library is column-major: a row-major matrix is its transpose there, so c = a b is requested as c^T = b^T a^T without a copy.
 // Its matrix A is our b, its B our a, and the rows of its D are our columns, as bias epilogues require.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace halfstep::cuda {
 
-// All that the library's choice of code depends on. As in the library: D [m, n] = op(A) op(B), column-major.
+// Everything on which the library's choice of code depends. As in the library: D [m, n] = op(A) op(B), column-major.
 struct MatmulKey {
   int64_t m, n, k, batch;
   int64_t a_transposed, b_transposed, a_ld, b_ld, d_ld, a_batch, b_batch;  // batch: strides
@@ -31,20 +31,20 @@ struct MatmulKey {
 // The memory of one call.
 struct MatmulPointers {
   const void *a = nullptr, *b = nullptr;
-  void *d = nullptr, *vector = nullptr, *aux = nullptr;  // vector: a bias, or the sums that a backward epilogue writes
+  void *d = nullptr, *vector = nullptr, *aux = nullptr;  // vector: a bias, or the sums written by a backward epilogue
 };
 
-// Empty when the library's descriptors cannot say it: integers, strides, mixtures of dtypes.
+// Returns the key, or nothing if the library's descriptors cannot express it: integers, strides, mixed dtypes.
 std::optional<MatmulKey> matmul_key(const GemmArgs& args, size_t workspace);
 MatmulPointers matmul_pointers(const GemmArgs& args);
 
-// The library's objects for a key. Throws DeviceError with the name of a call that is refused.
+// The library's objects for a key. Throws DeviceError with the name of a refused call.
 class MatmulDescriptors {
  public:
   [[nodiscard]] MatmulDescriptors(const CublasLt& lt, const MatmulKey& key, const MatmulPointers& pointers);
   ~MatmulDescriptors();
   MatmulDescriptors(const MatmulDescriptors&) = delete;
-  void point_to(const MatmulPointers& pointers);  // the epilogue's
+  void point_to(const MatmulPointers& pointers);  // pointers of the epilogue
 
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
@@ -57,27 +57,26 @@ class MatmulDescriptors {
   bool has_vector_, has_aux_;
 };
 
-// c = act(a b + bias) and so on, as far as one epilogue goes: the caller has left the rest out. false, and nothing done, when
-// the library has no code for it, or code whose ReLU makes a number of NaN, or whose mask says something else of z = 0 than ours:
-// there the gradient is 0.
+// Computes c = act(a b + bias) and so on, as far as one epilogue can: the caller has removed the rest. Returns false and does
+// nothing if the library has no code for it, or code whose ReLU turns NaN into a number, or whose mask differs from ours at z = 0,
+// where the gradient is 0.
 bool matmul(const Queue& q, const GemmArgs& args);
 
-// The library's answer for a kind, and the algorithm it uses. Nothing is run.
+// The library's answer for a kind, and its algorithm. Runs nothing.
 struct MatmulFacts {
-  int candidates = 0, candidate = 0;  // how many, and which is used
-  int algorithm = -1;                 // CUBLASLT_ALGO_CONFIG_ID of that one
+  int candidates = 0, candidate = 0;  // their number, and the one in use
+  int algorithm = -1;                 // CUBLASLT_ALGO_CONFIG_ID of the one in use
   size_t workspace = 0;               // bytes
-  std::string status;                 // "success", or why there is none that can be used
+  std::string status;                 // "success", or why none can be used
 };
 MatmulFacts matmul_facts(const Queue& q, const GemmArgs& args);
 
-// Times the library's candidates for `args` on its buffers, once for each kind, and keeps the fastest. c must not be accumulated
-// into.
+// Times the library's candidates for `args` on its buffers, once for each kind, and keeps the fastest. `accumulate` must be false.
 void tune_matmul(const Queue& q, const GemmArgs& args);
-// Keeps the one that an earlier run found fastest. false: it is not among them now.
+// Keeps the candidate that was fastest in an earlier run. Returns false if it is not among the current ones.
 bool choose_candidate(const Queue& q, const GemmArgs& args, int candidate, int algorithm);
 
-// Milliseconds of one call, by the device's clock, after one that is not counted.
+// Returns the milliseconds of one call by the device's clock, after one warm-up call.
 double time_of(const Queue& q, const std::function<void()>& call);
 
 }  // namespace halfstep::cuda

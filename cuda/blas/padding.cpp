@@ -7,7 +7,7 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int64_t kPack = 8;  // elements of 16 bits
+constexpr int64_t kPack = 8;  // number of 16-bit elements
 
 std::atomic<double>& least() {
   static std::atomic<double> multiplications{0x1p30};
@@ -16,7 +16,7 @@ std::atomic<double>& least() {
 
 int64_t padded(int64_t extent) { return (extent + kPack - 1) / kPack * kPack; }
 
-// The dimension along which the rows in memory lie.
+// Returns the dimension along which rows are dense in memory.
 int along(const TensorView& v) { return v.strides[1] == 1 ? 1 : 0; }
 
 bool is_aligned(const TensorView& v) {
@@ -33,7 +33,7 @@ Padding padding_of(const GemmArgs& g) {
   if (double(p.m) * double(p.n) * double(p.k) < least()) return {};
   for (const TensorView* v : {&g.a, &g.b, &g.c})
     if (v->strides[0] != 1 && v->strides[1] != 1) return {};
-  // A copy of an operand reads and writes it once; the product saves 0.005 ns for each of its multiplications.
+  // Copying an operand reads and writes it once; the product saves 0.005 ns for each of its multiplications.
   constexpr int64_t kUses = 256;
   const bool a = !is_aligned(g.a), b = !is_aligned(g.b), c = !is_aligned(g.c);
   const int64_t m = p.m, n = p.n, k = p.k;
@@ -56,11 +56,11 @@ PaddedMatrix::PaddedMatrix(const Queue& q, const TensorView& v, int64_t rows, in
   view_.data = work_->data();
   if (!filled) return;
   copy(q, v, given_part());
-  for (int d = 0; d < 2; ++d) {  // the rows behind, the columns behind
+  for (int d = 0; d < 2; ++d) {  // the rows below, the columns to the right
     TensorView rest = view_;
     rest.shape[d] = view_.shape[d] - given_[d];
     rest.data = static_cast<char*>(view_.data) + given_[d] * view_.strides[d] * int64_t(size_of(v.dtype));
-    if (dense == 0) {  // in the order of memory, where whole rows are one piece
+    if (dense == 0) {  // in memory order, where whole rows are contiguous
       std::swap(rest.shape[0], rest.shape[1]);
       std::swap(rest.strides[0], rest.strides[1]);
     }

@@ -19,7 +19,8 @@ constexpr int64_t kLargestSize = 256;
 
 Numbers numbers(const Dims& d) { return {d.begin(), d.end()}; }
 
-// Rows in one piece, each beginning on a multiple of 16 bytes, as the kernels read them: the strides for the library.
+// Returns strides for the library, or nothing unless v's rows are contiguous and begin at multiples of 16 bytes, as the kernels
+// need.
 std::optional<Strides> readable(const TensorView& v) {
   Strides strides = contiguous_strides(v.shape);
   for (int d = 0; d < 4; ++d) {
@@ -46,7 +47,7 @@ AttentionCase case_of(const AttentionArgs& a, bool backward) {
           .backward = backward};
 }
 
-// What the library needs to know, with q, k and v as it reads them.
+// The library's description of a call, with q, k and v as it reads them.
 struct Call {
   Staged q, k, v;
   AttentionLayout layout;
@@ -80,7 +81,7 @@ struct Call {
   }
 };
 
-// What the library may be asked at all.
+// Returns whether the library may be asked at all.
 bool is_for_the_library(const AttentionArgs& a) {
   const Shape &q = a.q.shape, &k = a.k.shape;
   if (!is_half(a.q.dtype) || a.k.dtype != a.q.dtype || a.v.dtype != a.q.dtype || capability() < 80) return false;
@@ -88,7 +89,7 @@ bool is_for_the_library(const AttentionArgs& a) {
   return q[3] % 8 == 0 && q[3] <= kLargestSize && a.dropout_p < 1;
 }
 
-// The others compute it then. Said once for each reason.
+// Logs, once for each reason, that the chunks compute the attention instead.
 void goes_by_chunks(bool backward, const std::string& why) {
   logging::warn_once("[cudnn] " + std::string(backward ? "the gradient of attention" : "attention") +
                      " is computed by chunks, which takes several times longer: " + why);
@@ -108,11 +109,11 @@ bool no_plan(bool backward) {
   return false;
 }
 
-// Some samples with all their heads, or some heads of keys of one sample with the queries that share them.
+// Some samples with all their heads, or some key heads of one sample with the queries that share them.
 struct Piece {
   int64_t sample, samples, head, heads;
 
-  // The part of v, which has `shared` heads for each head of keys.
+  // Returns the piece's part of v, which has `shared` heads for each key head.
   TensorView of(TensorView v, int64_t shared) const {
     v.data = v.as<char>() + (sample * v.strides[0] + head * shared * v.strides[1]) * int64_t(size_of(v.dtype));
     v.shape[0] = samples;
@@ -121,8 +122,8 @@ struct Piece {
   }
 };
 
-// A call in pieces: one, where its gradient has the room that it wants. With dropout forward and backward have the same pieces,
-// each with random numbers of its own.
+// Splits a call into pieces: one, if its gradient has enough workspace. With dropout, forward and backward use the same pieces,
+// each with its own random numbers.
 class Pieces {
  public:
   Pieces(const AttentionArgs& a, bool divided) : args_(a), shared_(a.q.shape[1] / a.k.shape[1]) {
@@ -159,8 +160,8 @@ Staged contiguous(const Queue& q, const TensorView& v, DType dtype, Staged::Use 
   return Staged(q, v, dtype, contiguous_strides(v.shape), use, 16);
 }
 
-// Seed and offset of the library's numbers, in device memory: below 2^53, so that a double holds them. Each piece has a seed of its
-// own.
+// Seed and offset of the library's random numbers, in device memory: below 2^53, so that a double holds them. Each piece has its
+// own seed.
 class Position {
  public:
   Position(const Queue& q, double dropout, Generator::State state, size_t pieces) {
@@ -185,7 +186,8 @@ class Position {
   std::optional<Workspace> space_;
 };
 
-// Where the library writes dq, dk and dv: there, or where they lie as it writes them, and then they are copied.
+// The memory to which the library writes dq, dk and dv: the tensors themselves, or a buffer in the library's layout that is then
+// copied.
 class Written {
  public:
   Written(const Queue& q, const AttentionLayout& layout, DType type, const TensorView& dq, const TensorView& dk,
@@ -219,7 +221,7 @@ class Written {
   std::optional<Workspace> space_;
 };
 
-// Of queries and keys, for each sample, in device memory: for a padding mask.
+// Lengths of queries and keys, for each sample, in device memory: for a padding mask.
 class Lengths {
  public:
   Lengths(const Queue& q, const AttentionProblem& p) {
@@ -266,7 +268,7 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
       for (const Staged* s : {&rows, &result}) s->deliver();
     }
     return true;
-  } catch (const MemoryError&) { return false; }  // for operands laid out otherwise
+  } catch (const MemoryError&) { return false; }  // for copies of operands with another layout
 }
 
 namespace {
@@ -315,7 +317,7 @@ bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State 
 
 }  // namespace
 
-// What was dropped is known to the library alone: there is no other way then, and a lack of memory is an error.
+// Only the library knows what was dropped: there is no other way then, and a lack of memory is an error.
 bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
   try {
     return differentiated(q, args, state, g);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by cuDNN's fused graphs: scores and probabilities live in the kernel. The contracts are those of AttentionLibrary
-// (framework/backend/dnn.h).
+// Attention by cuDNN's fused graphs, which keep scores and probabilities inside the kernel. The contracts are those of
+// AttentionLibrary (framework/backend/dnn.h).
 #pragma once
 
 #include <memory>
@@ -12,31 +12,33 @@
 
 namespace halfstep::cuda::dnn {
 
-// A padding mask hides the scores beyond the lengths of queries and keys. Here these lengths are always the whole tensors', so it
-// changes no result; but some versions read beyond the tensors without it. `twice`: also after each row's logarithm is subtracted.
+// A padding mask hides the scores beyond the lengths of queries and keys. Here these lengths are always those of the whole
+// tensors, so it changes no result; but some versions read beyond the tensors without it. `twice`: also after each row's logarithm
+// is subtracted.
 enum class PaddingMask : uint8_t { none, once, twice };
 
-// softmax(scale q k^T) v with the heads of q a multiple of those of k and v.
+// softmax(scale q k^T) v, where the number of q's heads is a multiple of that of k and v.
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
-  Numbers q, k;                             // [B, H, L, E] and, of v too, [B, G, S, E]
+  Numbers q, k;  // [B, H, L, E]; and also for v: [B, G, S, E]
   Numbers q_strides, k_strides, v_strides;
-  Numbers out_strides = {}, dq_strides = {}, dk_strides = {}, dv_strides = {};  // empty: contiguous. Of out's gradient: out_strides
+  Numbers out_strides = {}, dq_strides = {}, dk_strides = {}, dv_strides = {};  // empty: contiguous. out's gradient has out_strides
   bool causal = false;
   double dropout = 0;
   float scale = 1;
-  PaddingMask mask = PaddingMask::none;  // of the gradient
+  PaddingMask mask = PaddingMask::none;  // for the gradient
 
-  Key key(bool backward) const;
+  PlanKey key(bool backward) const;
 };
-// Its tensors in memory, in this order: q, k, v, out, stats [B, H, L, 1] and, of dropout, seed and offset (int64).
-std::unique_ptr<Graph> attention_graph(const AttentionProblem& problem);
-// q, k, v, out, stats, grad, dq, dk, dv, sums [B, H, L, 1] in float32 to work in; with a padding mask L and S, each B times as
-// int32 [B, 1, 1, 1]; where heads share keys, dk and dv of each head; of dropout, seed and offset. All is added in an order of its
-// own: the same bits in every run, for L S numbers of workspace a head.
-std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& problem);
+// Builds the forward graph. Its tensors in memory, in this order: q, k, v, out, stats [B, H, L, 1] and, with dropout, seed and
+// offset (int64).
+std::unique_ptr<OpGraph> attention_graph(const AttentionProblem& problem);
+// Builds the backward graph. Its tensors in memory: q, k, v, out, stats, grad, dq, dk, dv, sums [B, H, L, 1] in float32 as
+// scratch; with a padding mask L and S, each B times as int32 [B, 1, 1, 1]; if heads share keys, dk and dv of each head; with
+// dropout, seed and offset. Sums have a fixed order: the same bits in every run, for L S numbers of workspace per head.
+std::unique_ptr<OpGraph> attention_backward_graph(const AttentionProblem& problem);
 
-// One call, as far as defects of the library depend on it.
+// A call, as far as defects of the library depend on it.
 struct AttentionCase {
   size_t version = 0;  // of cuDNN: 91900 is 9.19.0
   int capability = 0;  // of the GPU: 90 is 9.0
@@ -44,23 +46,23 @@ struct AttentionCase {
   bool drops = false, backward = false;
 };
 struct AttentionDefect {
-  size_t first, last;   // the versions of cuDNN that have it
-  int lowest, highest;  // the GPUs, by capability
+  size_t first, last;   // affected versions of cuDNN
+  int lowest, highest;  // affected GPUs, by capability
   bool backward_only;
   bool (*concerns)(const AttentionCase&);
   const char* what;    // "<version> ...", for a warning
-  const char* remedy;  // null: no warning, as the chunks lose nothing
+  const char* remedy;  // null: no warning, because the chunks lose nothing
 };
-// The first defect of the table that such a call would meet; null: none is known, and the library may be asked.
+// Returns the first known defect that such a call would hit; null: none, and the library may be asked.
 const AttentionDefect* defect_of(const AttentionCase& c);
 inline bool sound(const AttentionCase& c) { return !defect_of(c); }
-// The mask that makes such a gradient sound.
+// Returns the mask that makes such a gradient correct.
 PaddingMask padding_mask(const AttentionCase& c);
 
-// How a call is divided, so that what the gradient keeps of the scores stays within the workspace: pieces of so many samples with
-// all their heads, or of one sample and so many heads of keys with the queries that share them. Each head is computed as before.
+// How to divide a call so that the scores kept by the gradient fit into the workspace: into pieces of some samples with all their
+// heads, or of one sample and some key heads with the queries that share them. Each head is computed as before.
 struct AttentionDivision {
-  int64_t samples = 0, key_heads = 0;  // 0: one head of keys is too much
+  int64_t samples = 0, key_heads = 0;  // 0: even one key head is too much
 };
 AttentionDivision attention_division(const AttentionProblem& problem, int64_t workspace);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+// Builds the library's graphs of attention. Needs no GPU: the test cudnn_plans asks the library about exactly these graphs.
 #include <bit>
 #include <limits>
 
@@ -19,80 +19,80 @@ Numbers swapped(Numbers d) {
   return d;
 }
 
-// One call's graph under construction.
+// The graph of one call under construction.
 struct Builder {
   const AttentionProblem& p;
-  Graph& g;
+  OpGraph& g;
   Numbers scores{p.q[0], p.q[1], p.q[2], p.k[2]}, row{p.q[0], p.q[1], p.q[2], 1};
 
-  Tensor laid(const Numbers& dims, const Numbers& strides) {
+  GraphTensor tensor_in_memory(const Numbers& dims, const Numbers& strides) {
     return g.tensor(dims, strides.empty() ? rows_of(dims) : strides, p.type);
   }
-  Tensor transposed(const Numbers& strides) { return g.tensor(swapped(p.k), swapped(strides), p.type); }
-  Tensor rows() { return g.tensor(row, rows_of(row), CUDNN_DATA_FLOAT); }
-  Tensor row_between() { return g.between(row, rows_of(row)); }
-  Tensor scores_between(cudnnDataType_t type = CUDNN_DATA_FLOAT) { return g.between(scores, rows_of(scores), type); }
+  GraphTensor transposed(const Numbers& strides) { return g.tensor(swapped(p.k), swapped(strides), p.type); }
+  GraphTensor rows() { return g.tensor(row, rows_of(row), CUDNN_DATA_FLOAT); }
+  GraphTensor row_between() { return g.between(row, rows_of(row)); }
+  GraphTensor scores_between(cudnnDataType_t type = CUDNN_DATA_FLOAT) { return g.between(scores, rows_of(scores), type); }
 
-  // The least number where the key comes after the query: a tile without any key to see would make NaN of infinities.
-  Tensor hide_later(const Tensor& s) {
-    const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
-    const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
-                 key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
-    const Tensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
+  // Replaces scores of keys after their query by the lowest number: with infinities, a tile without a visible key would give NaN.
+  GraphTensor hide_later(const GraphTensor& s) {
+    const GraphTensor low = g.constant(4, std::numeric_limits<float>::lowest());
+    const GraphTensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
+                      key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
+    const GraphTensor seen = g.pointwise(CUDNN_POINTWISE_CMP_GE, query, {.b = &key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &seen});
   }
-  // The least number where there is no query or no key, and what of the products holds data.
-  Tensor hide_padding(const Tensor& s, const Tensor& queries, const Tensor& keys) {
-    const Tensor low = g.constant(4, std::numeric_limits<float>::lowest());
-    const Tensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
-                 key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
-    const Tensor is_query = g.pointwise(CUDNN_POINTWISE_CMP_LT, query, {.b = &queries}, CUDNN_DATA_BOOLEAN),
-                 is_key = g.pointwise(CUDNN_POINTWISE_CMP_LT, key, {.b = &keys}, CUDNN_DATA_BOOLEAN);
-    const Tensor is_score = g.pointwise(CUDNN_POINTWISE_LOGICAL_AND, is_query, {.b = &is_key}, CUDNN_DATA_BOOLEAN);
+  // Replaces scores beyond the queries or keys by the lowest number, and limits the products to data.
+  GraphTensor hide_padding(const GraphTensor& s, const GraphTensor& queries, const GraphTensor& keys) {
+    const GraphTensor low = g.constant(4, std::numeric_limits<float>::lowest());
+    const GraphTensor query = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 2}, CUDNN_DATA_INT32),
+                      key = g.pointwise(CUDNN_POINTWISE_GEN_INDEX, s, {.axis = 3}, CUDNN_DATA_INT32);
+    const GraphTensor is_query = g.pointwise(CUDNN_POINTWISE_CMP_LT, query, {.b = &queries}, CUDNN_DATA_BOOLEAN),
+                      is_key = g.pointwise(CUDNN_POINTWISE_CMP_LT, key, {.b = &keys}, CUDNN_DATA_BOOLEAN);
+    const GraphTensor is_score = g.pointwise(CUDNN_POINTWISE_LOGICAL_AND, is_query, {.b = &is_key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &is_score});
   }
-  // 1 where a probability is kept; the numbers depend on seed and offset, and on nothing that differs between the two graphs.
-  Tensor kept() {
+  // Returns 1 where a probability is kept; depends on seed and offset only, not on anything that differs between both graphs.
+  GraphTensor kept() {
     const Numbers one(4, 1);
-    const Tensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),
-                 keep = scores_between();
+    const GraphTensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),
+                      keep = scores_between();
     g.bernoulli(seed, offset, 1 - p.dropout, keep);
     return keep;
   }
-  Tensor times(const Tensor& x, float factor) { return g.mul(x, g.constant(4, factor)); }
+  GraphTensor times(const GraphTensor& x, float factor) { return g.mul(x, g.constant(4, factor)); }
   float raised() const { return float(1 / (1 - p.dropout)); }
 };
 
 }  // namespace
 
-Key AttentionProblem::key(bool backward) const {
-  Key key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale), int64_t(mask)};
+PlanKey AttentionProblem::key(bool backward) const {
+  PlanKey key{'a', backward, int64_t(type), causal, std::bit_cast<int64_t>(dropout), std::bit_cast<int32_t>(scale), int64_t(mask)};
   for (const Numbers* n : {&q, &k, &q_strides, &k_strides, &v_strides, &out_strides, &dq_strides, &dk_strides, &dv_strides})
     key.insert(key.end(), n->begin(), n->end());
   return key;
 }
 
-std::unique_ptr<Graph> attention_graph(const AttentionProblem& p) {
-  auto graph = std::make_unique<Graph>();
-  Graph& g = *graph;
+std::unique_ptr<OpGraph> attention_graph(const AttentionProblem& p) {
+  auto graph = std::make_unique<OpGraph>();
+  OpGraph& g = *graph;
   Builder b{p, g};
-  const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), v = g.tensor(p.k, p.v_strides, p.type),
-               out = b.laid(p.q, p.out_strides), stats = b.rows();
-  const Tensor raw = b.scores_between();
+  const GraphTensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), v = g.tensor(p.k, p.v_strides, p.type),
+                    out = b.tensor_in_memory(p.q, p.out_strides), stats = b.rows();
+  const GraphTensor raw = b.scores_between();
   g.matmul_to(q, kt, raw);
-  Tensor s = b.times(raw, p.scale);
+  GraphTensor s = b.times(raw, p.scale);
   if (p.causal) s = b.hide_later(s);
-  const Tensor top = b.row_between(), sum = b.row_between();
+  const GraphTensor top = b.row_between(), sum = b.row_between();
   g.reduce_to(CUDNN_REDUCE_TENSOR_MAX, s, top);
-  const Tensor e = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &top}));
+  const GraphTensor e = g.pointwise(CUDNN_POINTWISE_EXP, g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &top}));
   g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, e, sum);
-  const Tensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum);
+  const GraphTensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum);
   g.pointwise_to(CUDNN_POINTWISE_ADD, top, stats, {.b = &log});
   const bool drops = p.dropout > 0;
-  Tensor probabilities = b.scores_between(drops ? CUDNN_DATA_FLOAT : p.type);
+  GraphTensor probabilities = b.scores_between(drops ? CUDNN_DATA_FLOAT : p.type);
   g.pointwise_to(CUDNN_POINTWISE_DIV, e, probabilities, {.b = &sum});
   if (drops) {
-    const Tensor keep = b.kept(), kept = g.mul(probabilities, keep), up = g.constant(4, b.raised());
+    const GraphTensor keep = b.kept(), kept = g.mul(probabilities, keep), up = g.constant(4, b.raised());
     probabilities = b.scores_between(p.type);
     g.pointwise_to(CUDNN_POINTWISE_MUL, kept, probabilities, {.b = &up});
   }
@@ -100,55 +100,56 @@ std::unique_ptr<Graph> attention_graph(const AttentionProblem& p) {
   return graph;
 }
 
-std::unique_ptr<Graph> attention_backward_graph(const AttentionProblem& p) {
-  auto graph = std::make_unique<Graph>();
-  Graph& g = *graph;
+std::unique_ptr<OpGraph> attention_backward_graph(const AttentionProblem& p) {
+  auto graph = std::make_unique<OpGraph>();
+  OpGraph& g = *graph;
   Builder b{p, g};
-  const Tensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), vt = b.transposed(p.v_strides),
-               out = b.laid(p.q, p.out_strides), stats = b.rows(), grad = b.laid(p.q, p.out_strides),
-               dq = b.laid(p.q, p.dq_strides), dk = b.laid(p.k, p.dk_strides), dv = b.laid(p.k, p.dv_strides), sums = b.rows();
+  const GraphTensor q = g.tensor(p.q, p.q_strides, p.type), kt = b.transposed(p.k_strides), vt = b.transposed(p.v_strides),
+                    out = b.tensor_in_memory(p.q, p.out_strides), stats = b.rows(), grad = b.tensor_in_memory(p.q, p.out_strides),
+                    dq = b.tensor_in_memory(p.q, p.dq_strides), dk = b.tensor_in_memory(p.k, p.dk_strides),
+                    dv = b.tensor_in_memory(p.k, p.dv_strides), sums = b.rows();
   const bool masks = p.mask != PaddingMask::none;
   const Numbers one_each{p.q[0], 1, 1, 1}, ones(4, 1);
-  const Tensor queries = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor(),
-               keys = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : Tensor();
-  const Tensor* const L = masks ? &queries : nullptr;
-  const Tensor* const S = masks ? &keys : nullptr;
-  // Heads of keys that several heads of queries share: a gradient for each of these, to be added up.
+  const GraphTensor queries = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : GraphTensor(),
+                    keys = masks ? g.tensor(one_each, ones, CUDNN_DATA_INT32) : GraphTensor();
+  const GraphTensor* const L = masks ? &queries : nullptr;
+  const GraphTensor* const S = masks ? &keys : nullptr;
+  // If several query heads share a key head, each gets its own gradient, which are then summed.
   const bool shares = p.q[1] != p.k[1];
   const Numbers each_key{p.q[0], p.q[1], p.k[2], p.k[3]};
-  const Tensor each_dk = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dk,
-               each_dv = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dv;
+  const GraphTensor each_dk = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dk,
+                    each_dv = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dv;
   const bool drops = p.dropout > 0;
-  const std::optional<Tensor> keep = drops ? std::optional(b.kept()) : std::nullopt;
+  const std::optional<GraphTensor> keep = drops ? std::optional(b.kept()) : std::nullopt;
   const Numbers columns{p.q[0], p.q[1], p.k[2], p.q[2]},
       by_columns{b.scores[1] * b.scores[2] * b.scores[3], b.scores[2] * b.scores[3], 1, b.scores[3]};
-  // What each row's probabilities have in common in their gradient: the sum of grad * out.
-  const Tensor product = g.between(p.q, rows_of(p.q)), raw_sums = b.row_between();
+  // Computes the common term of each row's gradient of the probabilities: the sum of grad * out.
+  const GraphTensor product = g.between(p.q, rows_of(p.q)), raw_sums = b.row_between();
   g.pointwise_to(CUDNN_POINTWISE_MUL, grad, product, {.b = &out});
   g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, product, raw_sums);
-  const Tensor share = g.constant(4, float(1 - p.dropout));
+  const GraphTensor share = g.constant(4, float(1 - p.dropout));
   g.pointwise_to(CUDNN_POINTWISE_MUL, raw_sums, sums, {.b = &share});
-  // The probabilities again, and dv.
-  const Tensor raw = b.scores_between();
+  // Recomputes the probabilities, and computes dv.
+  const GraphTensor raw = b.scores_between();
   g.matmul_to(q, kt, raw, {.m = L, .n = S});
-  Tensor s = b.times(raw, p.scale);
+  GraphTensor s = b.times(raw, p.scale);
   if (masks) s = b.hide_padding(s, queries, keys);
   if (p.causal) s = b.hide_later(s);
-  Tensor shifted = g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats});
+  GraphTensor shifted = g.pointwise(CUDNN_POINTWISE_SUB, s, {.b = &stats});
   if (p.mask == PaddingMask::twice) shifted = b.hide_padding(shifted, queries, keys);
-  const Tensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, shifted);
-  const Tensor dropped = drops ? b.times(g.mul(probabilities, *keep), b.raised()) : probabilities;
-  const Tensor dropped_columns = g.between(columns, by_columns, p.type);
+  const GraphTensor probabilities = g.pointwise(CUDNN_POINTWISE_EXP, shifted);
+  const GraphTensor dropped = drops ? b.times(g.mul(probabilities, *keep), b.raised()) : probabilities;
+  const GraphTensor dropped_columns = g.between(columns, by_columns, p.type);
   g.reshape(dropped, dropped_columns);
   g.matmul_to(dropped_columns, grad, each_dv, {.m = S, .k = L});
   if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dv, dv);
-  // The scores' gradient, dk and dq.
-  const Tensor dp = b.scores_between();
+  // Computes the scores' gradient, dk and dq.
+  const GraphTensor dp = b.scores_between();
   g.matmul_to(grad, vt, dp, {.m = L, .n = S});
-  Tensor ds = g.mul(g.pointwise(CUDNN_POINTWISE_SUB, drops ? g.mul(dp, *keep) : dp, {.b = &sums}), probabilities);
+  GraphTensor ds = g.mul(g.pointwise(CUDNN_POINTWISE_SUB, drops ? g.mul(dp, *keep) : dp, {.b = &sums}), probabilities);
   if (drops) ds = b.times(ds, b.raised());
   ds = b.times(ds, p.scale);
-  const Tensor ds_columns = g.between(columns, by_columns, p.type), k = g.between(p.k, p.k_strides, p.type);
+  const GraphTensor ds_columns = g.between(columns, by_columns, p.type), k = g.between(p.k, p.k_strides, p.type);
   g.reshape(ds, ds_columns);
   g.matmul_to(ds_columns, q, each_dk, {.m = S, .k = L});
   if (shares) g.reduce_to(CUDNN_REDUCE_TENSOR_ADD, each_dk, dk);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which attention the library is asked for. It plans and runs graphs whose results are wrong: only a table of versions knows. Needs
-// no GPU: the test cudnn_plans sets it beside what several versions of the library accept.
+// Decides which attention the library may compute. It plans and runs graphs with wrong results; only a table of versions knows
+// which. Needs no GPU: the test cudnn_plans compares it with what several versions of the library accept.
 //
 // Sources: NVIDIA's cudnn-frontend 1.32, which refuses such calls or works around them (node/sdpa_support_surface.h, forward;
 // node/scaled_dot_product_flash_attention.h, CompositeSDPABackwardNode::pre_validate_node, backward), and reports of defects.
@@ -25,8 +25,8 @@ constexpr AttentionDefect kDefects[] = {
      "is not sound for one query or one key", nullptr},
     // cudnn-frontend: "not supported on cuDNN 9.10.0/9.10.1 due to known bugs", in both directions.
     {91000, 91001, 0, kAnyGpu, false, always, "has known defects in attention (9.10.0 and 9.10.1)", kLater},
-    // NaN in the gradient of queries where a row's logarithm is below -88 (pytorch 196678, trl 7181, cudnn-frontend 628). Newer
-    // versions are said to be free of it, which no release note confirms.
+    // NaN in the gradient of queries if a row's logarithm is below -88 (pytorch 196678, trl 7181, cudnn-frontend 628). Newer
+    // versions are reported to be free of it, which no release note confirms.
     {0, kAny, 90, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 == 64; },
      "can give NaN where the number of keys is 64 more than a multiple of 128", "pad the keys to a multiple of 128"},
     // cudnn-frontend: the deterministic variant on Blackwell.
@@ -44,7 +44,7 @@ constexpr AttentionDefect kDefects[] = {
 };
 
 int64_t rounded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-// The size of equal pieces, of at most so many.
+// Returns the size of equal pieces of at most `most`.
 int64_t piece(int64_t all, int64_t most) {
   const int64_t pieces = (all + most - 1) / most;
   return (all + pieces - 1) / pieces;
@@ -60,18 +60,18 @@ const AttentionDefect* defect_of(const AttentionCase& c) {
   return nullptr;
 }
 
-// Up to 9.15.0 the gradient is NaN where the number of keys is no multiple of 128 (cudnn-frontend, issue 160). cudnn-frontend puts
-// a padding mask around these, on every GPU; before 9.10.0 it masks the scores once more.
+// Up to 9.15.0 the gradient is NaN if the number of keys is not a multiple of 128 (cudnn-frontend, issue 160). cudnn-frontend then
+// adds a padding mask on every GPU; before 9.10.0 it masks the scores once more.
 PaddingMask padding_mask(const AttentionCase& c) {
   if (!c.backward || c.version > 91500 || c.keys % 128 == 0) return PaddingMask::none;
   return c.version < 91000 ? PaddingMask::twice : PaddingMask::once;
 }
 
-// The library keeps the scores of each head in 16 bits, its sides rounded up to tiles, and a float32 a row.
+// The library keeps the scores of each head in 16 bits, with sides rounded up to tiles, and a float32 per row.
 AttentionDivision attention_division(const AttentionProblem& p, int64_t workspace) {
   constexpr int64_t kBesides = int64_t(16) << 10;
   const int64_t rows = rounded(p.q[2], 64), head = rows * (rounded(p.k[2], 128) * 2 + 4), shared = p.q[1] / p.k[1];
-  const int64_t most = std::max<int64_t>(workspace - kBesides, 0) / head;  // heads of queries at once
+  const int64_t most = std::max<int64_t>(workspace - kBesides, 0) / head;  // query heads at once
   if (most >= p.q[1]) return {piece(p.q[0], most / p.q[1]), p.k[1]};
   if (most >= shared) return {1, piece(p.k[1], most / shared)};
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least recently used of so many values goes when another comes. Used by one call at a time, as a queue is.
+// A cache that evicts the least recently used value. Used by one call at a time, like a queue.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace halfstep::cuda::dnn {
 
-// What a plan depends on, as a row of numbers.
-using Key = std::vector<int64_t>;
+// Everything a plan depends on, as a list of numbers.
+using PlanKey = std::vector<int64_t>;
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
+  size_t operator()(const PlanKey& key) const {
     uint64_t h = key.size();
     for (int64_t w : key) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
     return size_t(h);
@@ -26,15 +26,15 @@ class Cache {
  public:
   explicit Cache(size_t most = 1024) : most_(most) {}
 
-  // Null: it is not there. Valid until it goes.
-  Value* find(const Key& key) {
+  // Returns the value, or null. Valid until it is evicted.
+  Value* find(const PlanKey& key) {
     const auto found = index_.find(key);
     if (found == index_.end()) return nullptr;
     items_.splice(items_.begin(), items_, found->second);
     return &found->second->second;
   }
-  // Replaces an existing entry.
-  Value& put(const Key& key, Value value) {
+  // Stores a value, replacing an existing one.
+  Value& put(const PlanKey& key, Value value) {
     if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
     items_.emplace_front(key, std::move(value));
     index_[key] = items_.begin();
@@ -47,10 +47,10 @@ class Cache {
   size_t size() const { return items_.size(); }
 
  private:
-  using Items = std::list<std::pair<Key, Value>>;
+  using Items = std::list<std::pair<PlanKey, Value>>;
   size_t most_;
-  Items items_;  // the most recently used first
-  std::unordered_map<Key, typename Items::iterator, KeyHash> index_;
+  Items items_;  // most recently used first
+  std::unordered_map<PlanKey, typename Items::iterator, KeyHash> index_;
 };
 
 }  // namespace halfstep::cuda::dnn

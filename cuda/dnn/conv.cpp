@@ -33,16 +33,16 @@ int64_t alignment(std::initializer_list<const void*> all) {
 
 Numbers numbers(const Dims& d) { return {d.begin(), d.end()}; }
 
-// A sequence is an image of one row.
+// Returns a sequence as an image of one row.
 TensorView as_image(const TensorView& v) {
   const Shape &n = v.shape, &step = v.strides;
   if (n.size() != 3) return v;
   return {v.data, v.dtype, {n[0], n[1], 1, n[2]}, {step[0], step[1], step[2] * n[2], step[2]}};
 }
 
-// x [N, C, in...], w [O, C, size...], y [N, O, out...]. Padding is as wide after the last row as before the first, unless y has
-// another size than that gives: padding "same" of an even window, a transposed convolution that leaves rows of its output empty.
-// Nothing, where rows would have to be left out.
+// Returns the window of x [N, C, in...], w [O, C, size...], y [N, O, out...]. Padding after the last row equals that before the
+// first, unless y has another size: padding "same" of an even window, or a transposed convolution that leaves rows of its output
+// empty. Returns nothing if rows would have to be skipped.
 std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, const Numbers& w, const Numbers& y) {
   ConvWindow out;
   const size_t spatial = x.size() - 2, missing = spatial - size_t(window.dims);
@@ -65,9 +65,9 @@ std::atomic<double>& least_widened() {
   return multiplications;
 }
 
-// Images of 3 channels in 16 bits, as a network's first layer reads them. cuDNN has no fast engine for them that adds in float32;
-// with a fourth channel it has faster ones: on an H100 a step of ResNet-18's first layer alone takes 5.9 ms at batch 256 if its
-// images have 4 channels, 6.1 ms with 8 and 6.5 ms with 3.
+// Returns whether to add a fourth channel: for 16-bit images of 3 channels, as in a network's first layer. cuDNN has no fast
+// engine for them that accumulates in float32, but faster ones for 4 channels: on an H100 a step of ResNet-18's first layer alone
+// takes 5.9 ms at batch 256 with 4 channels, 6.1 ms with 8 and 6.5 ms with 3.
 bool widens(const ConvCall& call, MemoryFormat format) {
   const Shape& x = call.x.shape;
   return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && is_half(call.x.dtype) &&
@@ -75,7 +75,7 @@ bool widens(const ConvCall& call, MemoryFormat format) {
          double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
 }
 
-// [N, 3, H, W] with the channels last as [N, 4, H, W].
+// Returns [N, 3, H, W] in channels_last as [N, 4, H, W].
 TensorView wide(const TensorView& v, void* memory) {
   const Shape shape{v.shape[0], 4, v.shape[2], v.shape[3]};
   return {memory, v.dtype, shape, strides_of(shape, MemoryFormat::channels_last)};
@@ -87,7 +87,7 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   const Direction direction = call.direction;
   const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
   const auto &x = given[0], &w = given[1], &y = given[2];
-  const TensorView& first = direction == Direction::forward ? x : y;  // one of those that are read
+  const TensorView& first = direction == Direction::forward ? x : y;  // one of the tensors that are read
   const TensorView& second = direction == Direction::weight ? x : w;
   const TensorView& wanted = direction == Direction::forward ? y : direction == Direction::data ? x : w;
   const auto type = type_of(first.dtype);
@@ -117,8 +117,8 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   problem.alignment = alignment({all[0], all[1], all[2], bias.data});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
-  // The library adds the bias and applies ReLU in the same pass, or it does neither. For ReLU alone it has only engines that are
-  // compiled when they are needed, and none at all for rows.
+  // Runs a graph. The library either adds the bias and applies ReLU in the same pass, or does neither. For ReLU alone it only has
+  // engines that are compiled when needed, and none for rows.
   const auto run = [&](const TensorView& fused, bool relu) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
     problem.relu = relu;

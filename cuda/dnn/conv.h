@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). False, and nothing is done, where the library
-// is not there or declines: float64, integers, tensors whose address is not a multiple of their element size, and work that it has
-// no engine for.
+// Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). Return false and do nothing if the library is
+// missing or declines: float64, integers, tensors whose address is not a multiple of their element size, and work without an
+// engine.
 #pragma once
 
 #include <functional>
@@ -13,41 +13,41 @@
 
 namespace halfstep::cuda::dnn {
 
-// A convolution as the library sees it: [N, C, spatial...] with two spatial dimensions or more.
+// A convolution in the library's form: [N, C, spatial...] with two spatial dimensions or more.
 struct ConvProblem {
   Direction direction = Direction::forward;
-  cudnnDataType_t type = CUDNN_DATA_FLOAT;  // of x, w and y
+  cudnnDataType_t type = CUDNN_DATA_FLOAT;  // dtype of x, w and y
   Numbers x, w, y, x_strides, w_strides, y_strides;
   ConvWindow window;
-  std::optional<cudnnDataType_t> bias{};  // added to the result, of its channels; forward and data
+  std::optional<cudnnDataType_t> bias{};  // added to the result's channels; forward and data
   bool relu = false;                      // after the bias; forward
   bool tensor_cores = true;
   int64_t alignment = 16;  // of the least aligned tensor, in bytes, at most 16
 
-  Key key() const;
-  // For 16-bit data the library's first proposal is sometimes an engine without tensor cores, which also transposes channels_last
-  // tensors in its workspace: cuDNN 9.19 does so for the 1 x 1 convolutions with stride 2 of ResNet-18. Whether tensor cores are to
-  // be preferred: not for depthwise convolutions and channels that their tiles do not fit, for which other engines may be faster.
+  PlanKey key() const;
+  // Returns whether to prefer engines with tensor cores. For 16-bit data the library's first proposal is sometimes an engine
+  // without them, which also transposes channels_last tensors in its workspace: cuDNN 9.19 does so for the 1 x 1 convolutions with
+  // stride 2 of ResNet-18. Not for depthwise convolutions and channels that do not fit their tiles, for which other engines may be
+  // faster.
   bool prefers_tensor_cores() const;
 };
-// Its tensors in memory, in this order: x, w, y and, where there is one, bias.
-std::unique_ptr<Graph> conv_graph(const ConvProblem& problem);
+// Builds the graph. Its tensors in memory, in this order: x, w, y and, if there is one, bias.
+std::unique_ptr<OpGraph> conv_graph(const ConvProblem& problem);
 
-// Strides of a dense [N, C, spatial...]: the channels innermost (channels_last), or the last dimension.
+// Returns the strides of a dense [N, C, spatial...], with channels innermost (channels_last) or the last dimension innermost.
 Numbers dense_strides(const Numbers& dims, bool channels_last);
 
-// x, w and y of y = conv(x, w), all in one format, of which `direction` names the result. `bias`: of the result's channels, or
-// empty.
+// x, w and y of y = conv(x, w), all in one format; `direction` names the result. `bias`: of the result's channels, or empty.
 struct ConvCall {
   Direction direction;
   TensorView x, w, y, bias;
   Window window;
   bool relu = false;  // forward: y = relu(conv(x, w) + bias)
 };
-// otherwise: the same done without the library, which tuning times.
+// Convolves. otherwise: the same work without the library, which tuning times.
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise);
-// From so many multiplications on, 16-bit images of 3 channels with the channels last are given to the library with 4. The default
-// is 2^28, below which the copies take longer than they save.
+// Sets the number of multiplications from which 16-bit images of 3 channels in channels_last are given to the library with 4. The
+// default is 2^28, below which the copies take longer than they save.
 void set_least_widened_convolution(double multiplications);
 
 }  // namespace halfstep::cuda::dnn

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions in the library's words. Needs no GPU: the test cudnn_plans asks the library about these very graphs.
+// Builds the library's graphs of convolutions. Needs no GPU: the test cudnn_plans asks the library about exactly these graphs.
 #include <memory>
 
 #include "cuda/dnn/conv.h"
 
 namespace halfstep::cuda::dnn {
 
-Key ConvProblem::key() const {
-  Key key{'c', int64_t(direction), int64_t(type), bias ? int64_t(*bias) : -1, relu, tensor_cores, alignment, int64_t(x.size())};
+PlanKey ConvProblem::key() const {
+  PlanKey key{'c', int64_t(direction), int64_t(type), bias ? int64_t(*bias) : -1, relu, tensor_cores, alignment, int64_t(x.size())};
   for (const Numbers* n :
        {&x, &w, &y, &x_strides, &w_strides, &y_strides, &window.before, &window.after, &window.stride, &window.dilation})
     key.insert(key.end(), n->begin(), n->end());
@@ -21,19 +21,19 @@ Numbers dense_strides(const Numbers& dims, bool channels_last) {
 
 bool ConvProblem::prefers_tensor_cores() const {
   const bool half = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
-  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels of a group
+  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels per group
 }
 
-std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {
-  auto g = std::make_unique<Graph>(p.alignment);
-  const Tensor x = g->tensor(p.x, p.x_strides, p.type), w = g->tensor(p.w, p.w_strides, p.type),
-               y = g->tensor(p.y, p.y_strides, p.type);
+std::unique_ptr<OpGraph> conv_graph(const ConvProblem& p) {
+  auto g = std::make_unique<OpGraph>(p.alignment);
+  const GraphTensor x = g->tensor(p.x, p.x_strides, p.type), w = g->tensor(p.w, p.w_strides, p.type),
+                    y = g->tensor(p.y, p.y_strides, p.type);
   if (!p.bias) {
     g->conv(p.direction, x, w, y, p.window);
     return g;
   }
-  const Tensor& result = p.direction == Direction::data ? x : y;
-  const Tensor raw = g->like(result);  // float32: the sum is rounded once, after the bias
+  const GraphTensor& result = p.direction == Direction::data ? x : y;
+  const GraphTensor raw = g->like(result);  // float32: the sum is rounded once, after the bias
   if (p.direction == Direction::data)
     g->conv(p.direction, raw, w, y, p.window);
   else
@@ -42,7 +42,7 @@ std::unique_ptr<Graph> conv_graph(const ConvProblem& p) {
   Numbers dims(result.dims.size(), 1), strides(dims.size(), channels);
   dims[1] = channels;
   strides[1] = 1;
-  const Tensor bias = g->tensor(dims, strides, *p.bias), sum = p.relu ? g->like(result) : result;
+  const GraphTensor bias = g->tensor(dims, strides, *p.bias), sum = p.relu ? g->like(result) : result;
   g->pointwise_to(CUDNN_POINTWISE_ADD, raw, sum, {.b = &bias});
   if (p.relu) g->pointwise_to(CUDNN_POINTWISE_RELU_FWD, sum, result);
   return g;

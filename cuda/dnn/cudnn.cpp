@@ -9,18 +9,18 @@
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 
-#ifndef HALFSTEP_CUDNN_PATH  // where the build found it
+#ifndef HALFSTEP_CUDNN_PATH  // the build's path
 #define HALFSTEP_CUDNN_PATH ""
 #endif
 
 namespace halfstep::cuda {
 namespace {
 
-constexpr size_t kMajor = 9;  // attributes keep their meaning within it
+constexpr size_t kMajor = 9;  // attributes keep their meaning within a major version
 
 struct Found {
   Cudnn dnn;
-  std::string problem;  // empty: it is there
+  std::string problem;  // empty: the library exists
 };
 
 Found load() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN, opened when a convolution first wants it: a gigabyte that a run on the CPU has no use for.
+// Opens cuDNN when a convolution first needs it: it takes a gigabyte, which a run on the CPU does not need.
 #pragma once
 
 #include <cudnn.h>
@@ -22,7 +22,7 @@ namespace halfstep::cuda {
   F(cudnnBackendFinalize)          \
   F(cudnnBackendExecute)
 
-// For recurrent networks, which are no graphs. They may be missing, all of them.
+// Functions for recurrent networks, which are not graphs. They may all be missing.
 #define HS_CUDNN_RNN(F)            \
   F(cudnnCreateRNNDescriptor)      \
   F(cudnnDestroyRNNDescriptor)     \
@@ -53,17 +53,17 @@ struct Cudnn {
   bool has_rnn = false;
 };
 
-// The library, or null where there is none of version 9, or where HALFSTEP_CUDA_DNN=plain in the environment leaves it out; a line
-// of the log says so, once. It is the file that HALFSTEP_CUDNN in the environment names; without that the one that the build found,
-// or that the loader finds.
+// Returns the library, or null if there is none of version 9, or if HALFSTEP_CUDA_DNN=plain in the environment disables it, which
+// the log says once. It is the file in the environment variable HALFSTEP_CUDNN, or else the one that the build or the loader
+// finds.
 const Cudnn* find_cudnn();
-// The same if it is known to exist; otherwise throws DeviceError with the files that were tried.
+// The same for a library that is known to exist; otherwise throws DeviceError with the tried files.
 const Cudnn& cudnn();
 
-// "cuDNN 9.19.0", or why there is none.
+// Returns "cuDNN 9.19.0", or why there is none.
 std::string cudnn_version();
 
-// Throws DeviceError "[cudnn] <call> failed: <status>: <the library's last words>".
+// Throws DeviceError "[cudnn] <call> failed: <status>: <the library's last message>".
 void check_cudnn(cudnnStatus_t status, const char* call);
 
 }  // namespace halfstep::cuda

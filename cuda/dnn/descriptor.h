@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owner of one of cuDNN's backend descriptors: attributes are set by their C++ type, then it is finalised and stays as it is.
+// Owns a cuDNN backend descriptor: attributes are set by their C++ type, then it is finalised and does not change.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace halfstep::cuda::dnn {
 
-// Whose descriptor, and an attribute of it.
+// The types of descriptors and attributes.
 using Type = cudnnBackendDescriptorType_t;
 using Attribute = cudnnBackendAttributeName_t;
 using Numbers = std::vector<int64_t>;
 
-// How the library calls a C++ type.
+// The library's name for a C++ type.
 template <class T>
-extern const cudnnBackendAttributeType_t kAttributeType;  // of other types there is none
+extern const cudnnBackendAttributeType_t kAttributeType;  // not defined for other types
 template <>
 inline constexpr auto kAttributeType<int64_t> = CUDNN_TYPE_INT64;
 template <>
@@ -52,7 +52,7 @@ inline constexpr auto kAttributeType<cudnnBackendNumericalNote_t> = CUDNN_TYPE_N
 template <>
 inline constexpr auto kAttributeType<cudnnBackendBehaviorNote_t> = CUDNN_TYPE_BEHAVIOR_NOTE;
 
-// Every call throws DeviceError with the library's words where it is refused.
+// Every call throws DeviceError with the library's message if it is refused.
 class Descriptor {
  public:
   explicit Descriptor(Type type) { check_cudnn(cudnn().cudnnBackendCreateDescriptor(type, &raw_), "cudnnBackendCreateDescriptor"); }
@@ -74,7 +74,7 @@ class Descriptor {
     return set_all(name, kAttributeType<T>, int64_t(values.size()), values.data());
   }
   Descriptor& set(Attribute name, const Descriptor& other) { return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other.raw_); }
-  // Not another `set`: to the compiler the library's descriptors are pointers to void.
+  // Not an overload of `set`, because the library's descriptors are pointers to void.
   Descriptor& set_descriptors(Attribute name, const std::vector<cudnnBackendDescriptor_t>& others) {
     return set_all(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, int64_t(others.size()), others.data());
   }
@@ -83,7 +83,7 @@ class Descriptor {
     return *this;
   }
 
-  // At most `most` values.
+  // Returns at most `most` values.
   template <class T>
   std::vector<T> get(Attribute name, int64_t most) const {
     std::vector<T> values(static_cast<size_t>(most));

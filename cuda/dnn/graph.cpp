@@ -3,7 +3,8 @@
 
 namespace halfstep::cuda::dnn {
 
-Tensor Graph::make(const Numbers& dims, const Numbers& strides, cudnnDataType_t type, int64_t uid, bool is_virtual, bool by_value) {
+GraphTensor OpGraph::make(const Numbers& dims, const Numbers& strides, cudnnDataType_t type, int64_t uid, bool is_virtual,
+                          bool by_value) {
   Descriptor& d = keep(Descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR));
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims)
@@ -16,22 +17,23 @@ Tensor Graph::make(const Numbers& dims, const Numbers& strides, cudnnDataType_t 
   return {dims, strides, type, uid, &d};
 }
 
-Tensor Graph::tensor(const Numbers& dims, const Numbers& strides, cudnnDataType_t type) {
+GraphTensor OpGraph::tensor(const Numbers& dims, const Numbers& strides, cudnnDataType_t type) {
   uids_.push_back(++in_memory_);
   return make(dims, strides, type, in_memory_, false, false);
 }
 
-Tensor Graph::between(const Numbers& dims, const Numbers& strides, cudnnDataType_t type) {
+GraphTensor OpGraph::between(const Numbers& dims, const Numbers& strides, cudnnDataType_t type) {
   return make(dims, strides, type, ++virtual_, true, false);
 }
 
-Tensor Graph::constant(size_t rank, float value) {
+GraphTensor OpGraph::constant(size_t rank, float value) {
   constants_.push_back({++virtual_, value});
   const Numbers ones(rank, 1);
   return make(ones, ones, CUDNN_DATA_FLOAT, virtual_, false, true);
 }
 
-void Graph::conv(Direction direction, const Tensor& x, const Tensor& w, const Tensor& y, const ConvWindow& window) {
+void OpGraph::conv(Direction direction, const GraphTensor& x, const GraphTensor& w, const GraphTensor& y,
+                   const ConvWindow& window) {
   Descriptor& c = keep(Descriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR));
   c.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
@@ -69,10 +71,10 @@ void Graph::conv(Direction direction, const Tensor& x, const Tensor& w, const Te
       .finalize();
 }
 
-void Graph::pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y, Operands operands) {
+void OpGraph::pointwise_to(cudnnPointwiseMode_t mode, const GraphTensor& x, const GraphTensor& y, Operands operands) {
   Descriptor& p = keep(Descriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR));
   p.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-  // By default the library's ReLU makes 0 of NaN, which would hide that a step went wrong.
+  // By default the library's ReLU turns NaN into 0, which would hide a failed step.
   if (mode == CUDNN_POINTWISE_RELU_FWD) p.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
   if (operands.axis >= 0) p.set(CUDNN_ATTR_POINTWISE_AXIS, operands.axis);
   p.finalize();
@@ -85,13 +87,13 @@ void Graph::pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const Tenso
   o.finalize();
 }
 
-Tensor Graph::pointwise(cudnnPointwiseMode_t mode, const Tensor& x, Operands operands, cudnnDataType_t type) {
-  const Tensor y = like(x, type);
+GraphTensor OpGraph::pointwise(cudnnPointwiseMode_t mode, const GraphTensor& x, Operands operands, cudnnDataType_t type) {
+  const GraphTensor y = like(x, type);
   pointwise_to(mode, x, y, operands);
   return y;
 }
 
-void Graph::matmul_to(const Tensor& a, const Tensor& b, const Tensor& c, Extents extents) {
+void OpGraph::matmul_to(const GraphTensor& a, const GraphTensor& b, const GraphTensor& c, Extents extents) {
   Descriptor& m = keep(Descriptor(CUDNN_BACKEND_MATMUL_DESCRIPTOR));
   m.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
   Descriptor& o = operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
@@ -105,7 +107,7 @@ void Graph::matmul_to(const Tensor& a, const Tensor& b, const Tensor& c, Extents
   o.finalize();
 }
 
-void Graph::reduce_to(cudnnReduceTensorOp_t mode, const Tensor& x, const Tensor& y) {
+void OpGraph::reduce_to(cudnnReduceTensorOp_t mode, const GraphTensor& x, const GraphTensor& y) {
   Descriptor& r = keep(Descriptor(CUDNN_BACKEND_REDUCTION_DESCRIPTOR));
   r.set(CUDNN_ATTR_REDUCTION_OPERATOR, mode).set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT).finalize();
   operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR)
@@ -115,14 +117,14 @@ void Graph::reduce_to(cudnnReduceTensorOp_t mode, const Tensor& x, const Tensor&
       .finalize();
 }
 
-void Graph::reshape(const Tensor& x, const Tensor& y) {
+void OpGraph::reshape(const GraphTensor& x, const GraphTensor& y) {
   operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
       .set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, *x.descriptor)
       .set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, *y.descriptor)
       .finalize();
 }
 
-void Graph::bernoulli(const Tensor& seed, const Tensor& offset, double p, const Tensor& y) {
+void OpGraph::bernoulli(const GraphTensor& seed, const GraphTensor& offset, double p, const GraphTensor& y) {
   Descriptor& r = keep(Descriptor(CUDNN_BACKEND_RNG_DESCRIPTOR));
   r.set(CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_RNG_DISTRIBUTION_BERNOULLI).set(CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY, p).finalize();
   operation(CUDNN_BACKEND_OPERATION_RNG_DESCRIPTOR)
@@ -133,7 +135,7 @@ void Graph::bernoulli(const Tensor& seed, const Tensor& offset, double p, const 
       .finalize();
 }
 
-const Descriptor& Graph::operation_graph(cudnnHandle_t handle) {
+const Descriptor& OpGraph::operation_graph(cudnnHandle_t handle) {
   if (whole_) return *whole_;
   std::vector<cudnnBackendDescriptor_t> all;
   for (const Descriptor& o : operations_) all.push_back(o.raw());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuDNN is asked to compute: tensors, and operations on them. The library sees one graph as one piece of work, fused as far as
-// one of its engines can.
+// A graph for cuDNN: tensors, and operations on them. The library treats one graph as one piece of work, fused as far as one of
+// its engines can.
 #pragma once
 
 #include <deque>
@@ -10,65 +10,66 @@
 
 namespace halfstep::cuda::dnn {
 
-// A tensor of a graph. Those in memory have the numbers (uid) 1, 2, 3... in the order in which they were made, without a gap.
-struct Tensor {
-  Numbers dims, strides;  // in elements; of any order
+// A tensor of a graph. Those in memory have the numbers (uid) 1, 2, 3... in the order of creation, without a gap.
+struct GraphTensor {
+  Numbers dims, strides;  // in elements; in any order
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   int64_t uid = 0;
   const Descriptor* descriptor = nullptr;
 };
 
 struct Operands {
-  const Tensor *b = nullptr, *t = nullptr;  // the second operand, and the tensor that chooses between the two
-  int64_t axis = -1;                        // of GEN_INDEX
+  const GraphTensor *b = nullptr, *t = nullptr;  // second operand, and the tensor that selects between the two
+  int64_t axis = -1;                             // for GEN_INDEX
 };
 
-// Which of a convolution's tensors is computed from the others: y = conv(x, w).
+// The tensor of a convolution y = conv(x, w) that is computed from the others.
 enum class Direction : uint8_t { forward, data, weight };
 
-// How much of a product c [m, n] = a [m, k] b [k, n] holds data, as one int32 for each element of its first dimension; null: all.
+// How much of a product c [m, n] = a [m, k] b [k, n] holds data: one int32 per element of its first dimension; null: all.
 struct Extents {
-  const Tensor *m = nullptr, *n = nullptr, *k = nullptr;
+  const GraphTensor *m = nullptr, *n = nullptr, *k = nullptr;
 };
 
 struct ConvWindow {
-  Numbers before, after, stride, dilation;  // of each spatial dimension; rows of padding before the first and after the last
+  Numbers before, after, stride, dilation;  // for each spatial dimension; padding before the first row and after the last
 };
 
-// Products and pointwise operations compute in float32. ReLU keeps NaN.
-class Graph {
+// A graph under construction. Products and pointwise operations compute in float32. ReLU keeps NaN.
+class OpGraph {
  public:
-  explicit Graph(int64_t alignment = 16) : alignment_(alignment) {}  // of every tensor in memory, in bytes
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
+  explicit OpGraph(int64_t alignment = 16) : alignment_(alignment) {}  // bytes: alignment of every tensor in memory
+  OpGraph(const OpGraph&) = delete;
+  OpGraph& operator=(const OpGraph&) = delete;
 
-  // In the caller's memory.
-  Tensor tensor(const Numbers& dims, const Numbers& strides, cudnnDataType_t type);
-  // Between two operations; in no memory, unless the engine wants workspace for it.
-  Tensor between(const Numbers& dims, const Numbers& strides, cudnnDataType_t type = CUDNN_DATA_FLOAT);
-  Tensor like(const Tensor& t, cudnnDataType_t type = CUDNN_DATA_FLOAT) { return between(t.dims, t.strides, type); }
-  // A number, read from the host when the graph is run: a constant of the graph.
-  Tensor constant(size_t rank, float value);
+  // Adds a tensor in the caller's memory.
+  GraphTensor tensor(const Numbers& dims, const Numbers& strides, cudnnDataType_t type);
+  // Adds a tensor between two operations; it has no memory, unless the engine needs workspace for it.
+  GraphTensor between(const Numbers& dims, const Numbers& strides, cudnnDataType_t type = CUDNN_DATA_FLOAT);
+  GraphTensor like(const GraphTensor& t, cudnnDataType_t type = CUDNN_DATA_FLOAT) { return between(t.dims, t.strides, type); }
+  // Adds a number that is read from the host when the graph runs: a constant of the graph.
+  GraphTensor constant(size_t rank, float value);
 
-  // One of x, w and y is written.
-  void conv(Direction direction, const Tensor& x, const Tensor& w, const Tensor& y, const ConvWindow& window);
-  void pointwise_to(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y, Operands operands = {});
-  Tensor pointwise(cudnnPointwiseMode_t mode, const Tensor& x, Operands operands = {}, cudnnDataType_t type = CUDNN_DATA_FLOAT);
-  Tensor mul(const Tensor& a, const Tensor& b) { return pointwise(CUDNN_POINTWISE_MUL, a, {.b = &b}); }
-  // c = a b, of the last two dimensions.
-  void matmul_to(const Tensor& a, const Tensor& b, const Tensor& c, Extents extents = {});
-  // Over the dimensions in which y has size 1.
-  void reduce_to(cudnnReduceTensorOp_t mode, const Tensor& x, const Tensor& y);
-  // The same elements by other dims and strides.
-  void reshape(const Tensor& x, const Tensor& y);
-  // 1 with probability p, else 0; seed and offset: int64 in memory.
-  void bernoulli(const Tensor& seed, const Tensor& offset, double p, const Tensor& y);
+  // Adds a convolution, which writes one of x, w and y.
+  void conv(Direction direction, const GraphTensor& x, const GraphTensor& w, const GraphTensor& y, const ConvWindow& window);
+  void pointwise_to(cudnnPointwiseMode_t mode, const GraphTensor& x, const GraphTensor& y, Operands operands = {});
+  GraphTensor pointwise(cudnnPointwiseMode_t mode, const GraphTensor& x, Operands operands = {},
+                        cudnnDataType_t type = CUDNN_DATA_FLOAT);
+  GraphTensor mul(const GraphTensor& a, const GraphTensor& b) { return pointwise(CUDNN_POINTWISE_MUL, a, {.b = &b}); }
+  // Adds c = a b over the last two dimensions.
+  void matmul_to(const GraphTensor& a, const GraphTensor& b, const GraphTensor& c, Extents extents = {});
+  // Adds a reduction over the dimensions in which y has size 1.
+  void reduce_to(cudnnReduceTensorOp_t mode, const GraphTensor& x, const GraphTensor& y);
+  // Adds another view of the same elements.
+  void reshape(const GraphTensor& x, const GraphTensor& y);
+  // Adds 1 with probability p, else 0; seed and offset: int64 in memory.
+  void bernoulli(const GraphTensor& seed, const GraphTensor& offset, double p, const GraphTensor& y);
 
-  // The whole, finalised: no operation comes after the first call of this. `handle`: of the device; null: any device, which the
-  // plan then names. Throws DeviceError where the library has no such graph.
+  // Finalises the graph; no operation may follow the first call. `handle`: the device's; null: any device, which the plan then
+  // names. Throws DeviceError if the library does not support the graph.
   const Descriptor& operation_graph(cudnnHandle_t handle);
 
-  // Tensors in memory but for constants, and the constants' values by their uid.
+  // Return the uids of tensors in memory except constants, and the constants' values by uid.
   const std::vector<int64_t>& uids() const { return uids_; }
   struct Constant {
     int64_t uid;
@@ -77,7 +78,7 @@ class Graph {
   const std::deque<Constant>& constants() const { return constants_; }
 
  private:
-  Tensor make(const Numbers& dims, const Numbers& strides, cudnnDataType_t type, int64_t uid, bool is_virtual, bool by_value);
+  GraphTensor make(const Numbers& dims, const Numbers& strides, cudnnDataType_t type, int64_t uid, bool is_virtual, bool by_value);
   Descriptor& keep(Descriptor d) { return kept_.emplace_back(std::move(d)); }
   Descriptor& operation(Type type) { return operations_.emplace_back(type); }
 

@@ -4,20 +4,21 @@
 #include <limits>
 
 #include "cuda/blas/matmul.h"
-#include "cuda/blas/verdicts.h"
+#include "cuda/blas/tuning_cache.h"
 #include "cuda/launches.h"
 #include "cuda/runtime.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::cuda::dnn {
 namespace {
 
-constexpr size_t kTimed = 4;  // plans of one kind
+constexpr size_t kTimed = 4;  // plans timed for one kind
 
-// What a choice depends on beside the kind of work, as verdicts are kept by it.
+// Returns what a choice depends on besides the kind of work; tuning results are stored under it.
 const std::string& machine() {
   static const std::string text = describe_device() + ", " + cudnn_version();
   return text;
@@ -36,7 +37,7 @@ std::string text_of(const Work& work) {
 }  // namespace
 
 bool is_refusal(cudnnStatus_t status) {
-  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // of arguments, of support, of its own
+  return status >= CUDNN_STATUS_BAD_PARAM && status < CUDNN_STATUS_EXECUTION_FAILED;  // arguments, support, or internal errors
 }
 
 Library* Library::create() {
@@ -76,7 +77,7 @@ Library::Entry& Library::prepare(const Queue& q, const Work& work) {
       problem = entry.plans->problem().empty() ? "no engine that is allowed" : entry.plans->problem();
       entry.plans.reset();
     }
-  } catch (const DeviceError& e) {  // it has no words for it
+  } catch (const DeviceError& e) {  // the library cannot express it
     problem = e.what();
     problem.resize(std::min(problem.size(), problem.find('\n')));
   }
@@ -101,7 +102,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   constexpr const char* kLibrary = "cudnn";
   constexpr const char* kOther = "unfold";
   const std::string text = text_of(work);
-  if (const auto known = recall_verdict(machine(), text)) {
+  if (const auto known = recall_tuning(machine(), text)) {
     entry.slower = known->rung == kOther;
     if (entry.slower) return;
     const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
@@ -113,7 +114,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
       return time_of(q, way);
     } catch (const MemoryError&) { return kNever; }
   };
-  Verdict best{.rung = kOther, .ms = timed(work.otherwise)};
+  TuningResult best{.rung = kOther, .ms = timed(work.otherwise)};
   for (size_t i = 0; i < kTimed; ++i) {
     const Plan* const plan = entry.plans->at(i, target_);
     if (!plan) break;
@@ -123,13 +124,13 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     });
     if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};
   }
-  if (best.ms < kNever) remember_verdict(machine(), text, best);
-  logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + std::to_string(best.ms) + " ms");
+  if (best.ms < kNever) remember_tuning(machine(), text, best);
+  logging::debug("[cudnn] " + text + ": " + best.rung + " is fastest, " + fixed_text(best.ms, 6) + " ms");
   entry.slower = best.rung == kOther;
   if (!entry.slower) entry.plans->choose(size_t(best.candidate));
 }
 
-// From now on only plans that take less than `workspace`, for which there is no memory. False: there are none.
+// Restricts an entry to plans that need less than `workspace`, for which there is no memory. Returns false if there are none.
 bool Library::narrow(const Work& work, Entry& entry, int64_t workspace) {
   logging::warn_once(
       "[cudnn] device memory is short: some plans with less workspace, or none of the library's, take the place of the first "

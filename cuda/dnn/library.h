@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN at work: its handle, the plans that it has made, and the choice among them.
+// cuDNN at work: its handle, the plans made so far, and the choice among them.
 //
-// A kind of work is found by its key. The first of its kind makes the plans, or finds that the library declines; in a recording
-// that cannot be done, so that what is not prepared throws NotPrepared. With DnnOptions::benchmark the first of its kind also times
-// the first few plans beside the way that is taken where the library declines, and the fastest is kept; cuda/blas/verdicts.h says
-// where it is kept for later runs. A plan for whose workspace the device has no memory is left for those that take less, from then
-// on; where there is none, the library declines.
+// A kind of work is found by its key. The first call of a kind makes the plans, or finds that the library declines; a recording
+// cannot do that, so unprepared work throws NotPrepared. With DnnOptions::benchmark the first call of a kind also times the first
+// few plans and the alternative without the library, and keeps the fastest; cuda/blas/tuning_cache.h stores it for later runs. If
+// the device has no memory for a plan's workspace, plans that need less are used from then on; if there are none, the library
+// declines.
 #pragma once
 
 #include <functional>
@@ -20,29 +20,29 @@ namespace halfstep::cuda::dnn {
 // A piece of work for the library.
 struct Work {
   const char* name;  // for the log
-  Key key;           // all that its graph depends on, the name too
+  PlanKey key;       // everything on which its graph depends, including the name
   Rules rules;
-  std::function<std::unique_ptr<Graph>()> graph;
+  std::function<std::unique_ptr<OpGraph>()> graph;
   std::vector<void*> memory;          // of the graph's tensors, in their order
-  std::function<void()> otherwise{};  // the same done without the library, to be timed; null: nothing is timed
-  bool must = false;                  // nothing else can do it: a lack of memory is an error
+  std::function<void()> otherwise{};  // the same work without the library, to be timed; null: times nothing
+  bool must = false;                  // nothing else can do it, so a lack of memory is an error
 };
 
-// slower: the library would, but the other way was found faster.
+// slower: the library could, but the other way was faster.
 enum class Done : uint8_t { yes, declined, slower };
 
 class Library {
  public:
-  // Null where there is none, or none that works on this device: a line of the log says so, once. Throws NotPrepared where it is
-  // not at work yet.
+  // Returns the library, or null if there is none that works on this device, which the log says once. Throws NotPrepared if a
+  // recording would be its first use.
   static Library* find(const Queue& q);
 
-  // Whether the library takes it, as far as is known before it runs. Throws NotPrepared.
+  // Returns whether the library accepts the work, as far as is known before it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
-  // Unless the result is `yes`, nothing is done. Throws NotPrepared, and MemoryError for work that must be done here.
+  // Runs the work. Does nothing unless the result is `yes`. Throws NotPrepared, and MemoryError for work that nothing else can do.
   Done run(const Queue& q, const Work& work);
 
-  // With the queue's stream, for calls that are not graphs. Hold the mutex.
+  // Returns the handle, set to the queue's stream, for calls that are not graphs. Hold the mutex.
   cudnnHandle_t handle(const Queue& q);
   std::recursive_mutex mutex;
 
@@ -63,7 +63,7 @@ class Library {
   Cache<Entry> cache_;
 };
 
-// Whether another plan may do where this one gave such a status.
+// Returns whether another plan may work after this one returned such a status.
 bool is_refusal(cudnnStatus_t status);
 
 }  // namespace halfstep::cuda::dnn

@@ -34,14 +34,15 @@ bool Engine::has(cudnnBackendNumericalNote_t note) const {
 }
 
 bool Engine::is_allowed(const Rules& rules) const {
-  // Seen on an H100 with cuDNN 9.19: in a 1 x 1 convolution with TF32 this engine's ReLU gives 0 for NaN, whatever the graph says.
+  // Seen on an H100 with cuDNN 9.19: in a 1 x 1 convolution with TF32 this engine's ReLU returns 0 for NaN, whatever the graph
+  // requests.
   constexpr int64_t kLosesNan = 39;
   if (rules.relu && number == kLosesNan) return false;
   return !has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && !has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&
          !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) && (rules.tensor_cores || !has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE));
 }
 
-std::vector<Engine> engines(Graph& graph, const Target& target, cudnnBackendHeurMode_t mode) {
+std::vector<Engine> engines(OpGraph& graph, const Target& target, cudnnBackendHeurMode_t mode) {
   const Cudnn& dnn = cudnn();
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.operation_graph(target.handle()))
@@ -88,12 +89,12 @@ Plan::Plan(Engine engine, const Target& target) : engine_(std::move(engine)), pl
   workspace_ = bytes.empty() ? 0 : bytes[0];
 }
 
-cudnnStatus_t Plan::run(cudnnHandle_t handle, const Graph& graph, std::span<void* const> memory, void* workspace) const {
+cudnnStatus_t Plan::run(cudnnHandle_t handle, const OpGraph& graph, std::span<void* const> memory, void* workspace) const {
   check<DeviceError>(memory.size() == graph.uids().size(), "cudnn", "a graph of ", graph.uids().size(), " tensors was given ",
                      memory.size());
   std::vector<void*> pointers(memory.begin(), memory.end());
   std::vector<int64_t> uids = graph.uids();
-  for (const Graph::Constant& c : graph.constants()) {
+  for (const OpGraph::Constant& c : graph.constants()) {
     pointers.push_back(const_cast<float*>(&c.value));
     uids.push_back(c.uid);
   }
@@ -105,7 +106,7 @@ cudnnStatus_t Plan::run(cudnnHandle_t handle, const Graph& graph, std::span<void
   return cudnn().cudnnBackendExecute(handle, plan_.raw(), pack.raw());
 }
 
-Plans::Plans(std::unique_ptr<Graph> graph, const Target& target, const Rules& rules) : graph_(std::move(graph)), rules_(rules) {
+Plans::Plans(std::unique_ptr<OpGraph> graph, const Target& target, const Rules& rules) : graph_(std::move(graph)), rules_(rules) {
   propose(target, CUDNN_HEUR_MODE_A);
 }
 

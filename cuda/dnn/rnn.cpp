@@ -19,7 +19,7 @@ namespace {
 
 enum Mode : size_t { kInference, kTraining, kBackward, kModes };
 
-// A network on sequences of these lengths.
+// A network for sequences of these lengths.
 struct Prepared {
   std::unique_ptr<RnnPlan> plan;  // null: declined
   WeightLayout weights;
@@ -37,7 +37,7 @@ Kept& kept() {
   return *instance;
 }
 
-std::string text_of(const Key& key) {
+std::string text_of(const PlanKey& key) {
   std::string out = "a recurrent network";
   for (int64_t n : key) out += ' ' + std::to_string(n);
   return out;
@@ -51,7 +51,7 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   Prepared out;
   const cudnnHandle_t handle = library.handle(q);
   auto plan = std::make_unique<RnnPlan>(problem, handle);
-  const Key network = problem.network_key();
+  const PlanKey network = problem.network_key();
   const WeightLayout* layout = kept().layouts.find(network);
   if (!layout) layout = &kept().layouts.put(network, weight_layout(problem, *plan, handle));
   out.weights = *layout;
@@ -76,7 +76,7 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   return out;
 }
 
-// A call of the library: the lock, and the library's data for the network. Null if it declines.
+// A call of the library: holds the lock, and the library's data for the network. Null if it declines.
 class Call {
  public:
   Call(const Queue& q, const RecurrentArgs& args) : q_(q) {
@@ -86,7 +86,7 @@ class Call {
     library_ = Library::find(q);
     if (!library_ || !cudnn().has_rnn) return;
     lock_ = std::unique_lock(library_->mutex);
-    Key key = problem.key();
+    PlanKey key = problem.key();
     key.push_back(dnn_options().workspace);
     entry_ = kept().prepared.find(key);
     if (!entry_) {
@@ -100,12 +100,12 @@ class Call {
       }
     }
   }
-  // Null: declined.
+  // Returns the data; null: declined.
   const Prepared* operator->() const { return entry_; }
   explicit operator bool() const { return entry_ && entry_->plan; }
 
-  // f(handle, workspace, its bytes) gives the library's status. False: it declines after all, now and from now on, as it does of a
-  // forward for whose workspace there is no memory.
+  // Runs f(handle, workspace, its bytes), which returns the library's status. Returns false if the library declines after all,
+  // from now on, as it does for a forward without memory for its workspace.
   template <class F>
   bool run(Mode mode, const RecurrentTensors& t, const RecurrentGradients& g, const char* name, const F& f) {
     if (!entry_->has_run[mode]) not_in_a_recording(q_);
@@ -135,7 +135,7 @@ class Call {
   }
 
  private:
-  void decline(const Key& key, const Error& e) {
+  void decline(const PlanKey& key, const Error& e) {
     const std::string words = e.what();
     logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
     entry_ = &kept().prepared.put(key, Prepared());
@@ -171,7 +171,7 @@ bool recurrent(const Queue& q, const RecurrentArgs& args, const RecurrentTensors
       });
 }
 
-// First the data, whose call leaves in the reserve what the weights' call reads.
+// Computes the data's gradients first: that call stores in the reserve what the weights' call reads.
 bool recurrent_backward(const Queue& q, const RecurrentArgs& args, const RecurrentTensors& t, const RecurrentGradients& g) {
   Call call(q, args);
   if (!call) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks by cuDNN. The contracts are those of RecurrentLibrary (framework/backend/recurrent_library.h).
 //
-// The first call of a kind also sets up what the library keeps for it, such as streams of its own: in a recording that throws
+// The first call of a kind also creates what the library keeps for it, such as its own streams; in a recording that throws
 // NotPrepared.
 #pragma once
 

@@ -44,7 +44,7 @@ void describe_state(const RecurrentArgs& a, const TensorDescriptor& d, int64_t c
   check_cudnn(cudnn().cudnnSetTensorNdDescriptor(d.raw(), type_of(a.dtype), 3, dims, strides), "cudnnSetTensorNdDescriptor");
 }
 
-// Elements of a tensor that the library has described.
+// Returns the number of elements of a tensor that the library has described.
 int64_t elements_of(const TensorDescriptor& d) {
   constexpr int kMost = 8;
   cudnnDataType_t type;
@@ -65,13 +65,13 @@ bool RnnProblem::is_for_the_library() const {
   return a.steps <= kMost && a.batch <= kMost / wide && a.layers * a.directions <= kMost / (a.batch * wide);
 }
 
-Key RnnProblem::network_key() const {
+PlanKey RnnProblem::network_key() const {
   const RecurrentArgs& a = args;
   return {int64_t(a.cell), int64_t(a.dtype), a.layers, a.directions, a.features, a.units, a.width, a.biased, a.projected, tf32};
 }
 
-Key RnnProblem::key() const {
-  Key key = network_key();
+PlanKey RnnProblem::key() const {
+  PlanKey key = network_key();
   key.insert(key.end(), {int64_t(args.layout), args.steps, args.batch});
   key.insert(key.end(), args.lengths.begin(), args.lengths.end());
   return key;
@@ -100,7 +100,7 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
   const int64_t size = int64_t(size_of(a.dtype)), gates = gates_of(a.cell);
   size_t bytes = 0;
   check_cudnn(cudnn().cudnnGetRNNWeightSpaceSize(handle, plan.rnn.raw(), &bytes), "cudnnGetRNNWeightSpaceSize");
-  const Workspace space(Device::cuda, bytes);  // of which only addresses are asked for
+  const Workspace space(Device::cuda, bytes);  // only addresses are used
   char* const base = space.data();
   const TensorDescriptor matrix, bias;
   const auto declined = [](const char* what) { fail<DeviceError>("cudnn", "its layout of parameters is not ours: ", what); };
@@ -108,7 +108,7 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
   struct Place {
     int64_t matrix, bias;
   };
-  // Of one linear layer, which reads `columns`.
+  // Finds the place of one linear layer, which reads `columns`.
   const auto place = [&](int64_t part, int64_t id, int64_t rows, int64_t columns, bool biased) {
     void *m = nullptr, *b = nullptr;
     check_cudnn(cudnn().cudnnGetRNNWeightParams(handle, plan.rnn.raw(), int32_t(part), bytes, base, int32_t(id), matrix.raw(), &m,
@@ -128,7 +128,7 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
   for (int64_t part = 0; part < a.layers * a.directions; ++part) {
     const int64_t features = part < a.directions ? a.features : a.directions * a.width;
     Place sides[2];
-    for (int64_t side = 0; side < 2; ++side) {  // of the inputs, of the states
+    for (int64_t side = 0; side < 2; ++side) {  // for inputs and for states
       const int64_t columns = side == 0 ? features : a.width;
       for (int64_t gate = 0; gate < gates; ++gate) {
         const Place at = place(part, side * gates + gate, a.units, columns, a.biased);

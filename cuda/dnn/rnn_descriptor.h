@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN's descriptors of a recurrent network and of its sequences, and the places of its parameters that cuDNN reports.
+// cuDNN's descriptors of a recurrent network and its sequences, and the places of its parameters as cuDNN reports them.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace halfstep::cuda::dnn {
 
-// Owner of a descriptor of the library's own kinds. Throws DeviceError.
+// Owns a descriptor of one of the library's own types. Throws DeviceError.
 template <class Raw, auto kCreate, auto kDestroy>
 class Owned {
  public:
@@ -31,21 +31,21 @@ using TensorDescriptor = Owned<cudnnTensorDescriptor_t, &Cudnn::cudnnCreateTenso
 using DropoutDescriptor =
     Owned<cudnnDropoutDescriptor_t, &Cudnn::cudnnCreateDropoutDescriptor, &Cudnn::cudnnDestroyDropoutDescriptor>;
 
-// A network before the library. It has no dropout of its own: layers with dropout between them are networks of one layer each.
+// A network for the library. It has no dropout of its own: layers with dropout in between are separate networks of one layer each.
 struct RnnProblem {
   RecurrentArgs args;
-  bool tf32 = false;  // of float32: products of operands rounded to 10 fraction bits
+  bool tf32 = false;  // for float32: products round operands to 10 fraction bits
 
-  // All that the library can do at all: no float64, no sizes beyond 32 bits, no projection to the full width.
+  // Returns whether the library can compute it at all: no float64, no sizes beyond 32 bits, no projection to the full width.
   bool is_for_the_library() const;
-  Key network_key() const;  // all but the sequences: the layout of the parameters depends on these
-  Key key() const;
+  PlanKey network_key() const;  // everything except the sequences: the layout of the parameters depends on it
+  PlanKey key() const;
 };
 
-// The algorithm is the standard one, which alone takes ragged batches and projections.
+// A plan with the standard algorithm, the only one that supports ragged batches and projections.
 class RnnPlan {
  public:
-  // `handle` may be null where there is no device: all is checked but dropout. Throws DeviceError where the library declines.
+  // `handle` may be null without a device: then everything but dropout is checked. Throws DeviceError if the library declines.
   RnnPlan(const RnnProblem& problem, cudnnHandle_t handle);
 
   const RnnDescriptor rnn;
@@ -58,9 +58,9 @@ class RnnPlan {
 
 struct WeightLayout {
   int64_t elements = 0;
-  std::vector<int64_t> offsets;  // as RecurrentSpaces has them
+  std::vector<int64_t> offsets;  // as in RecurrentSpaces
 };
-// Throws DeviceError where the parameters of our layers are not in one piece each in the library's.
+// Throws DeviceError unless the parameters of our layers are each contiguous in the library's layout.
 WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnnHandle_t handle);
 
 }  // namespace halfstep::cuda::dnn

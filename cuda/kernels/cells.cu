@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the products of recurrent cells: a thread has some neighbouring units of a row.
-#include "cuda/kernels/norms.cuh"
+// The elementwise part of recurrent cells, after their products. N samples with H units; gates are the sums x_gates + h_gates.
+//   LSTM  gates [N, 4H]: i, f, o = sigmoid, g = tanh;  c' = f c + i g, h' = o tanh(c')
+//         t = tanh(c'), D = dc' + dh' o (1 - t^2):  di = D g i (1 - i), df = D c f (1 - f), dg = D i (1 - g^2),
+//         do = dh' t o (1 - o), dc = D f
+//   GRU   gates [N, 3H]: r, z = sigmoid, n = tanh(x_n + r h_n);  h' = (1 - z) n + z h
+//         dn = dh' (1 - z) (1 - n^2), dr = dn h_n r (1 - r), dz = dh' (h - n) z (1 - z), dh = dh' z
+//         dx_gates = (dr, dz, dn), dh_gates = (dr, dz, dn r)
+// Each thread takes a pack of neighbouring units of a row.
+#include "cuda/kernels/norm/norms.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -8,7 +15,7 @@ namespace {
 constexpr int kPack = 4;
 
 template <class C>
-__device__ inline C slope(C s) {  // of the sigmoid whose value is s
+__device__ inline C slope(C s) {  // derivative of the sigmoid whose value is s
   return s * (C(1) - s);
 }
 template <class C, int N>
@@ -18,7 +25,7 @@ __device__ inline void load_or_zero(const Operand& o, int64_t i, C (&x)[N]) {
   for (int j = 0; j < N; ++j) x[j] = C(0);
 }
 
-// f(row, unit) for the units of each thread.
+// Calls f(row, unit) for the units of each thread.
 template <int N, class F>
 __device__ inline void each_unit(int64_t rows, int64_t units, const F& f) {
   const int64_t packs = units / N, step = int64_t(gridDim.x) * blockDim.x;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms over lists of tensors, and clipping by one. Tensors are cut into chunks by their sizes alone, a block takes a chunk, and
-// one block joins their results, in order, in double.
+// Norms over lists of tensors, and clipping.
+//   norm  (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   clip  g = g min(1, max_norm / (norm + 1e-6))
+// Tensors are cut into chunks by their sizes alone. Each block reduces some chunks, and one block joins the results in order, in
+// double.
 #include <cmath>
 
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/base/check.h"
 
 namespace halfstep::cuda {
@@ -18,7 +21,7 @@ using PackedList = List<Operand, Chunk>;
 
 bool packed(const TensorView& v) { return v.is_contiguous() && aligned16(v.data); }
 
-// f(list) for lists of the packed tensors, one(tensor) for each of the others.
+// Calls f(list) for lists of packed tensors, and one(tensor) for each of the others.
 template <int64_t Chunk, class F, class One>
 void for_tensors(std::span<const TensorView> tensors, const F& f, const One& one) {
   const auto add = [](PackedList<Chunk>& list, const TensorView& v) {
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) norm_packed(PackedList<Chunk> list, 
   if (threadIdx.x == 0) partials[blockIdx.x] = value;
 }
 
-// Any strides and addresses.
+// Handles any strides and addresses.
 template <class Kind>
 __global__ void __launch_bounds__(kThreads) norm_any(Operand x, Space<1> space, int64_t chunk, double p, double* partials) {
   SHARED(double, shared, [kBlockWarps]);
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(kThreads) norm_any(Operand x, Space<1> space, 
   if (threadIdx.x == 0) partials[blockIdx.x] = value;
 }
 
-// One block. p = inf: the largest.
+// Joins the partial norms in one block. p = inf: the largest.
 __global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, int64_t count, double p, float* out) {
   SHARED(double, shared, [kBlockWarps]);
   double value = 0;
@@ -102,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, 
 
 template <class Kind, int64_t Chunk>
 void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
-  int64_t done = 0;  // partials
+  int64_t done = 0;  // number of partials
   const auto one = [&](const TensorView& v) {
     const Space<1> space(v.shape, {&v.strides});
     const int64_t blocks = (space.numel + Chunk - 1) / Chunk;
@@ -134,7 +137,7 @@ void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, floa
 }
 
 // ---- clipping
-// NaN stays NaN: a norm that is one shows.
+// Returns the factor; NaN stays NaN, so that a norm of NaN is visible.
 __device__ inline float clip_factor(const float* norm, double max_norm) {
   const float factor = float(max_norm / (double(*norm) + 1e-6));
   return factor > 1 ? 1.0f : factor;
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
   check<ValueError>(int64_t(tensors.size()) <= kMostPartials, "norm", "must be of at most ", kMostPartials, " tensors, got ",
-                    tensors.size());  // each is a part, however small
+                    tensors.size());  // each tensor is at least one part
   if (std::isinf(p)) return norm_of<Top>(q, tensors, p, out);
   if (p == 2) return norm_of<Square>(q, tensors, p, out);
   if (p == 1) return norm_of<Absolute>(q, tensors, p, out);

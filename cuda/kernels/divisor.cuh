@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda/kernels/divide.cuh"
+#include "cuda/kernels/elementwise/divide.cuh"
 
 namespace halfstep::cuda {
 
-// A number that a kernel divides many others by: quotient(a, d) = a / d for a >= 0. In 32 bits it is a product and a shift.
+// A divisor of many numbers in a kernel: quotient(a, d) = a / d for a >= 0. In 32 bits this is a multiplication and a shift.
 template <class I>
 struct Divisor {
   I number = 1;
@@ -16,8 +16,8 @@ struct Divisor {
 };
 __device__ inline int64_t quotient(int64_t a, Divisor<int64_t> d) { return quotient(a, d.number); }
 
-// factor is the first integer above 2^(31 + shift) / number, where 2^shift is the least power of two that is no less than the
-// number: for what is below 2^31 the error of the product is too small to reach the next integer.
+// factor is the first integer above 2^(31 + shift) / number, where 2^shift is the least power of two not below the number: for
+// dividends below 2^31 the product's error is too small to reach the next integer.
 template <>
 struct Divisor<int32_t> {
   int32_t number;

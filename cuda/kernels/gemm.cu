@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, one thread for each element: for operands that cuBLASLt does not take (integers, odd mixtures) and for the
-// emulator.
-#include "cuda/kernels/elementwise.cuh"
+// Matrix products c [M, N] = a [M, K] b [K, N] + bias (+ c), batched or not, one thread per element of c: for operands that
+// cuBLASLt does not take (integers, mixed dtypes) and for the emulator.
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {
 namespace {
@@ -11,7 +11,7 @@ struct ProductShape {
   int64_t a_batch, a_row, a_column, b_batch, b_row, b_column, bias;
 };
 
-// T: the type of a and b; void: any integer.
+// T: the type of a and b; void: any integer type.
 template <class C, class T>
 __device__ inline C element(const Operand& x, int64_t i) {
   if constexpr (std::is_void_v<T>)

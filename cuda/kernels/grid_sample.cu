@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling at points that a grid names: one thread a point, over some of the channels. The gradient of the grid likewise; that of
-// the input is summed in shared memory, a block for each tile of a plane, in the order of the points.
-#include "cuda/kernels/divide.cuh"
-#include "cuda/kernels/ordered.cuh"
+// Samples x [N, C, in...] at the P points of each sample that `grid` [N, P, dims] lists. Each point has taps t, with positions i_t
+// in x and weights w_t that depend on its coordinates u; taps outside count 0.
+//   forward   out[n, c, p] = sum over t of w_t x[n, c, i_t]
+//   backward  dx[n, c, i_t] += w_t g[n, c, p];  dgrid[n, p, d] = sum over c, t of g[n, c, p] x[n, c, i_t] dw_t / du_d
+// Forward: one thread per point and some channels. dgrid likewise. dx is summed in shared memory, one block per tile of a plane,
+// in the order of the points.
+#include "cuda/kernels/elementwise/divide.cuh"
+#include "cuda/kernels/reduce/ordered.cuh"
 #include "framework/backend/grid_taps.h"
 
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kChannels = 16;  // of a thread
+constexpr int kChannels = 16;  // per thread
 
 struct Sizes {
   int64_t batch, channels, points = 1, plane = 1;
@@ -24,7 +28,7 @@ struct Sizes {
   }
 };
 
-// Where a point reads, along each dimension.
+// The taps of a point along each dimension.
 template <class C, int Dims, int Taps>
 struct Point {
   AxisTaps<C, Taps> axis[Dims];
@@ -33,7 +37,7 @@ struct Point {
 #pragma unroll
     for (int d = 0; d < Dims; ++d) axis_taps(a, grid.load_floating<C>(point * Dims + d), s.in[d], axis[d]);
   }
-  // f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: little code, for an f that is long.
+  // Calls f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: less code, for a long f.
   template <int Unroll = Taps, class F>
   __device__ void each(const Sizes& s, const F& f) const {
 #pragma unroll Unroll
@@ -117,11 +121,11 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
     clear_tile(&sum[0], &owner[0]);
     for (int64_t base = 0; base < s.points; base += kThreads) {
       const int64_t p = base + threadIdx.x;
-      const bool there = p < s.points;
-      const Point<C, Dims, Taps> point(a, s, grid, n * s.points + (there ? p : 0));
-      const C g = there ? grad.load_floating<C>(plane * s.points + p) : C(0);
+      const bool is_point = p < s.points;
+      const Point<C, Dims, Taps> point(a, s, grid, n * s.points + (is_point ? p : 0));
+      const C g = is_point ? grad.load_floating<C>(plane * s.points + p) : C(0);
       point.template each<1>(s, [&](int64_t index, C weight, int, int, int) {
-        const bool here = there && weight != C(0) && index >= from && index < from + kTile;
+        const bool here = is_point && weight != C(0) && index >= from && index < from + kTile;
         add_in_order(&sum[0], &owner[0], here ? int(index - from) : -1, C(weight * g));
       });
     }
@@ -130,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, 
   }
 }
 
-// f(compute type, dimensions, taps)
+// Calls f(compute type, dimensions, taps).
 template <class F>
 void choose(const SampleArgs& a, const TensorView& x, const F& f) {
   const auto in = [&](auto c) {

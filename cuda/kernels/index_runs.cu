@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattering by way of a sorted index: entries for one place are adjacent there, in the order of the source, so that the
-// first of them can add all, or the last be the one that stays. Bad indices are passed over.
+// Scatters by a sorted index: entries for one place are adjacent, in the order of the source, so that the first of them can add
+// all, or the last one wins. Bad indices are skipped.
 #include "cuda/kernels/indexing.cuh"
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cuda {
 namespace {
 
-// Entry k of a line: where it goes, and (in `order`, like index) where in the source it comes from.
+// Entry k of a line: its target, and its place in the source (in `order`, like index).
 struct Sorted {
   Workspace memory;
   TensorView index, order;
@@ -21,7 +21,7 @@ struct Sorted {
     order.data = index.as<int64_t>() + index.numel();
     sort(q, from, dim, false, from.shape[dim], index, order);
   }
-  // As the strides of `shape`, which may repeat lines.
+  // Returns strides for `shape`, which may repeat lines.
   Strides strides(const Shape& shape, int dim) const {
     Strides s = index.strides;
     for (int d = 0; d < shape.size(); ++d) {
@@ -31,7 +31,7 @@ struct Sorted {
   }
 
  private:
-  // Without the dimensions along which the index repeats.
+  // Returns the shape without the dimensions along which the index repeats.
   static Shape compact(const TensorView& given, Shape shape, int dim) {
     const Strides s = spread(given, shape, dim);
     for (int d = 0; d < shape.size(); ++d) {
@@ -46,7 +46,7 @@ struct Sorted {
 
 constexpr int kBatch = 4;  // entries of a run that are read at once
 
-// A thread an entry and a unit of lines: that of the first of a run adds the run.
+// One thread per entry and unit of lines: the thread of a run's first entry adds the run.
 template <class View>
 __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, const int64_t* order) {
   using C = typename View::C;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
       for (int b = 0; b < kBatch; ++b) {
         more = more && j + b < lines.length && index[(j + b) * lines.index_step] == mine;
 #pragma unroll
-        for (int w = 0; w < kWidth; ++w) values[b][w] = C(-0.0);  // which adds nothing
+        for (int w = 0; w < kWidth; ++w) values[b][w] = C(-0.0);  // adds nothing
         if (more) view.load_src(at[2] + order[at[1] + (j + b) * lines.index_step] * lines.src_step, values[b]);
       }
 #pragma unroll

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering and scattering along one dimension, and the checks of indices and targets. An index has the shape of the output
-// (gather) or the source (scatter_add), or is one-dimensional and then chooses whole slices. Bad indices are passed over.
+// Gathers out[a, i, b] = x[a, index[a, i, b], b], scatters out[a, index[a, i, b], b] += or = src[a, i, b], and checks indices and
+// targets. `index` has the shape of the output (gather) or of the source (scatter), or is one-dimensional and then chooses whole
+// slices. Bad indices are skipped.
 #include "cuda/kernels/indexing.cuh"
 
 namespace halfstep::cuda {
@@ -29,7 +30,7 @@ __device__ inline void record(IndexFault* fault, const Limits& limits, int64_t p
   fault->kind = limits.kind;
 }
 
-// The first bad position of each block, or straight into the fault where there is one block only.
+// Finds the first bad position of each block; with one block only, writes it directly to the fault.
 __global__ void __launch_bounds__(kThreads)
     find_bad(const int64_t* values, Space<1> space, Limits limits, int64_t* firsts, IndexFault* fault) {
   SHARED(int64_t, shared, [kBlockWarps]);
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
     record(fault, limits, first, values[space.offset(first)]);
 }
 
-// One block.
+// Finds the first of all blocks, in one block.
 __global__ void __launch_bounds__(kThreads)
     first_bad(const int64_t* values, Space<1> space, Limits limits, const int64_t* firsts, int count, IndexFault* fault) {
   SHARED(int64_t, shared, [kBlockWarps]);
@@ -71,7 +72,7 @@ struct alignas(16) Bits16 {
   uint64_t v[2];
 };
 
-// space: out, index, and x without its way along the dimension.
+// space: out, index, and x except along the dimension.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const T* x, int64_t size, int64_t x_step, const int64_t* index, T* out, Space<3> space) {
@@ -91,7 +92,7 @@ void gather_bits(const Queue& q, const TensorView& x, int dim, const TensorView&
          index.as<const int64_t>(), out.as<T>(), space);
 }
 
-// Whole rows that one index chooses: the space and the step in units of 16 bytes, where everything is aligned to them.
+// Converts the space and the step to units of 16 bytes if whole rows are chosen by one index and everything is aligned.
 bool pack_rows(const TensorView& x, const TensorView& out, Space<3>& space, int64_t& x_step) {
   const int64_t pack = 16 / int64_t(size_of(x.dtype));
   const int last = space.rank - 1;
@@ -110,8 +111,8 @@ bool pack_rows(const TensorView& x, const TensorView& out, Space<3>& space, int6
   return true;
 }
 
-// ---- scatter_add. Of the entries of a line (along the dimension) with one index the first adds them all, in order: no two
-// threads write one element, the sum is rounded once, and the bits are the CPU's. Each entry looks through its line for others;
+// ---- scatter_add. Among the entries of a line (along the dimension) with equal index, the first adds them all, in order: no two
+// threads write one element, the sum is rounded once, and the bits equal the CPU's. Each entry searches its line for equal ones;
 // long lines are sorted instead (index_runs.cu).
 template <class T>
 struct Typed {
@@ -123,7 +124,7 @@ struct Typed {
   }
 };
 
-// A thread an entry.
+// One thread per entry.
 template <class C, class Source>
 __global__ void __launch_bounds__(kThreads) scatter_each(Operand out, Source src, Lines lines) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x, n = lines.space.numel * lines.length;
@@ -145,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) scatter_each(Operand out, Source src
   }
 }
 
-// How a warp sees the lines: a lane has kUnits units, 32 apart, of kWidth lines that lie side by side.
+// How a warp reads the lines: a lane has kUnits units, 32 apart, of kWidth lines side by side.
 template <class Number, class Source>
 struct LooseLines {
   using C = Number;
@@ -157,9 +158,9 @@ struct LooseLines {
   __device__ void load_out(int64_t i, C* x) const { x[0] = out.load<C>(i); }
   __device__ void store_out(int64_t i, const C* x) const { out.store(i, x[0]); }
 };
-constexpr int kScan = 4;  // warps' widths of indices looked at together
+constexpr int kScan = 4;  // number of warp widths of indices compared together
 
-// Is entry k the first whose index is `mine`? For a whole warp, which looks at kScan widths of indices at once.
+// Returns whether entry k is the first with index `mine`. A whole warp calls it and compares kScan warp widths of indices at once.
 __device__ inline bool is_first_entry(const Lines& lines, int64_t k, int64_t mine, int lane) {
   bool first = true;
   for (int64_t base = 0; base < k && first; base += 32 * kScan) {
@@ -174,8 +175,8 @@ __device__ inline bool is_first_entry(const Lines& lines, int64_t k, int64_t min
   return first;
 }
 
-// One index for all lines: a warp an entry and 32 kUnits units, in which lines.space counts. Batch: entries added at a time, to
-// have their loads overlap.
+// One index for all lines: one warp per entry and 32 kUnits units, in which lines.space counts. Batch: entries added at a time, so
+// that their loads overlap.
 template <class View, int Batch>
 __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines lines) {
   using C = typename View::C;
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
        task += int64_t(gridDim.x) * kBlockWarps) {
     const int64_t k = task / groups, unit = task % groups * 32 * kUnits + lane;
     const int64_t mine = lines.index[k * lines.index_step];
-    if (mine < 0 || mine >= lines.size || !is_first_entry(lines, k, mine, lane)) continue;  // the whole warp
+    if (mine < 0 || mine >= lines.size || !is_first_entry(lines, k, mine, lane)) continue;  // skips the whole warp
     int64_t to[kUnits] = {}, from[kUnits] = {};
     C sum[kUnits][kWidth] = {};
 #pragma unroll
@@ -210,7 +211,7 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
 #pragma unroll
           for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
-            for (int w = 0; w < kWidth; ++w) values[b][u][w] = C(-0.0);  // which adds nothing
+            for (int w = 0; w < kWidth; ++w) values[b][u][w] = C(-0.0);  // adds nothing
             if (entry >= 0 && unit + u * 32 < units) view.load_src(from[u] + entry * lines.src_step, values[b][u]);
           }
         }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines along the dimension of an index, as the kernels that scatter see them.
+// Lines along the dimension of an index, for kernels that scatter.
 #pragma once
 
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/reduce/rows.cuh"
 
 namespace halfstep::cuda {
 
-inline constexpr int64_t kSortedLine = 512;  // entries of a line from which it is sorted rather than searched
+inline constexpr int64_t kSortedLine = 512;  // from this length on, a line is sorted instead of searched
 
-// The index's strides along the dimensions of `shape`.
+// Returns the index's strides along the dimensions of `shape`.
 inline Strides spread(const TensorView& index, const Shape& shape, int dim) {
   if (index.shape.size() == shape.size()) return index.strides;
   Strides strides = Strides::filled(shape.size(), 0);
@@ -16,7 +16,7 @@ inline Strides spread(const TensorView& index, const Shape& shape, int dim) {
   return strides;
 }
 
-// space: offsets in out, index and src of the lines' starts.
+// space: offsets of the lines' starts in out, index and src.
 struct Lines {
   Space<3> space;
   const int64_t* index;
@@ -71,7 +71,7 @@ struct PackedLines {
   }
 };
 
-// Counts the space in packs of `width` lines where those lie side by side and can be read at once; width divides 16 bytes or is 4.
+// Counts the space in packs of `width` lines if those are side by side and can be read at once; width divides 16 bytes or is 4.
 inline bool pack_lines(const TensorView& out, const TensorView& src, int64_t width, Lines& lines) {
   Space<3>& space = lines.space;
   const int last = space.rank - 1;
@@ -90,7 +90,7 @@ inline bool pack_lines(const TensorView& out, const TensorView& src, int64_t wid
   return true;
 }
 
-// scatter_add by way of sorted lines: time grows with their length, not with its square.
+// Implements scatter_add by sorted lines: the time grows with their length, not with its square.
 void scatter_add_sorted(const Queue& q, const TensorView& out, int dim, const TensorView& index, const TensorView& src);
 
 }  // namespace halfstep::cuda

@@ -4,32 +4,32 @@
 //   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time, streamed past the caches but for the 16-bit
 //           copy, which the next forward reads
 //   any     any floating dtypes, element by element, in C
-// One launch does all that a step ends with. Its blocks take tickets as they start. The first few check the gradients and make of
-// the counts of steps what the updates need; the others wait for those and update; the last block to finish counts the step and
-// does the tail. A block waits only for tickets taken before its own, so for blocks that run: however few fit on the device at a
-// time, none waits for ever.
+// One launch does everything at the end of a step. Its blocks take tickets as they start. The first few check the gradients, and
+// compute what the updates need from the step counts; the others wait for those and update; the last block to finish counts the
+// step and runs the tail. A block waits only for earlier tickets, so for running blocks: however few fit on the device at a time,
+// none waits forever.
 #include <algorithm>
 #include <variant>
 #include <vector>
 
-#include "cuda/kernels/lists.cuh"
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/math/update_rules.h"
 
 namespace halfstep::cuda {
 namespace {
 
 constexpr int kPack = 4;
-constexpr uint32_t kCheckedParts = 4;  // of parameters, by one block
+constexpr uint32_t kCheckedParts = 4;  // parts of parameters checked by one block
 
 struct Param {
   Operand param, grad, shadow;
-  void* state[ParamUpdate::kStates];  // floats, or doubles of f64 parameters
+  void* state[ParamUpdate::kStates];  // floats, or doubles for f64 parameters
   float *step, *number;
   __device__ double count() const { return step ? double(*step) : 0; }
   __device__ double own_number() const { return number ? double(*number) : 0; }
 };
 using ParamList = List<Param, 4096>;
-constexpr int kMostChunks = 8;  // of 4096 elements, by one block
+constexpr int kMostChunks = 8;  // of 4096 elements, per block
 
 struct Progress {
   uint32_t tickets, ready, done, bad;
@@ -42,8 +42,8 @@ struct Control {
   bool write_back, check;
   const double *lr, *momentum;
   Progress* progress;
-  void* steps;         // of each parameter, the result of Rule::begin for its count
-  uint32_t first = 0;  // so many blocks have to be done before any parameter changes
+  void* steps;         // for each parameter, the result of Rule::begin for its count
+  uint32_t first = 0;  // number of blocks that must finish before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
   template <class Rule>
   __device__ Rule at_rate(Rule rule) const {
@@ -58,7 +58,7 @@ __device__ __noinline__ typename Rule::Step begin_costly(const Rule& rule, doubl
   return rule.begin(count, number);
 }
 
-// Packed memory of T, and anything: how elements i, i + 1, ... of a tensor are read and written.
+// Packed memory of T, or any memory: how elements i, i + 1, ... of a tensor are accessed.
 template <class T, Cached cached = Cached::no>
 struct Packed {
   T* data;
@@ -94,7 +94,7 @@ __device__ inline void store_shadow(const Operand& shadow, int64_t i, const C (&
     Packed<__nv_bfloat16, Cached::yes>(shadow).store(i, x);
 }
 
-// N elements of a parameter, of its gradient and of its states.
+// N elements of a parameter, its gradient and its states.
 template <class Rule, class C, int N>
 struct Elements {
   C p[N], s[Rule::kStates][N], g[N];
@@ -142,8 +142,8 @@ struct Elements {
   }
 };
 
-// Of rules with one state a thread reads the elements of two rounds before it writes those of the first, so that twice as many
-// reads are under way. With more states that takes more registers than there are.
+// For rules with one state, a thread reads the elements of two rounds before it writes those of the first, which doubles the reads
+// in progress. More states would need too many registers.
 template <class Rule, class C, int Pack, class P, class G>
 __device__ inline void update_part(const Param& u, const P& param, const G& grad, const ParamList::Part& part,
                                    const Control& control, const typename Rule::Step& step, const Rule& rule, int states) {
@@ -182,12 +182,12 @@ __device__ inline bool part_has_bad(const G& grad, const ParamList::Part& part) 
     std::conditional_t<Pack == 1, double, float> g[size.value];
     grad.load(i, g);
 #pragma unroll
-    for (int j = 0; j < size.value; ++j) bad |= !finite(g[j]);  // with || each load would wait for the one before it
+    for (int j = 0; j < size.value; ++j) bad |= !finite(g[j]);  // with || each load would wait for the previous one
   });
   return bad;
 }
 
-// Whether this thread saw a gradient that is not finite, in the parts of its block.
+// Returns whether this thread found a gradient that is not finite in the parts of its block.
 template <bool IsPacked>
 __device__ inline bool has_bad(const ParamList& list, uint32_t ticket) {
   bool bad = false;
@@ -226,7 +226,7 @@ __device__ inline void update_param(const Param& u, const ParamList::Part& part,
 }
 
 template <class Rule, class C, bool IsPacked>
-__global__ void __launch_bounds__(kThreads, 4)  // as many registers as that leaves: without a number ptxas spills
+__global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that leaves: without a number ptxas spills
     step_list(ParamList list, Rule given, Control control, math::StepTail tail) {
   SHARED(uint32_t, shared, [2]);
   Progress& progress = *control.progress;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
   const uint32_t ticket = shared[0];
   auto* const steps = static_cast<typename Rule::Step*>(control.steps);
   const int thread = int(threadIdx.x);
-  if (ticket < control.first) {  // all threads alike
+  if (ticket < control.first) {  // the same for all threads
     if (Rule::kCostly && ticket == 0 && thread < list.tensors)
       steps[thread] = begin_costly(control.at_rate(given), list.entry[thread].count(), list.entry[thread].own_number());
     bool bad = false;
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // as many registers as that lea
       step = steps[part.tensor];
     else
       step = rule.begin(u.count(), u.own_number());
-    const int states = given.states();  // before a schedule may set the momentum to 0
+    const int states = given.states();  // before a schedule sets the momentum to 0
     if (!math::is_idle(rule, step)) update_param<Rule, C, IsPacked>(u, part, control, step, rule, states);
   }
 
@@ -289,7 +289,7 @@ bool packed(const ParamUpdate& u) {
          std::all_of(u.state.begin(), u.state.end(), single);
 }
 
-// The check of a step that takes several launches.
+// Checks the gradients of a step that takes several launches.
 void check_all(const Queue& q, std::span<const ParamUpdate> params, float* found_inf) {
   std::vector<TensorView> grads;
   for (const ParamUpdate& u : params) grads.push_back(u.grad);
@@ -309,8 +309,14 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
     elements += u.param.numel();
   }
   for (const int n : members) launches += (n + ParamList::kCapacity - 1) / ParamList::kCapacity;
-  Control control{c.found_inf, c.grad_scale, c.write_back, c.check && launches == 1, c.lr, c.momentum,
-                  reinterpret_cast<Progress*>(q.counters + kStepCounters), q.scratch};
+  Control control{c.found_inf,
+                  c.grad_scale,
+                  c.write_back,
+                  c.check && launches == 1,
+                  c.lr,
+                  c.momentum,
+                  reinterpret_cast<Progress*>(q.counters + kStepCounters),
+                  q.scratch};
   if (c.check && !control.check) check_all(q, params, c.found_inf);
   if (launches == 0) end_step(q, c.found_inf, c.tail);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 #include "cuda/kernels/pixels.h"
 
 namespace halfstep::cuda {
@@ -12,7 +12,7 @@ union Pixel {
   uint16_t channel[kWide];
 };
 
-// The blocks' pixels are neighbours, so that what one thread leaves of a sector the next one reads from the cache.
+// Neighbouring threads have neighbouring pixels, so that one thread reads from the cache what another left of a sector.
 __global__ void __launch_bounds__(kThreads) widen_kernel(const uint16_t* from, uint2* to, int64_t pixels, int channels) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
 #pragma unroll 4

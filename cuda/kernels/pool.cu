@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling: one thread an output, and of gradients, which are gathered, one an input. A plane is what is pooled together: the pixels
-// of a channel, or in channels_last those of an image, each of which has `lanes` channels that threads side by side read side by
-// side. Maxima take kRun channels a thread where they can: it counts once for all of them, and reads 16 bytes at a time.
+// Pooling. Each plane, in... -> out..., is pooled alone; W(o) is the window of output o, and n(o) its divisor.
+//   maximum  out[o] = max of x[i] over i in W(o), index[o] = the first such i;  dx[i] = sum of g[o] over o with index[o] = i
+//   average  out[o] = sum of x[i] over i in W(o) / n(o);  dx[i] = sum of g[o] / n(o) over the o whose window covers i
+// One thread per output, and per input in gradients, which gather. A plane has the pixels of one channel, or in channels_last
+// those of an image with `lanes` channels, which neighbouring threads read. Maxima take kRun channels per thread where possible:
+// positions are computed once for all of them, and reads have 16 bytes.
 #include "cuda/kernels/divisor.cuh"
-#include "cuda/kernels/elementwise.cuh"
-#include "cuda/kernels/packs.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
+#include "cuda/kernels/elementwise/packs.cuh"
 
 namespace halfstep::cuda {
 namespace {
 
-// Kernels count in I: 32 bits where all that they compute fits, with room for a step past the end, else 64.
+// Kernels count in I: 32 bits if everything they compute fits, with room for a step past the end; else 64.
 constexpr int64_t kMostShort = int64_t(1) << 30;
 
 template <class I>
@@ -30,7 +33,7 @@ struct Axis {
   Divisor<I> dilation;
   bool adaptive;
 
-  __device__ I begin(I o) const {  // the first tap inside
+  __device__ I begin(I o) const {  // first tap inside
     if (adaptive) return quotient(o * in, out);
     const I first = o * stride - padding;
     return first < 0 ? first + quotient(-first + dilation - 1, dilation) * dilation : first;
@@ -45,10 +48,10 @@ struct Axis {
     const I n = pads && !adaptive ? last - first : end(o) - begin(o);
     return n > 1 ? n : 1;
   }
-  // The outputs whose windows reach over input i, between the taps of dilated ones, too: [covering_begin, covering_end).
+  // Return the outputs whose windows cover input i, also between the taps of dilated ones: [covering_begin, covering_end).
   __device__ I covering_begin(I i) const {
     if (adaptive) return quotient(i * out, in);
-    const I past = i + padding - (size - 1) * dilation - 1;  // windows that begin here or before end before i
+    const I past = i + padding - (size - 1) * dilation - 1;  // windows that begin here or earlier end before i
     return past < 0 ? 0 : quotient(past, stride) + 1;
   }
   __device__ I covering_end(I i) const {
@@ -69,7 +72,7 @@ struct Pooling {
   }
 };
 
-// f(pooling of x to y, one of which lies in channels_last where both do), in the narrowest index type.
+// Calls f(pooling of x to y) in the narrowest index type. One of them is channels_last if both are.
 template <class F>
 void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args, const F& f) {
   const Shape &in = x.shape, &out = y.shape;
@@ -85,7 +88,7 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
     else
       a = {in[s + 2],    out[s + 2], w.size[size_t(s)], w.stride[size_t(s)], w.padding[size_t(s)], w.dilation[size_t(s)],
            args.adaptive};
-    // First each, so that no product of two is too large to be looked at.
+    // Checks each number first, so that no product of two overflows.
     for (int64_t v : {a.size, a.stride.number, a.padding, a.dilation.number}) fits = fits && v <= kMostShort;
     fits = fits && a.in + a.padding + a.out * a.stride + a.size * a.dilation + (a.in + 1) * (a.out + 1) <= kMostShort;
   }
@@ -117,8 +120,8 @@ struct Place {
   }
 };
 
-// sum[j] += g[j] where from[j] is `here`. They are compared as P: where only the lower halves of an int64 matter, the compiler
-// reads these one by one.
+// Adds g[j] to sum[j] where from[j] is `here`. Compares as P: if only the lower halves of an int64 mattered, the compiler would
+// read these one by one.
 template <class P, class C, int N>
 __device__ inline void add_where(const P* from, P here, const C (&g)[N], C (&sum)[N]) {
   using Word = typename WordOf<N* int(sizeof(P))>::type;
@@ -141,7 +144,7 @@ __device__ inline void store_lanes(const Operand& out, int64_t i, const C (&x)[N
     store_run(out, i, x);
 }
 
-// N channels a thread; numel is a multiple of N.
+// N channels per thread; numel is a multiple of N.
 template <class T, class I, int N>
 __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out, Operand positions, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out,
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     const I z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
     C best[N];
-    I where[N];  // the first tap's, where nothing is larger than -inf
+    I where[N];  // the first tap, which stays if nothing is larger than -inf
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       best[j] = C(-INFINITY);
@@ -198,7 +201,7 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
     for (I z = p.z.begin(o.z); z < p.z.end(o.z); ++z) {
       for (I y = y0; y < y1; ++y) {
         const I row = (z * p.y.in + y) * p.x.in;
-        C part = 0;  // in pieces, as sums of sums lose less
+        C part = 0;  // in parts, because sums of sums lose less
         for (I x = x0; x < x1; ++x) part += C(to_f(plane[(row + x) * p.lanes]));
         sum += part;
       }
@@ -207,7 +210,7 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
   }
 }
 
-// A mean over much of a plane: a block for each output, its threads over the window.
+// Averages large parts of a plane: one block per output, with its threads over the window.
 template <class T, class I>
 __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
@@ -256,7 +259,7 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   }
 }
 
-// The sum over the windows whose largest element this input was, in the order of the outputs. N channels a thread.
+// Sums over the windows whose maximum this input was, in the order of the outputs. N channels per thread.
 template <class T, class P, class I, int N>
 __global__ void __launch_bounds__(kThreads)
     max_backward_kernel(const T* grad, const P* positions, Operand out, Pooling<I> p, I numel) {
@@ -286,7 +289,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// f(T{}) for a floating dtype.
+// Calls f(T{}) for a floating dtype.
 template <class F>
 void typed(DType t, const F& f) {
   if (t == DType::f64)
@@ -295,7 +298,7 @@ void typed(DType t, const F& f) {
     for_packed_type(t, f);
 }
 
-// f(the channels that a thread takes): kRun where an image has whole runs of them and all views can be read in packs, else one.
+// Calls f(channels per thread): kRun if an image has whole runs of them and all views can be read in packs, else one.
 template <class T, class I, class F>
 void with_lanes(const Pooling<I>& p, const TensorView& x, const TensorView& y, const TensorView& indices, const F& f) {
   if constexpr (std::is_same_v<I, int32_t> && !std::is_same_v<T, double>) {
@@ -349,7 +352,7 @@ void avg_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
     window *= args.adaptive ? (x.shape[d] + out.shape[d] - 1) / out.shape[d] : args.window.size[size_t(d - 2)];
   with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
     typed(x.dtype, [&]<class T>(T) {
-      const bool wide = window >= 64 && p.lanes == 1;  // threads of lanes read side by side as they are
+      const bool wide = window >= 64 && p.lanes == 1;  // threads of lanes already read side by side
       launch(wide ? wide_avg_kernel<T, I> : avg_kernel<T, I>, blocks_for(n, wide ? 1 : kThreads), kThreads, 0, q.stream,
              x.as<const T>(), Operand(out), p, I(n));
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks, in their order.
-#include "cuda/kernels/packs.cuh"
+// Sums over ranks, in the order of the ranks.
+#include "cuda/kernels/elementwise/packs.cuh"
 #include "cuda/kernels/rank_sum.h"
 
 namespace halfstep::cuda {
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// `packs` times N neighbours.
+// Sums `packs` times N neighbours.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     sum_ranks_kernel(const T* own, const T* others, T* out, int64_t packs, int64_t stride, int ranks, int me) {

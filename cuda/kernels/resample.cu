@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sparse matrix along one dimension: one thread an output.
-#include "cuda/kernels/divide.cuh"
-#include "cuda/kernels/elementwise.cuh"
+// Multiplies by a sparse matrix along one dimension, one thread per output: x [outer, I, inner] -> out [outer, O, inner],
+//   out[a, o, b] = sum over the entries k of row o of weight[k] x[a, index[k], b]
+// The gradient is the same call with the transposed matrix.
+#include "cuda/kernels/elementwise/divide.cuh"
+#include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {
 namespace {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient scaling: the finite check and the unscaling of lists of gradients, and the end of a step. The host reads nothing.
-#include "cuda/kernels/lists.cuh"
+// Gradient scaling: g = g float(1 / scale) for lists of gradients, *found_inf = 1 if any g is not finite, and the end of a step.
+// The host reads nothing.
+#include "cuda/kernels/tensor_lists.cuh"
 #include "framework/math/training.h"
 
 namespace halfstep::cuda {
 namespace {
 
-// Blocks that say so store the same 1: all of them atomically, so that the stores do not race.
+// Sets the flag. Several blocks may store the same 1: atomically, so that the stores do not race.
 __device__ inline void raise_flag(float* flag, bool raised) {
   if (__syncthreads_or(raised) && threadIdx.x == 0) atomicExch(flag, 1.0f);
 }
 
-// With a null scale nothing is written but the flag.
+// Returns the factor; with a null scale only the flag is written.
 __device__ inline float factor_of(const float* scale) { return scale ? float(1 / double(*scale)) : 1.0f; }
 
 struct Grad {

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows laid out as columns, and back. Neighbouring threads take neighbouring positions, or pixels, of one row.
-#include "cuda/kernels/elementwise.cuh"
+// Copies windows into columns, and adds columns back. x [N, C, in...], K taps per window, P output positions, columns [N, C K, P]:
+//   unfold  columns[n, c K + k, o] = x[n, c, o stride - padding + k dilation], 0 outside of x
+//   fold    x[n, c, i] = sum of columns[n, c K + k, o] over all k and o with o stride - padding + k dilation = i
+// Neighbouring threads take neighbouring positions (unfold) or pixels (fold) of one row.
+#include "cuda/kernels/elementwise/elementwise.cuh"
 #include "framework/backend/unfold_conv.h"
 
 namespace halfstep::cuda {
 namespace {
 
-// A row-major index split off its last digits; divides in 32 bits where the numbers allow it.
+// Splits last digits off a row-major index; divides in 32 bits if the numbers allow it.
 struct Digits {
   int64_t rest;
   __device__ int64_t take(int64_t size) {
-    const int64_t whole = rest;
-    rest = (whole | size) <= 0x7fffffff ? int64_t(uint32_t(whole) / uint32_t(size)) : whole / size;
-    return whole - rest * size;
+    const int64_t index = rest;
+    rest = (index | size) <= 0x7fffffff ? int64_t(uint32_t(index) / uint32_t(size)) : index / size;
+    return index - rest * size;
   }
 };
 
@@ -28,12 +31,12 @@ struct Sizes {
   }
 };
 
-// The pixel in dimension d that tap k reads at position o; -1: padding.
+// Returns the pixel in dimension d that tap k reads at position o; -1: padding.
 __device__ inline int64_t pixel(const Sizes& s, int d, int64_t o, int64_t k) {
   const int64_t i = o * s.stride[d] - s.padding[d] + k * s.dilation[d];
   return i >= 0 && i < s.in[d] ? i : -1;
 }
-// The position in dimension d where tap k reads pixel i; -1: none does.
+// Returns the position in dimension d at which tap k reads pixel i; -1: none.
 __device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) {
   const int64_t at = i + s.padding[d] - k * s.dilation[d];
   if (at < 0) return -1;
@@ -42,7 +45,7 @@ __device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) 
   return digits.rest < s.out[d] ? digits.rest : -1;
 }
 
-// N neighbouring positions at a time; N divides the row.
+// Copies N neighbouring positions at a time; N divides the row.
 template <class Bits, int N>
 __global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* columns, Sizes s, int64_t packs) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
@@ -82,7 +85,7 @@ void unfold_as(const Queue& q, const TensorView& x, const Sizes& s, const Tensor
     launch(unfold_kernel<Bits, 1>, blocks_for(n, kThreads), kThreads, 0, q.stream, x.as<const Bits>(), columns.as<Bits>(), s, n);
 }
 
-// Each pixel sums the gradients of the columns' elements read from it, in the order of the kernel's elements.
+// Sums for each pixel the gradients of the column elements read from it, in the order of the kernel's elements.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To* out, Sizes s, int64_t count) {
   using C = typename ComputeOf<From>::type;

@@ -14,10 +14,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEagerTests = 1000;  // before the host leaves its core to others
+constexpr int kEagerTests = 1000;  // before the host yields its core to others
 constexpr auto kNap = std::chrono::microseconds(20);
-constexpr double kAsk = 0.5;  // seconds in which the ranks that live say so
-constexpr double kEnd = 5;    // seconds that the library has for its end
+constexpr double kAsk = 0.5;  // seconds in which living ranks must answer
+constexpr double kEnd = 5;    // seconds for the library's shutdown
 
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -47,8 +47,8 @@ void Communicator::open() {
   host_->wait(host_->broadcast({bytes}, 0));
   std::memcpy(&id, bytes.data_ptr(), sizeof id);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  // Calls return at once, so that the timeout ends those that wait for a rank that is gone. For that NCCL starts a thread for each
-  // group of calls, which takes some 20 to 50 us in eager steps and nothing in replays.
+  // Calls return at once, so that the timeout also ends calls that wait for a rank that is gone. NCCL then starts a thread for
+  // each group of calls, which takes 20 to 50 us in eager steps and nothing in replays.
   config.blocking = 0;
   settle("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));
 }
@@ -70,7 +70,7 @@ void Communicator::wait_for(const std::string& what, const Event& event) {
     const cudaError_t state = cudaEventQuery(event.get());
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
-    cudaGetLastError();  // "not ready" is not an error of the next call
+    cudaGetLastError();  // "not ready" must not become the next call's error
     held(what, progress());
     pause(what, i, from);
   }
@@ -109,7 +109,7 @@ void Communicator::held(const std::string& what, ncclResult_t result) {
                     Help{"NCCL_DEBUG=WARN says more; distributed.backend \"host\" does without NCCL"});
 }
 
-// The host's group names the ranks that are gone.
+// Throws an error with the ranks that are gone, as the host's group names them.
 void Communicator::lost(const std::string& what, const std::string& how) {
   abort();
   std::string who = "all ranks live, but one of them is late or does something else";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's communicator of a group, its stream, and the waiting for both with a deadline.
+// NCCL's communicator of a group, its stream, and waits on both with a deadline.
 //
-// Its calls return before they are done, so that one which waits for a rank that is gone ends too. It lives as long as the last
-// recording of work with it: NCCL does not free a communicator that a graph still uses.
+// Its calls return before they are done, so that a call which waits for a rank that is gone can end too. It lives as long as the
+// last recording of its work: NCCL does not free a communicator that a graph still uses.
 #pragma once
 
 #include <atomic>
@@ -29,16 +29,17 @@ class Communicator {
   cudaStream_t stream() const { return stream_; }
   void set_timeout(double seconds) { timeout_ = seconds; }
 
-  void check_whole() const;  // throws PeerLostError once it is broken
-  // Makes calls of the library as one group; returns when all of it is in the stream. `calls` gives the first that failed.
+  void check_whole() const;  // throws PeerLostError if it is broken
+  // Makes calls of the library as one group; returns when all are in the stream. `calls` returns the first failure.
   void group(const std::string& what, const std::function<ncclResult_t()>& calls);
-  // Until the event, recorded in a stream that is not captured, has passed. Throws PeerLostError when it takes too long.
+  // Waits until the event, recorded in a stream that is not captured, has passed. Throws PeerLostError after the timeout.
   void wait_for(const std::string& what, const Event& event);
-  // Work with it was recorded: it can be aborted only beside the host, as NCCL waits for the recording's end.
+  // Notes that work with it was recorded: it can be aborted only in parallel with the host, because NCCL waits for the recording's
+  // end.
   void recorded() { recorded_ = true; }
 
   void leave() { host_ = nullptr; }  // at the end, together with all ranks
-  void abort();                      // also work that runs on the device
+  void abort();                      // also ends work running on the device
   void broke(const std::string& why);
 
  private:
@@ -55,7 +56,7 @@ class Communicator {
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   bool recorded_ = false;
-  std::string broken_;  // why nothing can be exchanged any more
+  std::string broken_;  // why the group is broken
 };
 
 }  // namespace halfstep::cuda

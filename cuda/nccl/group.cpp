@@ -19,9 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kAlign = 16;  // bytes: parts begin where kernels like to read
+constexpr int64_t kAlign = 16;  // bytes: parts begin at aligned addresses
 
-// The first failure among calls.
+// Keeps the first failure of several calls.
 class Calls {
  public:
   void operator+=(ncclResult_t result) {
@@ -33,12 +33,12 @@ class Calls {
   ncclResult_t first_ = ncclSuccess;
 };
 
-// Numbers that are summed in the order of the ranks: rank r sums up to `chunk` of them from element r * stride on.
+// Numbers that are summed in the order of the ranks: rank r sums up to `chunk` of them, from element r * stride on.
 struct Sum {
   std::byte* from;
   int64_t numbers, stride, chunk;
-  std::byte* to;  // where this rank's sums go; null: to their place in the stage
-  size_t at = 0;  // in the stage, which has a chunk for each rank
+  std::byte* to;  // destination of this rank's sums; null: their place in the stage
+  size_t at = 0;  // offset in the stage, which has a chunk for each rank
   int64_t of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
 };
 
@@ -134,7 +134,7 @@ class NcclGroup final : public ProcessGroup {
         check_cuda(cudaStreamWaitEvent(compute_.queue.stream, o.done->get(), 0), "cudaStreamWaitEvent");
       else if (!o.recorded)
         comm_->wait_for(o.what, *o.done);
-      const bool ended = recording == o.recorded;  // else its recording was abandoned
+      const bool ended = recording == o.recorded;  // otherwise its recording was abandoned
       for (size_t i = 0; ended && i < o.back.size(); ++i) o.back[i].to.copy_(o.back[i].from);
       idle_.push_back(std::move(o.done));
     }
@@ -149,7 +149,7 @@ class NcclGroup final : public ProcessGroup {
 
   void close() override {
     wait(last_);
-    host_->wait(host_->barrier());  // in this one a rank that is gone is noticed and named
+    host_->wait(host_->barrier());  // this one notices and names a rank that is gone
     compute_.before_waiting = nullptr;
     comm_->leave();
     comm_.reset();  // ends here, or with the last recording
@@ -163,14 +163,14 @@ class NcclGroup final : public ProcessGroup {
   struct Operation {
     std::string what;
     Tensors written = {};         // kept until the end
-    Tensors read = {};            // kept as well
+    Tensors read = {};            // kept until the end
     std::vector<Copy> back = {};  // copies of the results
     std::unique_ptr<Event> done = nullptr;
     Ticket ticket = 0;
     bool recorded = false;
   };
 
-  // Are all on the host? Else all must be here.
+  // Returns whether all are on the host; otherwise all must be on this device.
   bool on_host(const Tensors& tensors) const {
     check_whole();
     bool host = true, device = true;
@@ -198,7 +198,7 @@ class NcclGroup final : public ProcessGroup {
     {
       const std::lock_guard lock(compute_.mutex);
       o.recorded = compute_.queue.recording;
-      std::erase_if(begun_, [&](const Operation& b) { return b.recorded && !o.recorded; });  // of a recording that was abandoned
+      std::erase_if(begun_, [&](const Operation& b) { return b.recorded && !o.recorded; });  // from an abandoned recording
       ready->record(compute_.queue.stream);
       check_cuda(cudaStreamWaitEvent(comm_->stream(), ready->get(), 0), "cudaStreamWaitEvent");
     }
@@ -219,7 +219,7 @@ class NcclGroup final : public ProcessGroup {
     return last_;
   }
 
-  // A call of the library for each tensor that is written.
+  // Calls the library for each tensor that is written.
   template <class F>
   void each(const Operation& o, const F& call) {
     comm_->group(o.what, [&] {
@@ -259,11 +259,11 @@ class NcclGroup final : public ProcessGroup {
     for (const Tensor& t : o.written) {
       for (int64_t from = 0; from < t.numel(); from += most) {
         const int64_t n = std::min(most, t.numel() - from), share = (n + size() - 1) / size();
-        const bool whole = n % size() == 0;  // then parts are gathered where they belong
-        const int64_t chunk = whole ? share : (share + unit - 1) / unit * unit;
+        const bool in_place = n % size() == 0;  // whether parts are gathered directly into place
+        const int64_t chunk = in_place ? share : (share + unit - 1) / unit * unit;
         if (staged + chunk * size() > most) gather(), staged = 0;
         auto* const data = static_cast<std::byte*>(t.data_ptr()) + from * bytes;
-        sums.push_back({data, n, chunk, chunk, whole ? data + rank() * chunk * bytes : nullptr});
+        sums.push_back({data, n, chunk, chunk, in_place ? data + rank() * chunk * bytes : nullptr});
         staged += chunk * size();
       }
     }
@@ -301,7 +301,7 @@ class NcclGroup final : public ProcessGroup {
       }
       return ncclResult_t(calls);
     });
-    const std::lock_guard lock(compute_.mutex);  // no other thread's recording must take it for its own
+    const std::lock_guard lock(compute_.mutex);  // no other thread's recording may capture it
     for (const Sum& s : sums) {
       if (s.of(rank()) == 0) continue;
       std::byte* const mine = place(s) + rank() * s.chunk * bytes;
@@ -317,16 +317,16 @@ class NcclGroup final : public ProcessGroup {
       const MemoryScope tag(MemoryTag::workspace);
       stage_ = Tensor::empty({int64_t(bytes)}, {.dtype = DType::u8, .device = Device::cuda});
     }
-    o.read.push_back(stage_);  // a larger one may take its place
+    o.read.push_back(stage_);  // a larger one may replace it
     if (o.recorded) compute_.keep(std::make_shared<Tensor>(stage_));
   }
 
   // ---- recordings
   bool is_recording() const {
     const std::lock_guard lock(compute_.mutex);
-    return compute_.queue.recording;  // by this thread, which else would have waited
+    return compute_.queue.recording;  // by this thread; otherwise it would have waited
   }
-  // Replays have no end of their own that could be waited for: all that is queued has.
+  // Waits for everything queued, because replays have no end of their own to wait for.
   void wait_for_device() {
     comm_->check_whole();
     if (!here_) here_ = std::make_unique<Event>(false);
@@ -347,10 +347,10 @@ class NcclGroup final : public ProcessGroup {
   const bool library_sums_;
   const int64_t stage_bytes_;
   std::shared_ptr<Communicator> comm_;
-  Tensor stage_;  // where others' numbers wait for their sum
+  Tensor stage_;  // other ranks' numbers that wait for their sum
   Ticket last_ = 0;
-  std::deque<Operation> begun_;                   // on the device, not waited for
-  std::deque<std::pair<Ticket, Ticket>> hosted_;  // ours, and the host group's
+  std::deque<Operation> begun_;                   // operations on the device that were not waited for
+  std::deque<std::pair<Ticket, Ticket>> hosted_;  // tickets of ours, and of the host group
   std::vector<std::unique_ptr<Event>> idle_;
   std::unique_ptr<Event> here_;
 };

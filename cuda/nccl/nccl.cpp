@@ -5,7 +5,7 @@
 #include "framework/base/check.h"
 #include "framework/comm/process_group.h"
 
-#ifndef HALFSTEP_NCCL_PATH  // where the build found it
+#ifndef HALFSTEP_NCCL_PATH  // the build's path
 #define HALFSTEP_NCCL_PATH ""
 #endif
 
@@ -21,7 +21,7 @@ int version_of(const Nccl& nccl) {
 
 struct Found {
   Nccl nccl;
-  std::string problem;  // empty: it is there
+  std::string problem;  // empty: the library exists
 };
 
 Found load() {
@@ -31,7 +31,7 @@ Found load() {
       open_library("HALFSTEP_NCCL", {HALFSTEP_NCCL_PATH, "libnccl.so.2", "libnccl.so"}, {HS_NCCL(HS_FIND)}, [&]() -> std::string {
         const int version = version_of(found.nccl);
         if (version >= kLeast && version < kBeyond) return "";
-        // Earlier numbers were made otherwise, and are smaller.
+        // Earlier versions were numbered differently, with smaller numbers.
         return "is not of version 2.14 or later of 2, but says " + std::to_string(version);
       });
 #undef HS_FIND

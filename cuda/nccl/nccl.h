@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL, opened when ranks first want to exchange memory of their GPUs: a run of one process has no use for it.
+// Opens NCCL when ranks first exchange memory of their GPUs; a run of one process does not need it.
 #pragma once
 
 #include <nccl.h>
@@ -40,18 +40,18 @@ struct Nccl {
 #undef HS_MEMBER
 };
 
-// The library, or null and why there is none: of version 2.14 or later of 2, which brought calls that do not wait. It is the file
-// that HALFSTEP_NCCL in the environment names; without that, the one that the build found, or that the loader finds.
+// Returns the library, or null and why there is none: version 2.14 or later of 2, which introduced calls that do not wait. It is
+// the file in the environment variable HALFSTEP_NCCL, or else the one that the build or the loader finds.
 const Nccl* find_nccl(std::string& why);
 
-// How the library adds numbers of this dtype, or finds the largest. Throws DTypeError for int16, which it does not know.
+// How the library adds numbers of this dtype, or finds the largest. Throws DTypeError for int16, which it lacks.
 struct NcclNumbers {
   ncclDataType_t type;
   ncclRedOp_t op;
 };
 NcclNumbers nccl_numbers(DType dtype, ReduceOp op);
 
-// "NCCL 2.30.7"
+// Returns "NCCL 2.30.7".
 std::string nccl_version(const Nccl& nccl);
 
 }  // namespace halfstep::cuda

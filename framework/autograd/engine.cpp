@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass. Nodes run newest first: every consumer of a node's outputs was created after it, so when a node is the
-// newest of the waiting ones, all its gradients have arrived. No dependency counts, no recursion.
+// The backward pass. Nodes run newest first. Every consumer of a node's outputs is newer than the node, so when a node is the
+// newest of the waiting nodes, all its gradients have arrived. This needs no dependency counts and no recursion.
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
@@ -11,7 +11,7 @@
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/node.h"
 #include "framework/autograd/scaled_backward.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/observe.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -30,12 +30,13 @@ Tensor ones_like_output(const Tensor& t) {
   return g;
 }
 
-// Gradients on their way into one node.
+// Gradients that have arrived for one node.
 struct Inbox {
   Tensors grads;
-  std::vector<uint8_t> own;  // the sum was made here, so it may be added to in place
+  std::vector<uint8_t> own;  // whether the engine made this sum and may add to it in place
 
-  // dtype: of the sum. A gradient without another owner is added to in place: a weight that two layers share may be large.
+  // Adds `g` to the sum of input `index`, in `dtype`. Adds in place if nobody else owns the sum: a weight that two layers share
+  // may be large.
   void add(uint32_t index, Tensor g, DType dtype) {
     if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
     Tensor& slot = grads[index];
@@ -59,7 +60,8 @@ struct Inbox {
 
 class Engine {
  public:
-  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph || create_graph), mode_(create_graph) {}
+  Engine(bool retain_graph, bool create_graph, LeafReports* reports = nullptr)
+      : retain_(retain_graph || create_graph), mode_(create_graph), reports_(reports) {}
 
   void seed(const Tensors& outputs, const Tensors& grad_outputs) {
     check<AutogradError>(grad_outputs.size() <= outputs.size(), "backward", "there are more gradients than outputs, got ",
@@ -85,7 +87,7 @@ class Engine {
     }
   }
 
-  // Asks for the gradients of `inputs`; only nodes on a path to them will run.
+  // Requests the gradients of `inputs`; only nodes on a path to them will run.
   void capture(const Tensors& inputs, const Tensors& outputs) {
     targeted_ = true;
     uint64_t oldest = UINT64_MAX;
@@ -96,7 +98,8 @@ class Engine {
       needed_.insert(e.node.get());
       oldest = std::min(oldest, e.node->sequence);
     }
-    // Everything reachable that is not older than all targets, then oldest first: needed if some edge leads to a needed node.
+    // Collects all reachable nodes that are not older than every target. Then, oldest first: a node is needed if one of its edges
+    // leads to a needed node.
     std::vector<Node*> stack, seen_order;
     std::unordered_set<Node*> seen;
     auto visit = [&](const Edge& e) {
@@ -121,7 +124,7 @@ class Engine {
     const autocast::Off off;
     const MemoryScope memory(MemoryTag::gradients);
     const GradMode mode(mode_);
-    const LedgerPassScope pass(LedgerPass::backward);
+    const StepPassScope pass(StepPass::backward);
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top().node;
       ready_.pop();
@@ -149,7 +152,7 @@ class Engine {
     bool operator<(const Ready& o) const { return node->sequence < o.node->sequence; }
   };
 
-  // As edge_of, but a tensor that autocast made is itself the target.
+  // Returns the edge of t like edge_of, but stops at a tensor that autocast made.
   static Edge target_of(const Tensor& t) {
     if (t.impl()->autograd && t.impl()->autograd->node)
       return {t.impl()->autograd->node, t.impl()->autograd->output_index, t.dtype()};
@@ -183,12 +186,14 @@ class Engine {
       }
   }
 
-  // In the layer that made the node, which an error names.
+  // Runs the backward of a node inside its layer's scope, so that errors name the layer.
   static Tensors run_backward(Node& node, Tensors grads, const BackwardCall& call) {
     const LayerScope layer(node.layer);
-    const LedgerEntry entry(node.name(), CastPolicy::keep, grads, node.layer);
+    CallScope scope([&] { return ObservedCall{.name = node.name(), .inputs = grads, .layer = node.layer, .is_backward = true}; });
     try {
-      return node.backward(std::move(grads), call);
+      Tensors out = node.backward(std::move(grads), call);
+      scope.done({.outputs = out});
+      return out;
     } catch (Error& e) {
       if (node.layer) e.leave_layer(*node.layer, "backward of " + std::string(node.name()));
       throw;
@@ -196,7 +201,7 @@ class Engine {
   }
 
   void run_node(Node& node, Tensors grads) {
-    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_};
+    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_, reports_};
     Tensors results = run_backward(node, std::move(grads), call);
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !call.needs(i)) continue;
@@ -214,23 +219,31 @@ class Engine {
   }
 
   bool retain_, mode_, targeted_ = false;
+  LeafReports* reports_;
   std::priority_queue<Ready> ready_;
   std::unordered_map<Node*, Inbox> inboxes_;
   std::vector<Edge> targets_;                    // per input of grad()
   std::unordered_map<size_t, Tensor> captured_;  // by input
   NodeSet needed_;                               // targets and nodes on paths to them
-  std::unordered_set<const Node*> runs_;         // those of needed_ whose backward must run
+  std::unordered_set<const Node*> runs_;         // subset of needed_ whose backward must run
 };
 
 }  // namespace
 
 void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
   const ScaledBackward scaled;
-  Engine engine(retain_graph, create_graph);
   LeafReports reports;
+  Engine engine(retain_graph, create_graph, &reports);
   engine.seed(outputs, grad_outputs);
   engine.run();
   reports.done();
+}
+
+void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs) {
+  const ScaledBackward scaled;
+  Engine engine(false, false);
+  engine.seed(outputs, grad_outputs);
+  engine.run();
 }
 
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs, const GradOptions& options) {

@@ -68,7 +68,7 @@ Tensors apply_function(std::string_view name, const FunctionForward& forward, Fu
   {
     const NoGrad off;
     outputs = forward(node->ctx, inputs);
-    // An input handed back as an output becomes a tensor of its own, so that the input's history is not overwritten.
+    // Copies the handle of an input that forward returned as an output, so that the input's history is not overwritten.
     for (Tensor& out : outputs)
       for (const Tensor& in : inputs)
         if (out.same(in)) out = in.detach();

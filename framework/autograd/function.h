@@ -7,10 +7,10 @@
 //   };
 //   Tensors y = Square::apply({x});
 //
-// What is not a tensor follows the tensors, `Clip::apply({x}, 0.5)` for `forward(FunctionContext& ctx, const Tensors& in, double
-// bound)`; what backward needs of it is put into ctx.state.
+// Arguments that are not tensors follow the tensors: `Clip::apply({x}, 0.5)` calls `forward(FunctionContext& ctx, const Tensors&
+// in, double bound)`. Store what backward needs of them in ctx.state.
 //
-// forward runs without recording. backward may be recorded (create_graph), then it must be written in differentiable ops.
+// forward is not recorded. backward is recorded under create_graph and must then consist of differentiable ops.
 // Mixed precision: see amp/step/custom.h for custom_fwd and custom_bwd.
 #pragma once
 
@@ -27,7 +27,7 @@ class FunctionContext {
  public:
   void save(const Tensors& tensors);  // inputs or outputs of forward
   Tensors saved() const;
-  bool needs(size_t input) const;     // is this input's gradient wanted? In forward: may it be, later?
+  bool needs(size_t input) const;     // whether this input's gradient is wanted; in forward: whether it may be wanted later
   std::any state;                     // anything else
   std::any amp;                       // used by custom_fwd / custom_bwd
 

@@ -23,7 +23,7 @@ void check_like(std::string_view op, const char* what, const Tensor& v, const Te
                     v.defined() ? v.shape() : Shape());
 }
 
-// The gradient of y . v in x, zeros where there is none.
+// Returns the gradient of y . v with respect to x, or zeros if y does not depend on x.
 Tensor pulled(const Tensor& y, const Tensor& x, const Tensor& v, const GradOptions& options) {
   if (!y.requires_grad()) return x.new_zeros(x.shape());
   GradOptions all = options;
@@ -32,7 +32,7 @@ Tensor pulled(const Tensor& y, const Tensor& x, const Tensor& v, const GradOptio
   return g.defined() ? g : x.new_zeros(x.shape());
 }
 
-// The recorded gradient of f, which has one element, and f(x).
+// Returns f(x), which must have one element, and its recorded gradient.
 std::pair<Tensor, Tensor> value_and_slope(std::string_view op, const OneTensorFunction& f, const Tensor& x) {
   const Tensor y = f(x);
   check<ShapeError>(y.numel() == 1, op, "f must have one element, got ", y.shape());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derivatives of functions of one tensor, as torch.autograd.functional and torch.func have them. They record f whatever the mode
-// around them, write no .grad, and their results have no graph: for derivatives of them, use grad() with create_graph.
+// Derivatives of functions of one tensor, as in torch.autograd.functional and torch.func. They always record f, do not write
+// .grad, and return tensors without a graph. To differentiate them again, use grad() with create_graph.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,16 @@ namespace halfstep {
 
 using OneTensorFunction = std::function<Tensor(const Tensor&)>;
 
-// d f(x) / d x: of y = f(x), J[i..., j...] = d y[i...] / d x[j...], of the shape [y..., x...]. One backward for each element of y.
-// 0 where y does not depend on x. x is floating, else DTypeError.
+// Returns d f(x) / d x: for y = f(x), J[i..., j...] = d y[i...] / d x[j...] of shape [y..., x...], 0 where y does not depend on x.
+// Runs one backward for each element of y. Throws DTypeError if x is not floating.
 Tensor jacobian(const OneTensorFunction& f, const Tensor& x);
-// With respect to each of several tensors.
+// The same with respect to several tensors.
 Tensors jacobian(const std::function<Tensor(const Tensors&)>& f, const Tensors& xs);
-// The second derivatives of an f with one element, of the shape [x..., x...]. Throws ShapeError for another f.
+// Returns the second derivatives of an f with one element, of shape [x..., x...]. Throws ShapeError if f has more elements.
 Tensor hessian(const OneTensorFunction& f, const Tensor& x);
-// f(x), and the product of a vector with the Jacobian: v^T J of x's shape, v of f(x)'s (may be left out where f has one element);
-// J v of f(x)'s shape, v of x's; and H v = v^T H, both of x's shape. Throw ShapeError for a v of another shape.
+// Return f(x) and a product: vjp returns v^T J, of x's shape (v has f(x)'s shape, and may be omitted if f has one element); jvp
+// returns J v, of f(x)'s shape (v has x's shape); hvp and vhp return H v = v^T H, of x's shape. Throw ShapeError if v has another
+// shape.
 std::pair<Tensor, Tensor> vjp(const OneTensorFunction& f, const Tensor& x, const Tensor& v = Tensor());
 std::pair<Tensor, Tensor> jvp(const OneTensorFunction& f, const Tensor& x, const Tensor& v);
 std::pair<Tensor, Tensor> hvp(const OneTensorFunction& f, const Tensor& x, const Tensor& v);

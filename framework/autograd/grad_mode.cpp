@@ -3,22 +3,23 @@
 
 namespace halfstep {
 namespace {
-thread_local bool recording = true;
-thread_local bool inference = false;
-thread_local bool low = false;
+struct Modes {
+  bool recording = true, inference = false, low_gradients = false;
+};
+thread_local constinit Modes modes;
 }  // namespace
 
-bool grad_enabled() { return recording && !inference; }
-bool inference_enabled() { return inference; }
+bool grad_enabled() { return modes.recording && !modes.inference; }
+bool inference_enabled() { return modes.inference; }
 
-GradMode::GradMode(bool enabled) : saved_(recording) { recording = enabled; }
-GradMode::~GradMode() { recording = saved_; }
+GradMode::GradMode(bool enabled) : saved_(modes.recording) { modes.recording = enabled; }
+GradMode::~GradMode() { modes.recording = saved_; }
 
-InferenceMode::InferenceMode() : saved_(inference) { inference = true; }
-InferenceMode::~InferenceMode() { inference = saved_; }
+InferenceMode::InferenceMode() : saved_(modes.inference) { modes.inference = true; }
+InferenceMode::~InferenceMode() { modes.inference = saved_; }
 
-LowGradients::LowGradients(bool enabled) : saved_(low) { low = enabled; }
-LowGradients::~LowGradients() { low = saved_; }
-bool low_gradients() { return low && !grad_enabled(); }
+LowGradients::LowGradients(bool enabled) : saved_(modes.low_gradients) { modes.low_gradients = enabled; }
+LowGradients::~LowGradients() { modes.low_gradients = saved_; }
+bool low_gradients() { return modes.low_gradients && !grad_enabled(); }
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thread-local switches: is a graph being recorded?
+// Thread-local switches that say whether ops record a graph.
 #pragma once
 
 namespace halfstep {
@@ -7,7 +7,7 @@ namespace halfstep {
 bool grad_enabled();       // default true; false inside NoGrad and InferenceMode
 bool inference_enabled();  // default false
 
-// Sets recording while it lives: GradMode off(false).
+// Turns recording on or off while it lives: GradMode off(false).
 class GradMode {
  public:
   [[nodiscard]] explicit GradMode(bool enabled);
@@ -26,16 +26,16 @@ struct EnableGrad : GradMode {
 };
 using NoGradGuard = NoGrad;  // PyTorch's name in C++
 
-// f() without recording: `const Tensor y = no_grad([&] { return model(x); })`.
+// Returns f() computed without recording: `const Tensor y = no_grad([&] { return model(x); })`.
 template <class F>
 auto no_grad(F&& f) {
   const NoGrad off;
   return f();
 }
 
-// As NoGrad, and EnableGrad inside it has no effect. Layers may use faster forms whose results differ by rounding: a convolution
-// and the batch normalisation behind it are one convolution (layers/conv_norm.h), and weights of convolutions and of linear layers
-// are kept in the layout of the library's code (framework/ops/linalg/packed_weights.h), which takes memory for a second copy.
+// Like NoGrad, and EnableGrad inside it has no effect. Layers may use faster forms whose results differ by rounding: a convolution
+// and the batch normalisation behind it become one convolution (layers/containers/conv_norm.h). Weights of convolutions and linear
+// layers also keep a second copy in the library's layout (framework/ops/linalg/packed_weights.h), which takes memory.
 class InferenceMode {
  public:
   [[nodiscard]] InferenceMode();
@@ -46,8 +46,8 @@ class InferenceMode {
   bool saved_;
 };
 
-// While it lives, backward leaves the gradient of a float32 leaf that autocast lowered in the 16-bit dtype its op computed in,
-// when it is the leaf's only one: half the memory and traffic. Tensor::grad() converts it to the leaf's dtype when asked.
+// While it lives, backward keeps the gradient of a float32 leaf that autocast lowered in the op's 16-bit dtype, if it is the
+// leaf's only gradient. That halves memory and traffic. Tensor::grad() converts it to the leaf's dtype.
 class LowGradients {
  public:
   [[nodiscard]] explicit LowGradients(bool enabled);

@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-// Smooth numbers that are the same in every run: a Weyl sequence in (-1, 1).
+// Returns smooth numbers that are equal in every run: a Weyl sequence in (-1, 1).
 Tensor probe(const Tensor& like, uint64_t seed) {
   Tensor t = Tensor::empty(like.shape(), {.dtype = like.dtype(), .device = Device::cpu});
   double* p = t.data_ptr<double>();
@@ -29,7 +29,7 @@ Tensors floating(const Tensors& all) {
   return out;
 }
 
-// Leaves with their own memory and the same layout, so that differences can be taken in place.
+// Returns leaves with their own memory and the same layout, so that differences can be computed in place.
 Tensors fresh_leaves(const Tensors& inputs) {
   Tensors out;
   for (const Tensor& t : inputs) {
@@ -44,7 +44,7 @@ Tensors fresh_leaves(const Tensors& inputs) {
   return out;
 }
 
-// Element i of x, row-major.
+// Returns element i of x in row-major order.
 double& element_of(const Tensor& x, int64_t i) {
   int64_t offset = 0;
   for (int d = x.dim() - 1; d >= 0; --d) {
@@ -65,7 +65,7 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
     if (t.defined() && t.requires_grad()) wanted.push_back(t);
   check<AutogradError>(!wanted.empty(), "gradcheck", "no input requires grad");
 
-  // Sums of an output's elements with weights: two for each output, and their gradients.
+  // A weighted sum of an output's elements. Each output has two of them, with their gradients.
   struct Sum {
     size_t output;
     Tensor weights;
@@ -83,7 +83,7 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
       }
     }
   }
-  // One evaluation gives all sums.
+  // Evaluates f once and returns all sums.
   auto evaluate = [&] {
     const NoGrad off;
     const Tensors ys = floating(f(leaves));

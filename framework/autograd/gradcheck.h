@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Are an op's gradients right? Compares them with central differences in float64.
+// Compares the gradients of an op with central differences in float64.
 #pragma once
 
 #include <concepts>
@@ -18,15 +18,15 @@ struct GradcheckOptions {
 
 using TensorFunction = std::function<Tensors(const Tensors&)>;
 
-// For each float64 input that requires grad: the whole Jacobian of the floating outputs, row by row, against differences.
-// Throws AutogradError naming input, element, both values. Inputs must be float64.
+// Compares, for each float64 input that requires grad, the whole Jacobian of the floating outputs with differences, row by row.
+// Throws AutogradError with the input, the element and both values. Inputs must be float64.
 void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
-// Of one tensor to one.
+// The same for a function of one tensor with one result.
 template <std::invocable<const Tensor&> F>
 void gradcheck(const F& f, const Tensor& x, const GradcheckOptions& options = {}) {
   gradcheck([&f](const Tensors& in) { return Tensors{f(in[0])}; }, Tensors{x}, options);
 }
-// The same for the gradient itself: checks second derivatives, with random (seeded) grad_outputs.
+// Compares second derivatives: checks the gradient itself, with random (seeded) grad_outputs.
 void gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 }  // namespace halfstep

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notified when gradients are complete: data-parallel training sends each gradient while backward continues.
+// Notifies listeners when gradients are complete: data-parallel training sends each gradient while backward continues.
 //
-// A hook of a tensor would do, but it sees the gradient before it is added to .grad, and keeps it from staying in a 16-bit dtype
-// (LowGradients). A listener changes nothing about the backward that it listens to, but may put the gradient into other memory.
+// A hook of a tensor does not suffice: it sees the gradient before it is added to .grad, and stops it from staying in a 16-bit
+// dtype (LowGradients). A listener does not change the backward, but may move the gradient into other memory.
 #pragma once
+
+#include <vector>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-// Called in the thread of the backward, by backward() but not by grad(), which leaves .grad alone.
+// Called in the thread of backward(). grad() does not call it, because it does not change .grad.
 class LeafListener {
  public:
   virtual ~LeafListener() = default;
-  // All uses of `leaf` in this backward have been through: `gradient` is their sum, with what leaf.grad() held before. It is
-  // leaf.raw_grad(), unless another listener has put that elsewhere.
+  // Reports that all uses of `leaf` in this backward have been processed. `gradient` is their sum plus the old leaf.grad(). It is
+  // leaf.raw_grad() unless another listener has moved it.
   virtual void accumulated(const Tensor& leaf, const Tensor& gradient) = 0;
-  // A backward that reached one of the leaves is over; not called where it threw. What this throws leaves backward().
+  // Reports the end of a backward that reached one of the leaves, unless it threw. Exceptions from here leave backward().
   virtual void backward_done() = 0;
 };
 
-// Listens to `leaves` while it lives. `listener` must outlive it. Threads may train at once, each with its own leaves: ranks may be
-// threads of one process.
+// Listens to `leaves` while it lives; `listener` must outlive it. Several threads may train at once, each with its own leaves,
+// because ranks may be threads of one process.
 class ListenToLeaves {
  public:
   [[nodiscard]] ListenToLeaves(LeafListener& listener, const std::vector<Tensor>& leaves);
@@ -33,29 +35,17 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
-// While it lives, backwards of this thread are reported to nobody.
-class SilentLeaves {
- public:
-  [[nodiscard]] SilentLeaves();
-  ~SilentLeaves();
-  SilentLeaves(const SilentLeaves&) = delete;
+// As backward(), but no listener hears of it.
+void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
- private:
-  bool saved_;
-};
-
-// What the engine calls: one scope around each backward(), in which leaves are reported.
+// Reports the leaves of one backward() to their listeners.
 class LeafReports {
  public:
-  LeafReports();
-  ~LeafReports();
+  void accumulated(const Tensor& leaf);
   void done();  // calls backward_done() of each listener that was given a leaf
 
  private:
-  friend void tell_accumulated(const Tensor& leaf);
   std::vector<LeafListener*> told_;
-  LeafReports* outer_;
 };
-void tell_accumulated(const Tensor& leaf);
 
 }  // namespace halfstep

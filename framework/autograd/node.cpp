@@ -7,6 +7,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/autograd/scaled_backward.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
@@ -15,10 +16,9 @@ namespace {
 std::atomic<uint64_t> next_sequence{1};
 thread_local constinit UsedTensors* used_tensors = nullptr;
 
-// The end of the graph at a leaf: adds gradients that arrive to its .grad. It is made before the first op that uses the leaf gets
-// its number, so it runs after all ops that do, and before older ones: the leaf's hooks see the whole gradient while the rest of
-// the backward is still to come. The ops that use the leaf keep it alive; a graph that outlives others may run it later than it
-// could.
+// The end of the graph at a leaf: adds incoming gradients to its .grad. It is created before the first op that uses the leaf gets
+// its number, so it runs after all ops that use the leaf and before older ones. The leaf's hooks thus see the whole gradient while
+// backward continues. The ops that use the leaf keep this node alive; if a graph outlives others, it may run later than necessary.
 class AccumulateGrad final : public Node {
  public:
   explicit AccumulateGrad(const Tensor& leaf) : leaf_(leaf) {
@@ -31,7 +31,7 @@ class AccumulateGrad final : public Node {
   }
   std::string_view name() const override { return "accumulate_grad"; }
 
-  Tensors backward(Tensors grads, const BackwardCall&) override {
+  Tensors backward(Tensors grads, const BackwardCall& call) override {
     const Tensor& g = grads[0];
     if (!g.defined()) return {};
     check<AutogradError>(leaf_.dtype() == outputs[0].dtype && leaf_.device() == outputs[0].device, "backward",
@@ -39,34 +39,34 @@ class AccumulateGrad final : public Node {
                          " on ", outputs[0].device, " in the forward and is ", leaf_.dtype(), " on ", leaf_.device(), " now",
                          Help{"convert and move modules before the forward"});
     add(g);
-    tell_accumulated(leaf_);
+    if (call.reports) call.reports->accumulated(leaf_);
     return {};
   }
 
  private:
   void add(const Tensor& g) {
     const std::lock_guard lock(mutex_);
-    leaf_.grad();  // one in a 16-bit dtype is converted before more is added
+    leaf_.grad();  // converts a 16-bit gradient before adding to it
     AutogradMeta& meta = leaf_.impl()->meta();
     Tensor& slot = meta.grad;
     const bool scaled = ScaledBackward::is_open();
-    // Zeros, which grad().zero_() leaves, fit any scale. A sum of both is an error where it is used: the generator's loss of a GAN
-    // leaves one in the critic, which zero_grad() takes away.
+    // Zeros, which grad().zero_() leaves, fit any scale. A mixed sum is an error only where it is used: a GAN's generator loss
+    // leaves one in the critic, which zero_grad() clears.
     if (slot.defined() && meta.scaled != scaled)
       meta.mixed = meta.mixed || slot.device().is_meta() || slot.detach().any().item<bool>();
     meta.scaled = scaled;
     if (grad_enabled()) {
-      slot = slot.defined() ? slot.add(g) : g.clone();  // g may be another tensor's gradient too
+      slot = slot.defined() ? slot.add(g) : g.clone();  // copies g, which may also be another tensor's gradient
     } else if (slot.defined()) {
       slot.add_(g);
     } else {
-      // Taken over when the engine holds the only handle, and it lies as the leaf does: optimizers walk through both side by side.
+      // Takes g over if the engine holds its only handle and it has the leaf's layout: optimizers walk through both side by side.
       const MemoryFormat format = leaf_.format();
       slot = is_sole(g) && g.is_contiguous(format) ? g : g.detach().clone(format);
     }
   }
 
-  std::mutex mutex_;  // threads whose graphs share the leaf
+  std::mutex mutex_;  // for threads whose graphs share the leaf
   Tensor leaf_;
 };
 
@@ -74,8 +74,8 @@ class AutocastCast final : public Node {
  public:
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return is_half(outputs[0].dtype); }
-  // Of a tensor cast to 16 bits reached only when that tensor itself is differentiated: ops step over this node. Gradients of a
-  // tensor cast to float32 are added here in float32, and rounded once to the input's dtype.
+  // Runs for a cast to 16 bits only if the cast tensor itself is differentiated: other edges skip this node. For a cast to
+  // float32, gradients are summed here in float32 and rounded once to the input's dtype.
   Tensors backward(Tensors grads, const BackwardCall&) override {
     return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
   }
@@ -122,18 +122,21 @@ Tensor SavedTensor::unpack(Node& owner) const {
 
 void destroy_node(Node* node) {
   // Freeing a node frees the tensors it saved and the nodes behind them; those queue up here instead of recursing.
-  thread_local Node* pending = nullptr;
-  thread_local bool draining = false;
-  node->next_to_destroy = pending;
-  pending = node;
-  if (draining) return;
-  draining = true;
-  while (pending) {
-    Node* n = pending;
-    pending = n->next_to_destroy;
+  struct Queue {
+    Node* first = nullptr;
+    bool draining = false;
+  };
+  thread_local constinit Queue queue;
+  node->next_to_destroy = queue.first;
+  queue.first = node;
+  if (queue.draining) return;
+  queue.draining = true;
+  while (queue.first) {
+    Node* n = queue.first;
+    queue.first = n->next_to_destroy;
     delete n;
   }
-  draining = false;
+  queue.draining = false;
 }
 
 Edge edge_of(const Tensor& t) {
@@ -147,7 +150,7 @@ Edge edge_of(const Tensor& t) {
     return {meta.node, meta.output_index, impl.dtype};
   }
   if (!meta.requires_grad) return {};
-  static std::mutex mutex;  // threads may build graphs upon one leaf
+  static ForkMutex mutex;  // for threads that build graphs on one leaf
   const std::lock_guard lock(mutex);
   auto accumulator = meta.accumulator.lock();
   if (!accumulator) {

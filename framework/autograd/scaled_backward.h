@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward passes of losses that a GradScaler has multiplied by its scale: the gradients that they leave behind are marked
-// (AutogradMeta::scaled), so that code that needs true gradients can refuse them, and sums of such gradients and others are found.
+// Marks the gradients of losses that a GradScaler has multiplied by its scale (AutogradMeta::scaled). Code that needs true
+// gradients can then refuse them, and sums of scaled and unscaled gradients are detected.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -9,11 +9,11 @@ namespace halfstep {
 
 class ScaledBackward {
  public:
-  // The passes of this thread are of a scaled loss while it lives, if `scaled`; else it puts back at its end what held before.
+  // If `scaled`, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
   [[nodiscard]] explicit ScaledBackward(bool scaled = false) : before_(open_) { open_ = open_ || scaled; }
   ~ScaledBackward() { open_ = before_; }
   ScaledBackward(const ScaledBackward&) = delete;
-  static void mark() { open_ = true; }  // from within a pass
+  static void mark() { open_ = true; }  // for calls from within a pass
   static bool is_open() { return open_; }
 
  private:
@@ -21,7 +21,7 @@ class ScaledBackward {
   bool before_;
 };
 
-// The same gradient in other memory: as leaf.set_grad(g), but marks stay.
+// Moves a gradient into other memory: like leaf.set_grad(g), but marks stay.
 inline void move_grad(const Tensor& leaf, const Tensor& g) {
   const auto& meta = leaf.impl()->autograd;
   const bool scaled = meta && meta->scaled, mixed = meta && meta->mixed;

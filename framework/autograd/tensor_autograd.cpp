@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor's methods that know the graph.
+// The methods of Tensor that use the graph.
 #include <algorithm>
 #include <atomic>
 
@@ -23,7 +23,7 @@ const Tensor& Tensor::set_requires_grad(bool value) const {
 bool Tensor::is_leaf() const { return !node(); }
 
 const std::shared_ptr<Node>& Tensor::node() const {
-  static const std::shared_ptr<Node> none;
+  static const auto& none = *new std::shared_ptr<Node>;
   const auto& meta = get().autograd;
   return meta ? meta->node : none;
 }
@@ -49,7 +49,7 @@ void Tensor::set_grad(const Tensor& g) const {
                     g.defined() ? g.shape() : Shape{});
   if (g.defined()) {
     check<DeviceError>(g.device() == device(), "set_grad", "the gradient must be on ", device(), ", got ", g.device());
-    // Float32 leaves may keep theirs in 16 bits: see LowGradients.
+    // Gradients of float32 leaves may be in 16 bits; see LowGradients.
     check<DTypeError>(g.dtype() == dtype() || (dtype() == DType::f32 && is_half(g.dtype())), "set_grad", "the gradient must be ",
                       dtype(), ", got ", g.dtype());
   }

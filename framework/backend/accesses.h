@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensors a kernel reads and writes, from the arguments of its row in kernels.def: each_access(argument, f) calls
-// f(view, access) for each tensor of one argument, empty ones too. What a row does not say, a backend that counts or looks on adds
-// by itself: which elements of a table an index touches, and that the statistics of a batch do not depend on the running ones.
+// Finds which tensors a kernel reads and writes, from the arguments of its row in kernels.def: each_access(argument, f) calls
+// f(view, access) for each tensor of an argument, also for empty ones. A backend that counts or watches accesses must know two
+// more facts by itself: which elements of a table an index touches, and that the statistics of a batch do not depend on the
+// running ones.
 #pragma once
 
 #include <span>
@@ -29,7 +30,7 @@ void each_access(const OutViews& views, const F& f) {
 }
 template <class F>
 void each_access(const GemmArgs& g, const F& f) {
-  for (const TensorView* v : {&g.a, &g.b, &g.bias}) f(*v, Access::read);  // `packed` has the values of b
+  for (const TensorView* v : {&g.a, &g.b, &g.bias}) f(*v, Access::read);  // `packed` holds the values of b
   f(g.aux, g.derivative ? Access::read : Access::write);
   f(g.c, g.accumulate ? Access::read_write : Access::write);
   for (const TensorView* v : {&g.column_sum, &g.a_row_sum, &g.b_column_sum}) f(*v, Access::write);
@@ -54,7 +55,8 @@ template <class F>
 void each_access(std::span<const ParamUpdate> params, const F& f) {
   for (const ParamUpdate& p : params) each_access(p, f);
 }
-// Numbers, sizes and the constant tables of resample. Another struct with tensors needs a function above.
+// Covers numbers, sizes and the constant tables of resample, which hold no tensors. A new struct with tensors needs its own
+// function above.
 template <class T, class F>
 void each_access(const T&, const F&) {
   static_assert(!std::is_convertible_v<const T&, const TensorView&>);

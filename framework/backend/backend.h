@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend: everything a device must be able to compute. Kernels see TensorViews on their own device and never gradients.
+// Backend: the interface to a device. Kernels see TensorViews on their own device and never gradients.
 //
 // Contract, unless a function says otherwise:
 //  * outputs are allocated by the caller and overwritten (`=`, not `+=`); an elementwise output may be exactly one of the
 //    inputs (same memory, dtype and geometry), otherwise outputs never alias inputs;
 //  * inputs of elementwise functions have the output's shape; broadcasting is a stride of 0; any strides are legal;
-//  * arithmetic is done in float for f16, bf16 and f32, in double for f64, in int64 for integers and bool; operands of
-//    different dtypes may be mixed; the result is rounded once, to the output's dtype;
+//  * arithmetic is done in float for f16, bf16 and f32, in double for f64, in int64 for integers and bool; operands may have
+//    different dtypes; the result is rounded once, to the output's dtype;
 //  * an input of binary, binary_backward, test, bitwise and where may be a C++ number (TensorView::number), which is read before
-//    the call returns. Beside floats it is converted to the type that they are computed in;
+//    the call returns. With floating operands it is converted to the type in which they are computed;
 //  * zero-size tensors are legal everywhere;
 //  * scalars that a step reads or writes (scale, found_inf, step counts) are pointers to device memory: no host reads;
-//  * the same calls give the same bits in every run; apart from matrix products, whose library may split long sums over
-//    threads, also with any number of threads;
-//  * any threads may call at once: a device runs their calls one after another, or in parallel if they share no memory. Calls of
-//    one thread are done in their order. The backend does not synchronise memory between threads;
+//  * the same calls give the same bits in every run, and with any number of threads, except for matrix products, whose library
+//    may split long sums over threads;
+//  * several threads may call at once: a device runs their calls one after another, or in parallel if they share no memory. Calls
+//    of one thread run in their order. The backend does not synchronise memory between threads;
 //  * a call may return before its work is done. The memory of its views and pointers must be freed only through the
-//    device's allocator, which keeps memory until the work queued on it has passed; the views themselves, spans and structs of
+//    device's allocator, which keeps memory until the work queued on it has finished; the views themselves, spans and structs of
 //    arguments are read before the call returns. Between begin_recording and end_recording only one thread may use the device.
 #pragma once
 
@@ -43,29 +43,30 @@ enum class Reduction : uint8_t { none, mean, sum };  // of a loss
 
 enum class Activation : uint8_t { none, relu, gelu };  // gelu: the tanh form
 
-// c = act( op(a) op(b) + bias ) (+ c when accumulate). a: [B?, M, K], b: [B?, K, N], c: [B?, M, N].
-// a and b each have unit stride in one of their last two dimensions (a transposed matrix is a stride, not a copy);
-// c is contiguous. A batch stride may be 0. Accumulation in f32 (f64 for f64, int64 for integers).
+// c = act( op(a) op(b) + bias ) (+ c if accumulate). a: [B?, M, K], b: [B?, K, N], c: [B?, M, N]. a and b each have unit stride in
+// one of their last two dimensions (a transposed matrix is a stride, not a copy); c is contiguous. A batch stride may be 0. Sums
+// are in f32 (f64 for f64, int64 for integers).
 struct GemmArgs {
   TensorView a, b, c;         // a and b of one dtype; c of the same, or f32
   TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
   Activation activation = Activation::none;
   bool accumulate = false;    // needs c f32 or f64, no activation
-  // For matrices (no batch) of floating dtype. `aux` is the tensor that the derivative of `activation` needs, laid out as
-  // Backend::activation_aux says. Forward: written beside c where given. With `derivative`: read, there is no bias, and
-  // c = act'(aux) * (op(a) op(b)), the gradient that a layer passes to the one whose activation it was.
+  // `aux` holds the tensor that the derivative of `activation` needs, in the layout Backend::activation_aux. For matrices (no
+  // batch) of floating dtype. Forward: if given, it is written beside c. With `derivative` it is read, there is no bias, and c =
+  // act'(aux) * (op(a) op(b)): the gradient with respect to the input of the layer's activation.
   TensorView aux{};
   bool derivative = false;
-  TensorView column_sum{};    // [N] or empty; written: the sums of c's columns (of the next bias's gradient). c's dtype or f32
-  TensorView a_row_sum{};     // [M] or empty; written: the sums of op(a)'s rows (of this bias's gradient). c's dtype or f32
-  TensorView b_column_sum{};  // [N] or empty; written: the sums of op(b)'s columns, likewise. Not with the others
-  // b as Backend::pack laid it out; then b is not read, and there is no batch. Unless it is `shared`, the calling thread does the
-  // product, whose c is f32 and which has no activation. Shared, it is as any other, of a dtype of gains_by_packing().
+  TensorView column_sum{};    // [N] or empty; receives the sums of c's columns (gradient of the next bias). c's dtype or f32
+  TensorView a_row_sum{};     // [M] or empty; receives the sums of op(a)'s rows (gradient of this bias). c's dtype or f32
+  TensorView b_column_sum{};  // [N] or empty; receives the sums of op(b)'s columns. Not with the others
+  // b in the layout of Backend::pack; then b itself is not read, and there is no batch. Unless `shared`, the calling thread
+  // computes the product alone, c is f32, and there is no activation. If shared, it is like any other product, and its dtype must
+  // satisfy gains_by_packing().
   TensorView packed{};
   bool shared = false;
 };
 
-// How `aux` looks. An empty shape: the forward needs none, and the backward takes the output c in its place.
+// Shape and dtype of `aux`. An empty shape: the forward writes none, and the backward uses the output c instead.
 struct AuxLayout {
   Shape shape;
   DType dtype = DType::u8;
@@ -80,80 +81,80 @@ struct CrossEntropyArgs {
   Reduction reduction = Reduction::mean;
 };
 
-// Asks mse for the gradient of `a` as well, as mse_backward writes it for this gradient of the loss.
+// Requests the gradient of `a` from mse as well, as mse_backward would compute it for this gradient of the loss.
 struct MseGradient {
   TensorView grad{};  // []
-  TensorView out{};   // [like a] contiguous; empty: not wanted
+  TensorView out{};   // [like a] contiguous; empty: not requested
 };
 
-// How an optimizer kernel treats a step. The pointers are device memory and may be null.
+// Options of an optimizer step. The pointers are to device memory and may be null.
 struct StepControl {
-  float* found_inf = nullptr;         // nonzero: leave every byte of parameters and state as it is
+  float* found_inf = nullptr;         // nonzero: parameters and state stay unchanged
   const float* grad_scale = nullptr;  // gradients are multiplied by float(1 / double(*grad_scale))
   bool write_back = true;             // store the unscaled gradients
   const double* lr = nullptr;         // replaces the rule's learning rate
   const double* momentum = nullptr;   // replaces its momentum or beta1, if it has one
-  bool check = false;                 // found_inf is written first: 1 when a gradient of the list is not finite, else 0
-  math::StepTail tail{};              // done after the updates
+  bool check = false;                 // sets found_inf first: 1 if a gradient in the list is not finite, else 0
+  math::StepTail tail{};              // runs after the updates
 };
 
-// One parameter in a fused optimizer pass. Contiguous, same shape; states that the rule does not keep, and `shadow`, are empty.
+// One parameter in a fused optimizer pass. All tensors are contiguous and of one shape; unused states and `shadow` are empty.
 struct ParamUpdate {
-  static constexpr size_t kStates = 3;  // most that a rule keeps
+  static constexpr size_t kStates = 3;  // largest number of states of a rule
   TensorView param;   // f32, f64, f16 or bf16 master
   TensorView grad;    // any floating dtype
   std::array<TensorView, kStates> state;  // f32 (f64 for f64 parameters), in the rule's order
   TensorView shadow;  // f16 or bf16 copy, written with the parameter
-  float* step;        // applied steps so far; the kernel adds 1 when it applies the step. Null for rules that do not count
-  float* number = nullptr;  // of rules that keep one for a whole parameter, or are given one; else null
+  float* step;        // number of applied steps; the kernel adds 1 when it applies the step. Null for rules that do not count
+  float* number = nullptr;  // a number for the whole parameter, kept by the rule or given to it; else null
 };
 
-// Work that was recorded once and can be done again, with the values its memory then has.
+// Recorded work that can be replayed on the current contents of its memory.
 class Recording {
  public:
   virtual ~Recording() = default;
   virtual void replay() = 0;
-  // From the next replay on, what was recorded as reading the memory of inputs[i] (begin_recording) reads `data` instead: memory
-  // as large and laid out alike, which must live until the replays that read it have passed. False, and nothing changes, where
-  // not all readers can be redirected (products of a library), or where `data` is not aligned as inputs[i] is, to 16 bytes.
+  // Redirects reads of the memory of inputs[i] (begin_recording) to `data` from the next replay on. `data` must have the same size
+  // and layout, and must live until the replays that read it are done. Returns false and changes nothing if some reader cannot be
+  // redirected (products of a library), or if `data` is not aligned to 16 bytes like inputs[i].
   virtual bool read_input(size_t i, const void* data) = 0;
 };
 
-// Copies from the host beside the device's work: through page-locked buffers, on a stream of their own. Any threads may call it.
+// Copies from the host while the device computes: through page-locked buffers, on a separate stream. Thread-safe.
 class UploadLane {
  public:
   virtual ~UploadLane() = default;
-  // Queues a copy of `bytes` to `dst`, device memory that nothing queued from here on uses before receive(). `src` may be freed
-  // when it returns. Waits while all buffers are in use. Returns the number of the copy.
+  // Queues a copy of `bytes` to `dst`, device memory that no work queued before receive() may use. `src` may be freed after the
+  // return. Waits while all buffers are in use. Returns the number of the copy.
   virtual uint64_t send(const void* src, void* dst, size_t bytes) = 0;
-  // Once for each copy: work that is queued from here on comes after it. Call it even if `dst` is freed without being read.
+  // Orders work that is queued later after the copy. Call it once for each copy, even if `dst` is freed unread.
   virtual void receive(uint64_t copy) = 0;
 };
 
-// A kernel, a copy or a fill that a device ran: nanoseconds of std::chrono::steady_clock.
+// A kernel, copy or fill that a device ran; times are nanoseconds of std::chrono::steady_clock.
 struct DeviceWork {
   std::string name;
-  int span = -1;  // the innermost that was entered when it was launched; -1: none, or another thread launched it
+  int span = -1;  // innermost span entered when it was launched; -1: none, or launched by another thread
   uint32_t stream = 0;
   int64_t begin = 0, end = 0;
 };
 
-// Marks in the work that this thread queues on a device, and the times at which the device reached them.
+// Puts marks into the work that this thread queues on a device, and returns the times at which the device reached them.
 class Stopwatch {
  public:
   virtual ~Stopwatch() = default;
   virtual void mark() = 0;
-  virtual std::vector<double> seconds() = 0;  // of each mark, since the first. Waits for the device
+  virtual std::vector<double> seconds() = 0;  // of each mark, since the first; waits for the device
 
-  // The work that this thread launches between enter() and leave() is of `span`. work() waits for the device.
+  // Assign the work that this thread launches between enter() and leave() to `span`. work() waits for the device.
   virtual void enter(int span) noexcept = 0;
   virtual void leave() noexcept = 0;
   virtual std::vector<DeviceWork> work() = 0;      // all since the stopwatch was opened, or since the last call; by time
-  virtual const std::string& no_work() const = 0;  // why work() is empty, whatever the device does; empty: it is not
+  virtual const std::string& no_work() const = 0;  // reason why work() is always empty; empty: it is not
 };
 
-// How a kernel takes a tensor: a reference to its view, of a type that says whether the memory is read or written. What a kernel
-// reads and writes follows from the types (framework/backend/meta.cpp), and no type turns into another by mistake.
+// A kernel's tensor parameter: a reference to a view, whose type says whether the memory is read or written. So the types show
+// what a kernel reads and writes (framework/backend/meta.cpp), and none converts to another by mistake.
 enum class Access : uint8_t { read, write, read_write };
 inline const TensorView kNoView{};
 template <Access access>
@@ -169,7 +170,7 @@ class ViewArgument {
 using InView = ViewArgument<Access::read>;
 using OutView = ViewArgument<Access::write>;  // overwritten
 using InOutView = ViewArgument<Access::read_write>;
-// A list of tensors: changed in place, or overwritten. A plain span is read.
+// Lists of tensors that are changed in place, or overwritten. A plain span is read.
 struct InOutViews : std::span<const TensorView> {
   InOutViews(std::span<const TensorView> views) : std::span<const TensorView>(views) {}
   InOutViews(const std::vector<TensorView>& views) : std::span<const TensorView>(views) {}
@@ -179,7 +180,7 @@ struct OutViews : std::span<const TensorView> {
   OutViews(const std::vector<TensorView>& views) : std::span<const TensorView>(views) {}
 };
 
-// The type of the function that implements a kernel: as the row of kernels.def says, with plain views.
+// Maps the parameter types of a row of kernels.def to those of its implementation, which takes plain views.
 template <class T>
 struct PlainParameter {
   using type = T;
@@ -213,70 +214,71 @@ class Backend {
 #define HS_KERNEL(name, parameters, arguments) virtual void name parameters = 0;
 #include "framework/backend/kernels.def"
 
-  // ---- memory of the host. `src` may go when copy_from_host returns; copy_to_host returns when the bytes are there.
+  // ---- copies from and to the host. copy_from_host has read `src` when it returns; copy_to_host has written `dst`.
   virtual void copy_from_host(const void* src, void* dst, size_t bytes) = 0;
   virtual void copy_to_host(const void* src, void* dst, size_t bytes) = 0;
-  virtual std::unique_ptr<UploadLane> open_upload_lane() { return nullptr; }  // null: copy_from_host is all there is
-  virtual std::unique_ptr<Stopwatch> open_stopwatch() { return nullptr; }      // null: a call returns when its work is done
-  // How often the host has waited for values of the device, ever: copies to the host and calls of synchronize.
+  virtual std::unique_ptr<UploadLane> open_upload_lane() { return nullptr; }  // null: only copy_from_host
+  virtual std::unique_ptr<Stopwatch> open_stopwatch() { return nullptr; }      // null: calls return when their work is done
+  // Returns how often the host has waited for values of the device: copies to the host and calls of synchronize.
   virtual uint64_t host_reads() const = 0;
 
-  // The aux of a product of `rows` x `columns` in `dtype`, for activations other than none.
-  // Unless a device says otherwise: of GELU its input, of ReLU nothing.
+  // Returns the aux of a product of `rows` x `columns` in `dtype`, for activations other than none. By default: the input for
+  // GELU, nothing for ReLU.
   virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const;
 
-  // ---- many products with one matrix b [k, n], which is laid out for them once. The memory that pack() fills; an empty shape
+  // ---- many products with one matrix b [k, n], packed for them once. Returns the memory that pack() fills; an empty shape if
+  // products do not gain by it.
   // where products gain nothing by it.
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
-  // Is a product of so many rows, which the present number of threads share, faster with b packed?
+  // Returns whether a product of `rows` rows, shared by the current number of threads, is faster with b packed.
   virtual bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const;
 
-  // ---- many forward convolutions with one weight, which is laid out for them once. laid_weight_layout: the memory that
-  // lay_weight() fills for images of these sizes and the present number of threads; 0 bytes where they gain nothing by it.
-  // lay_weight reads the weight as contiguous memory. conv_laid: as conv(), with the filled memory in place of the weight, which is
-  // not read; its last bits may differ from conv()'s.
+  // ---- many forward convolutions with one weight, laid out for them once. laid_weight_layout returns the memory that
+  // lay_weight() fills for images of these sizes and the current number of threads; 0 bytes if the calls do not gain by it.
+  // lay_weight reads the weight as contiguous memory. conv_laid works like conv() but reads that memory instead of the weight; its
+  // last bits may differ.
   virtual ConvWeightLayout laid_weight_layout(const ConvArgs& args) const;
   virtual void lay_weight(const ConvArgs& args, InView weight, OutView laid);
   virtual void conv_laid(const ConvArgs& args, InView laid);
 
-  // ---- independent calls: task(i) for i in [0, n), perhaps in parallel, on threads of the host. A device that queues its
-  // work does them one after another.
+  // ---- independent calls: runs task(i) for i in [0, n), perhaps in parallel on threads of the host. A device that queues its
+  // work runs them one after another.
   virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);
-  // Number of chunks to split `rows` rows into for that, where each multiplies by a packed matrix and `multiplications` is the cost
-  // of a row. 0: the products are faster with the matrix as it is, shared by all threads.
+  // Returns into how many chunks side_by_side should split `rows` rows, if each multiplies by a packed matrix and a row costs
+  // `multiplications`. 0: products are faster with the unpacked matrix, shared by all threads.
   virtual int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const;
 
-  // ---- checks of values. The position of the first target outside [0, classes) that is not ignore_index, of the first index
-  // outside [0, size), or -1. CUDA: checked on the device without a wait, so -1; the IndexError comes with the next value read by
-  // the host.
+  // ---- checks of values. Return the position of the first target outside [0, classes) that is not ignore_index, or of the first
+  // index outside [0, size), or -1. CUDA checks on the device without waiting and returns -1; the IndexError comes with the next
+  // value that the host reads.
   virtual int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) = 0;
   virtual int64_t check_indices(const TensorView& index, int64_t size) = 0;
 
-  // ---- recording: between begin and end, calls of this thread are kept instead of done. Reading values to the host, copying
-  // from it and drawing from another generator than `generator` throw RecordingError; memory is taken from a pool that the
-  // recording owns. A replay draws the numbers that the generator would give now, and moves it on. `inputs`: memory that replays
-  // may read elsewhere (Recording::read_input); it must outlive the recording.
+  // ---- recording: between begin and end, this thread's calls are recorded instead of run. Reading values to the host, copying
+  // from it, and drawing from a generator other than `generator` throw RecordingError; memory comes from a pool of the recording.
+  // A replay draws the numbers that the generator would give now, and advances it. `inputs`: memory that replays may read
+  // elsewhere (Recording::read_input); it must outlive the recording.
   virtual bool can_record() const { return false; }
   virtual void begin_recording(Generator& generator, std::span<const TensorView> inputs = {});
   virtual std::unique_ptr<Recording> end_recording();
   virtual void abandon_recording() noexcept {}  // after an exception between begin and end
 };
 
-// Throws DeviceError with the reason when the device is not built in or not present.
+// Returns the backend. Throws DeviceError with the reason if the device is not built in or not present.
 Backend& backend_for(Device device);
 void register_backend(std::unique_ptr<Backend> backend);
 bool has_backend(Device::Type type);
 
-// Intra-op threads of the CPU backend; default: all cores. 0 restores the default.
+// Sets the number of threads of the CPU backend; 0: all cores, the default.
 void set_num_threads(int n);
 int num_threads();
-// How products and convolutions are cut into pieces for the CPU's threads: by their shapes alone, so that one seed gives the same
-// bits on any number of threads, or for the present number of threads, which is faster on one. All other work of the CPU is always
-// cut by shapes alone. Another value may also be set between two steps.
+// Chooses how products and convolutions are split for the CPU's threads: by their shapes alone, so that one seed gives the same
+// bits on any number of threads; or for the current number of threads, which is faster on one. All other CPU work is always split
+// by shapes alone. It may change between two steps.
 void set_threads_independent(bool on);
 bool threads_independent();
-// f32 products on CUDA through TF32: inputs rounded to 10 fraction bits, several times the speed. Off by default, as
+// Allows TF32 for f32 products on CUDA: inputs are rounded to 10 fraction bits, at several times the speed. Off by default, like
 // torch.backends.cuda.matmul.allow_tf32.
 void set_allow_tf32(bool on);
 bool allow_tf32();

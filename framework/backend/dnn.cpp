@@ -6,14 +6,14 @@
 namespace halfstep {
 namespace {
 
-// Dense, with the heads of a row side by side where `like` has them so.
+// Returns dense strides, with the heads of a row side by side if `like` has them so.
 Strides dense_strides(const TensorView& like) {
   const Shape& s = like.shape;
   if (s[1] == 1 || s[2] == 1 || like.strides[1] >= like.strides[2]) return contiguous_strides(s);
   return {s[1] * s[2] * s[3], s[3], s[1] * s[3], 1};
 }
 
-// Whether q, k and v are the heads [0, H), [H, H + G) and [H + G, H + 2 G) of one dense tensor [B, L, H + 2 G, E].
+// Returns whether q, k and v are the heads [0, H), [H, H + G) and [H + G, H + 2 G) of one dense tensor [B, L, H + 2 G, E].
 bool packed(const TensorView& q, const TensorView& k, const TensorView& v) {
   if (q.dtype != k.dtype || q.dtype != v.dtype || q.shape[2] != k.shape[2] || k.shape != v.shape) return false;
   const int64_t width = q.shape[3], row = (q.shape[1] + 2 * k.shape[1]) * width;

@@ -5,7 +5,7 @@
 
 namespace halfstep {
 
-// A model that has no form outside of halfstep.
+// A model that cannot be exported.
 struct ExportError : Error {
   using Error::Error;
 };

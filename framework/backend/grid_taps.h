@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where grid_sample reads, one dimension at a time: the elements around a coordinate, their weights, and how these change with
-// the coordinate. The same for host and device; formulas as in PyTorch's aten/src/ATen/native/GridSampler.h.
+// Computes what grid_sample reads along one dimension: the elements around a coordinate, their weights, and the derivatives of the
+// weights. Shared by host and device; formulas as in PyTorch's aten/src/ATen/native/GridSampler.h.
 #pragma once
 
 #include "framework/backend/layer_args.h"
@@ -8,35 +8,35 @@
 
 namespace halfstep {
 
-// Sample = the product over the dimensions of sum_k weight[k] x[index[k]]. Taps: 2 (bilinear; nearest leaves the second one out)
-// or 4 (bicubic).
+// A sample is the product over the dimensions of sum_k weight[k] x[index[k]]. Taps: 2 (bilinear; nearest omits the second one) or
+// 4 (bicubic).
 template <class C, int Taps>
 struct AxisTaps {
   int64_t index[Taps];  // -1: outside, reads as zero
   C weight[Taps];
-  C slope[Taps];        // the weight's derivative by the grid's value
+  C slope[Taps];        // derivative of the weight with respect to the grid's value
 };
 
-// v as an index, or -1 outside; v is whole. NaN is outside.
+// Returns v, an integer, as an index, or -1 outside. NaN is outside.
 template <class C>
 HS_HD int64_t index_inside(C v, int64_t size) {
   return v >= C(0) && v < C(size) ? int64_t(v) : -1;
 }
 
-// A coordinate, base + part: base is whole and 0 <= part < 1. In one number the part, which is a weight, would lose the digits
-// that the base takes, and of a 16-bit grid over a large plane more than 16 bits have.
+// A coordinate base + part with integer base and 0 <= part < 1. In one number, the part, which is a weight, would lose the digits
+// that the base takes; on a large plane a 16-bit grid has more digits than 16 bits hold.
 template <class C>
 struct Coordinate {
   C base, part;
 };
 
-// whole - v
+// Returns whole - v.
 template <class C>
 HS_HD Coordinate<C> reflected(C whole, const Coordinate<C>& v) {
   return v.part > C(0) ? Coordinate<C>{whole - v.base - C(1), C(1) - v.part} : Coordinate<C>{whole - v.base, C(0)};
 }
 
-// g h + (size - 1) / 2, where h is half of what a step of the grid's whole range is in the plane.
+// Returns g h + (size - 1) / 2, where h is half the extent of the grid's whole range in the plane.
 template <class C>
 HS_HD Coordinate<C> coordinate_of(C g, C h, int64_t size) {
   const C moved = g * h, whole = m::floor(moved);
@@ -48,7 +48,7 @@ HS_HD Coordinate<C> coordinate_of(C g, C h, int64_t size) {
   return v;
 }
 
-// v brought into [0, size - 1] as the padding says; `slope` is multiplied by the derivative.
+// Moves v into [0, size - 1] by the padding mode, and multiplies `slope` by the derivative.
 template <class C>
 HS_HD Coordinate<C> padded_coordinate(const SampleArgs& a, Coordinate<C> v, int64_t size, C& slope) {
   if (a.padding == SamplePadding::zeros) return v;
@@ -81,7 +81,7 @@ HS_HD void axis_taps(const SampleArgs& a, C g, int64_t size, AxisTaps<C, Taps>& 
   C slope = a.align_corners ? C(size - 1) / C(2) : C(size) / C(2);
   const Coordinate<C> at = coordinate_of(g, slope, size);
   if constexpr (Taps == 4) {
-    // PyTorch's polynomials by their roots, as a weight near 0 keeps its digits so; p and q are the distances to the inner two.
+    // PyTorch's polynomials by their roots, which keeps the digits of a weight near 0; p and q are the distances to the inner two.
     const C p = at.part, q = C(1) - p, A = C(-0.75);
     const C near = A + C(2), steep = C(2) * (A + C(3));
     const C weight[4] = {A * p * q * q, q * (C(1) + p - near * p * p), p * (C(1) + q - near * q * q), A * q * p * p};

@@ -12,11 +12,11 @@
 namespace halfstep {
 namespace {
 
-constexpr double kLargeProduct = 2e9;         // operations, above which a part of the rows has to do
+constexpr double kLargeProduct = 2e9;         // operations above which only part of the rows is computed
 constexpr double kLeast = 2e-3, kMost = 0.1;  // seconds: of one try, and of all tries
-constexpr int kSmallestLevel = 12, kLargestLevel = 28;  // of copies: 4 KiB to 256 MiB, read and written
+constexpr int kSmallestLevel = 12, kLargestLevel = 28;  // sizes of copies: 4 KiB to 256 MiB, read plus written
 
-// Seconds of one call of `work`, which queues it.
+// Returns the seconds of one call of `work`, which queues it.
 template <class Work>
 double seconds_of(Backend& backend, const Work& work) {
   using Clock = std::chrono::steady_clock;
@@ -26,7 +26,7 @@ double seconds_of(Backend& backend, const Work& work) {
     backend.synchronize();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  take(1);  // the first call of a shape also prepares the later ones
+  take(1);  // the first call of a shape also prepares later ones
   const double one = std::max(take(1), 1e-9);
   const int64_t calls = std::max<int64_t>(1, std::llround(kLeast / one));
   double best = one, spent = 0;
@@ -68,7 +68,7 @@ double MachineRates::bytes_per_second() { return std::exp2(kLargestLevel) / leve
 double MachineRates::level_seconds(int level) {
   double& known = levels_[level];
   if (known == 0) {
-    const int64_t numel = (int64_t(1) << level) / 8;  // of float32, half of them read
+    const int64_t numel = (int64_t(1) << level) / 8;  // number of float32, half of them read
     const Tensor from = filled({numel}, DType::f32, device_), to = filled({numel}, DType::f32, device_);
     Backend& backend = backend_for(device_);
     known = seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
@@ -79,17 +79,17 @@ double MachineRates::level_seconds(int level) {
 double MachineRates::copy_seconds(double bytes) {
   if (bytes <= 0) return 0;
   const double at = std::clamp(std::log2(bytes), double(kSmallestLevel), double(kLargestLevel));
-  const int below = std::min(int(at) / 2 * 2, kLargestLevel - 2);  // levels are four times apart
+  const int below = std::min(int(at) / 2 * 2, kLargestLevel - 2);  // levels are a factor of four apart
   const double low = level_seconds(below), high = level_seconds(below + 2);
   if (bytes > std::exp2(kLargestLevel)) return high * bytes / std::exp2(kLargestLevel);
   const double share = (std::exp2(at) - std::exp2(below)) / (std::exp2(below + 2) - std::exp2(below));
   return low + share * (high - low);
 }
 
-double MachineRates::floor_seconds(const LedgerCall& call) {
+double MachineRates::floor_seconds(const LoggedCall& call) {
   double products = 0, bytes = call.bytes_read + call.bytes_written;
-  for (const LedgerProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
-  for (const LedgerCast& c : call.casts)
+  for (const MatrixProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+  for (const LoggedCast& c : call.casts)
     if (!c.shadow) bytes -= double(c.elements) * double(size_of(c.from) + size_of(c.to));
   return std::max(products, copy_seconds(bytes));
 }

@@ -3,13 +3,14 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <variant>
 
 #include "framework/backend/accesses.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/observe.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 #include "framework/math/update_rules.h"
@@ -19,7 +20,7 @@ namespace {
 
 using Views = std::initializer_list<std::reference_wrapper<const TensorView>>;
 
-// Counts stored elements: those of a repeated dimension count once, a C++ number not at all.
+// Counts the bytes of stored elements: repeated dimensions count once, a C++ number not at all.
 double bytes(const TensorView& v) {
   if (!v || v.number) return 0;
   double n = double(size_of(v.dtype));
@@ -37,11 +38,20 @@ double bytes(std::span<const TensorView> views) {
   return sum;
 }
 
-void count(std::string_view kernel, Views reads, Views writes) {
-  if (Ledger::is_open()) Ledger::kernel(kernel, bytes(reads), bytes(writes));
+void report(std::string_view kernel, double bytes_read, double bytes_written, const std::optional<MatrixProduct>& product = {}) {
+  const ObservedKernel observed{.name = kernel,
+                                .device = Device::meta,
+                                .bytes_read = bytes_read,
+                                .bytes_written = bytes_written,
+                                .product = product};
+  Observing::report([&](OpObserver& o) { o.kernel(observed); });
 }
 
-// Counts what a row of kernels.def says.
+void count(std::string_view kernel, Views reads, Views writes, const std::optional<MatrixProduct>& product = {}) {
+  if (Observing::any()) report(kernel, bytes(reads), bytes(writes), product);
+}
+
+// Counts reads and writes by the rows of kernels.def.
 class CountingBackend : public Backend {
  public:
 #define HS_UNPACK(...) __VA_ARGS__
@@ -53,26 +63,31 @@ class CountingBackend : public Backend {
  protected:
   template <class... Arguments>
   static void count_arguments(std::string_view kernel, const Arguments&... arguments) {
-    if (!Ledger::is_open()) return;
+    count_arguments(std::nullopt, kernel, arguments...);
+  }
+  template <class... Arguments>
+  static void count_arguments(const std::optional<MatrixProduct>& product, std::string_view kernel,
+                              const Arguments&... arguments) {
+    if (!Observing::any()) return;
     double read = 0, written = 0;
     const auto add = [&](const TensorView& v, Access access) {
       if (access != Access::write) read += bytes(v);
       if (access != Access::read) written += bytes(v);
     };
     (each_access(arguments, add), ...);
-    Ledger::kernel(kernel, read, written);
+    report(kernel, read, written, product);
   }
 };
 
 bool plans_for_cpu() { return planned_device() == Device::Type::cpu; }
 
-// A convolution as products: for each output a sum over the taps of its group's channels.
+// Counts a convolution as products: for each output, a sum over the taps of its group's channels.
 void count_conv(std::string_view kernel, const TensorView& weight, const TensorView& x, const TensorView& out, int64_t groups,
                 Views reads, Views writes) {
-  count(kernel, reads, writes);
   const int64_t filters = weight.shape[0], all = out.numel();
-  if (filters == 0 || all == 0) return;
-  Ledger::product({x.dtype, groups, all / out.shape[1], filters / groups, weight.numel() / filters});
+  std::optional<MatrixProduct> product;
+  if (filters > 0 && all > 0) product = {x.dtype, groups, all / out.shape[1], filters / groups, weight.numel() / filters};
+  count(kernel, reads, writes, product);
 }
 
 class MetaBackend final : public CountingBackend {
@@ -88,9 +103,9 @@ class MetaBackend final : public CountingBackend {
   uint64_t host_reads() const override { return 0; }
 
   void gemm(const GemmArgs& g) override {
-    count_arguments("gemm", g);
     const int last = g.c.shape.size() - 1;
-    Ledger::product({g.a.dtype, last == 2 ? g.c.shape[0] : 1, g.c.shape[last - 1], g.c.shape[last], g.a.shape[last]});
+    const MatrixProduct product{g.a.dtype, last == 2 ? g.c.shape[0] : 1, g.c.shape[last - 1], g.c.shape[last], g.a.shape[last]};
+    count_arguments(product, "gemm", g);
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
     cpu::gemm(g);
@@ -114,7 +129,7 @@ class MetaBackend final : public CountingBackend {
     count("check_indices", {index}, {});
     return -1;
   }
-  // Of a table that is accessed by index, only the elements that are read or written count.
+  // Count only the elements of a table that an index reads or writes.
   void gather(InView, int, InView index, OutView out) override { count("gather", {index, out}, {out}); }
   void index_select(InView, int, InView index, OutView out) override { count("index_select", {index, out}, {out}); }
   void scatter_add(InOutView, int, InView index, InView src) override { count("scatter_add", {index, src, src}, {src}); }
@@ -147,7 +162,7 @@ class MetaBackend final : public CountingBackend {
       reads += state + bytes(p.grad);
       writes += state + bytes(p.shadow) + (control.grad_scale && control.write_back ? bytes(p.grad) : 0);
     }
-    Ledger::kernel(rule.visit([](const auto& r) { return r.kName; }), reads, writes);
+    report(rule.visit([](const auto& r) { return r.kName; }), reads, writes);
   }
 };
 

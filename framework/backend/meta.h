@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend of Device::meta: it computes nothing. Checks of values find nothing wrong, and whatever hands values to the host
-// throws MetaError. Where backends differ in what they ask callers to allocate, it does as the CPU's does.
+// The backend of Device::meta, which computes nothing. Checks of values always pass, and functions that return values to the host
+// throw MetaError. Where backends differ in what callers must allocate, it follows the CPU's.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
 #include "framework/base/check.h"
 
 namespace halfstep {
@@ -15,13 +14,13 @@ int64_t nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-bool nests(SpanKind kind) { return kind == SpanKind::op || kind == SpanKind::cast; }
+bool nests(SpanKind kind) { return kind == SpanKind::op || kind == SpanKind::task || kind == SpanKind::cast; }
 
 }  // namespace
 
 ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit) {
   check<ValueError>(!device.is_meta(), "ProfileScope", "a profile needs a device that computes, got ", device);
-  check<ValueError>(!open_, "ProfileScope", "this thread has an open profile");
+  check<ValueError>(!Observing::find<ProfileScope>(), "ProfileScope", "this thread has an open profile");
   stopwatch_ = backend_for(device).open_stopwatch();
   if (stopwatch_) {
     stopwatch_->mark();  // throws where it cannot
@@ -29,39 +28,38 @@ ProfileScope::ProfileScope(Device device, size_t limit) : limit_(limit) {
     no_kernels_ = stopwatch_->no_work();
   }
   start_ = nanoseconds();
-  open_ = this;
+  observing_.emplace(*this);
 }
-ProfileScope::~ProfileScope() {
-  if (open_ == this) open_ = nullptr;
-}
+ProfileScope::~ProfileScope() = default;
 
 int64_t ProfileScope::now() const { return nanoseconds() - start_; }
 
-int ProfileScope::open(SpanKind kind, std::string_view name, std::span<const Tensor> inputs, const std::string* layer) {
-  const int depth = depth_;
-  const bool kept = spans_.size() < limit_;
-  if (kept) {
+void ProfileScope::begin(const ObservedCall& call) {
+  if (call.kind == SpanKind::simpler) return;
+  open_.push_back(-1);
+  if (spans_.size() < limit_) {
     ProfileSpan span;
-    span.kind = kind, span.pass = Ledger::current_pass(), span.depth = depth;
-    span.name = name, span.layer = layer;
-    span.inputs.reserve(inputs.size());
-    for (const Tensor& t : inputs)
+    span.kind = call.kind == SpanKind::task ? SpanKind::op : call.kind, span.pass = Observing::pass(), span.depth = depth_;
+    span.name = call.name, span.layer = call.layer;
+    span.inputs.reserve(call.inputs.size());
+    for (const Tensor& t : call.inputs)
       if (t.defined()) span.inputs.push_back({t.shape(), t.dtype()});
-    mark(int(spans_.size()), true);
-    if (stopwatch_) stopwatch_->enter(int(spans_.size()));
+    open_.back() = int(spans_.size());
+    mark(open_.back(), true);
+    if (stopwatch_) stopwatch_->enter(open_.back());
     spans_.push_back(std::move(span));
     spans_.back().begin = now();
   } else {
     ++left_out_;
   }
-  ++open_spans_;
-  if (nests(kind)) ++depth_;
-  return kept ? int(spans_.size()) - 1 : nests(kind) ? -2 : -1;
+  if (nests(call.kind)) ++depth_;
 }
 
-void ProfileScope::close(int span) noexcept {
-  --open_spans_;
-  if (span == -2 || (span >= 0 && nests(spans_[size_t(span)].kind))) --depth_;
+void ProfileScope::end(const ObservedCall& call, const CallResult&) {
+  if (call.kind == SpanKind::simpler) return;
+  const int span = open_.back();
+  open_.pop_back();
+  if (nests(call.kind)) --depth_;
   if (span < 0) return;
   spans_[size_t(span)].end = now();
   if (stopwatch_) stopwatch_->leave();
@@ -81,7 +79,7 @@ void ProfileScope::mark(int span, bool begin) noexcept {
 }
 
 const std::vector<ProfileSpan>& ProfileScope::spans() {
-  check<ValueError>(open_spans_ == 0, "ProfileScope", "the spans are read when all calls have returned");
+  check<ValueError>(open_.empty(), "ProfileScope", "the spans are read when all calls have returned");
   if (!stopwatch_) return spans_;
   const std::vector<double> seconds = stopwatch_->seconds();
   for (size_t i = 0; i < seconds.size(); ++i) {
@@ -98,11 +96,6 @@ const std::vector<ProfileKernel>& ProfileScope::kernels() {
   for (DeviceWork& w : stopwatch_->work())
     if (w.begin >= start_) kernels_.push_back({std::move(w.name), w.span, w.stream, w.begin - start_, w.end - start_});
   return kernels_;
-}
-
-void ProfileEntry::begin_range(std::string_view name, const std::string* layer) {
-  const std::string text = layer && !layer->empty() ? joined(*layer, ": ", name) : std::string(name);
-  ranges_->begin(text.c_str());
 }
 
 }  // namespace halfstep

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backends there are, and how many threads the CPU's uses.
+// The list of backends, and the number of threads of the CPU's.
 #include <omp.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/cores.h"
 #include "framework/backend/cpu/cpu_backend.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/meta.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/observe.h"
+#include "framework/backend/observed_backend.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/tensor/memory.h"
 
 #ifdef HALFSTEP_WITH_CUDA
@@ -28,20 +32,21 @@ std::atomic<Backend*>& slot(Device::Type type) {
   return backends[size_t(type)];
 }
 
-// The CPU's is always there, and made on first use: other static objects may ask for it.
+// Returns the CPU's backend, made on first use: other static objects may need it. It is never destroyed: threads and destructors of
+// static objects may still compute when the process ends.
 Backend& cpu_backend() {
-  static const std::unique_ptr<Backend> instance = make_cpu_backend();
-  return *instance;
+  static Backend& instance = *make_cpu_backend().release();
+  return instance;
 }
 
 Backend& meta_backend() {
-  static const std::unique_ptr<Backend> instance = make_meta_backend();
-  return *instance;
+  static Backend& instance = *make_meta_backend().release();
+  return instance;
 }
 
-// Registers what a device computes with, on first use: a program that stays on the CPU pays nothing for the GPU it may have.
+// Registers a device's backend on first use: a program that stays on the CPU does not pay for a GPU.
 void start_device(Device device) {
-  static std::mutex mutex;
+  static ForkMutex mutex;
   const std::lock_guard lock(mutex);
   if (slot(device.type)) return;
 #ifdef HALFSTEP_WITH_CUDA
@@ -60,16 +65,29 @@ std::atomic<int> thread_count{0};  // 0: all cores
 std::atomic<bool> tf32{false}, dnn_benchmark{false}, by_shape{false};
 std::atomic<int64_t> dnn_workspace{DnnOptions{}.workspace};
 
+// Of those that this process may use when it begins: a program may later bind its threads to cores. OpenMP's own number of threads
+// belongs to the program, which shares OpenMP with us.
+int processors() {
+  static const int count = omp_get_num_procs();
+  return count;
+}
+[[maybe_unused]] const int processors_at_start = processors();
+
 int core_count() {
-  static const int count = std::max(1, omp_get_max_threads());  // honours OMP_NUM_THREADS
+  static const int count = default_threads(std::getenv("OMP_NUM_THREADS"), processors(), cores_of_group());
   return count;
 }
 
 }  // namespace
 
 Backend& backend_for(Device device) {
-  if (Backend* const looking = Witness::backend_on(device)) [[unlikely]]
-    return *looking;
+  if (Observing::any()) [[unlikely]] {
+    if (Backend* const observed = Observing::backend_on(device)) return *observed;
+  }
+  return unobserved_backend(device);
+}
+
+Backend& unobserved_backend(Device device) {
   if (device.is_cpu()) return cpu_backend();
   if (device.is_meta()) return meta_backend();
   check<DeviceError>(device.index == 0, "device", device, " cannot be used: halfstep computes on the first GPU",
@@ -97,9 +115,7 @@ bool has_backend(Device::Type type) {
 
 void set_num_threads(int n) {
   check<ValueError>(n >= 0, "threads", "the number of threads must be positive, or 0 for all cores, got ", n);
-  core_count();  // before anything changes OpenMP's own setting
   thread_count = n;
-  omp_set_num_threads(num_threads());
 }
 
 int num_threads() {

@@ -11,7 +11,7 @@ namespace {
 // All sizes of one convolution. The columns of an image: [groups * inner, positions].
 struct Sizes {
   int64_t images, channels, filters, groups, pixels, positions, inner;
-  bool plain;  // a product of the image as it is: one tap, which reads each pixel once, in order
+  bool is_pointwise;  // whether it is a product of the image itself: one tap, which reads each pixel once, in order
   Spatial out;
 
   Sizes(const TensorView& x, const TensorView& y, const Window& w, int64_t group_count)
@@ -20,9 +20,9 @@ struct Sizes {
     pixels = g.pixels();
     positions = g.positions();
     inner = channels / groups * g.taps();
-    plain = g.taps() == 1 && g.stride == Spatial{1, 1, 1} && g.padding == Spatial{0, 0, 0} && g.in == g.out;
+    is_pointwise = g.taps() == 1 && g.stride == Spatial{1, 1, 1} && g.padding == Spatial{0, 0, 0} && g.in == g.out;
   }
-  // Number of images to process at once when each needs this many bytes.
+  // Returns how many images to process at once if each needs `bytes`.
   int64_t portion(const ConvKernels& kernels, int64_t bytes) const {
     return std::clamp(kernels.workspace_bytes() / std::max<int64_t>(bytes, 1), int64_t(1), images);
   }
@@ -30,7 +30,7 @@ struct Sizes {
 
 TensorView dense(void* data, DType dtype, const Shape& shape) { return {data, dtype, shape, contiguous_strides(shape)}; }
 
-// Images [first, first + count) of a contiguous tensor, as `shape`.
+// Returns images [first, first + count) of a contiguous tensor, as `shape`.
 TensorView images_of(const TensorView& v, int64_t first, const Shape& shape) {
   const int64_t each = v.numel() / std::max<int64_t>(v.shape[0], 1);
   return dense(v.as<char>() + first * each * int64_t(size_of(v.dtype)), v.dtype, shape);
@@ -51,8 +51,8 @@ int64_t bytes_of(int64_t elements, DType t) { return elements * int64_t(size_of(
 DType sum_type(DType t) { return t == DType::f64 ? t : DType::f32; }
 int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// The weight as a batch of matrices for `count` images and all groups: [count * groups, filters / groups, inner]. One group is
-// repeated by a stride of 0; more need copies, unless there is one image.
+// The weight as a batch of matrices for `count` images and all groups: [count * groups, filters / groups, inner]. A stride of 0
+// repeats one group; several groups need copies, unless there is one image.
 class Weights {
  public:
   Weights(const ConvKernels& kernels, const TensorView& weight, const Sizes& s, int64_t count)
@@ -79,7 +79,8 @@ class Weights {
   TensorView all_;
 };
 
-// What lies in channels_last is a matrix [pixels, channels] already: a window of one tap that reads each pixel once is its product.
+// Returns a channels_last tensor as a matrix [pixels, channels]: a window of one tap that reads each pixel once multiplies it
+// directly.
 TensorView pixels_of(const TensorView& v) {
   const int64_t channels = v.shape[1];
   return dense(v.data, v.dtype, {v.numel() / std::max<int64_t>(channels, 1), channels});
@@ -88,7 +89,7 @@ TensorView transposed_matrix(const TensorView& m) {
   return {m.data, m.dtype, {m.shape[1], m.shape[0]}, {m.strides[1], m.strides[0]}};
 }
 
-// Columns are made of rows of pixels: of a tensor in channels_last a copy that lies so.
+// A row-major view for columns, which consist of rows of pixels: a copy if the tensor is channels_last.
 class RowMajor {
  public:
   RowMajor(const ConvKernels& kernels, const TensorView& v, bool is_read)
@@ -102,7 +103,7 @@ class RowMajor {
   TensorView view_;
 };
 
-// A sum over nothing, and a bias.
+// Writes the bias alone, for a sum over nothing.
 void bias_alone(const ConvKernels& kernels, const TensorView& bias, const TensorView& out) {
   kernels.fill(out, 0);
   if (bias) add_channel_bias(kernels, out, bias, out);
@@ -153,7 +154,7 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     return;
   }
   if (conv_format({x, weight, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(x, out, window, groups).plain) {
+    if (groups == 1 && Sizes(x, out, window, groups).is_pointwise) {
       const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
       return kernels.gemm({.a = pixels_of(x),
                            .b = transposed_matrix(filters),
@@ -166,23 +167,23 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     return kernels.copy(result.view(), out);
   }
   const Sizes s(x, out, window, groups);
-  // A 16-bit result is rounded after the bias, not before.
-  const bool late = bias && is_half(out.dtype);
-  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
-                result_each = late ? bytes_of(s.filters * s.positions, DType::f32) : 0;
+  // Rounds a 16-bit result after adding the bias, not before.
+  const bool bias_in_f32 = bias && is_half(out.dtype);
+  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
+                result_each = bias_in_f32 ? bytes_of(s.filters * s.positions, DType::f32) : 0;
   const int64_t portion = s.portion(kernels, columns_each + result_each);
   const Weights weights(kernels, weight, s, portion);
   const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
   for (int64_t first = 0; first < s.images; first += portion) {
     const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
     TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
-    if (!s.plain) {
+    if (!s.is_pointwise) {
       columns.data = work.data();
       kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
                      dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));
     }
     TensorView product = images_of(out, first, {batch, s.filters / s.groups, s.positions});
-    if (late) product = dense(work.data() + padded(portion * columns_each), DType::f32, product.shape);
+    if (bias_in_f32) product = dense(work.data() + padded(portion * columns_each), DType::f32, product.shape);
     kernels.gemm({.a = weights.matrices(count), .b = columns, .c = product});
     const Shape shape{count, s.filters, s.positions};
     const TensorView result = images_of(out, first, shape);
@@ -196,7 +197,7 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || grad.numel() == 0) return bias_alone(kernels, bias, out);
   if (conv_format({grad, weight, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(out, grad, window, groups).plain) {
+    if (groups == 1 && Sizes(out, grad, window, groups).is_pointwise) {
       const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
       return kernels.gemm({.a = pixels_of(grad), .b = filters, .c = pixels_of(out), .bias = bias});
     }
@@ -205,23 +206,24 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
     return kernels.copy(result.view(), out);
   }
   const Sizes s(out, grad, window, groups);
-  const bool late = bias && is_half(out.dtype);
+  const bool bias_in_f32 = bias && is_half(out.dtype);
   const DType columns_type = sum_type(grad.dtype);
-  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, columns_type),
-                result_each = late ? bytes_of(s.channels * s.pixels, DType::f32) : 0;
+  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, columns_type),
+                result_each = bias_in_f32 ? bytes_of(s.channels * s.pixels, DType::f32) : 0;
   const int64_t portion = s.portion(kernels, columns_each + result_each);
   const Weights weights(kernels, weight, s, portion);
   const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
   for (int64_t first = 0; first < s.images; first += portion) {
     const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
     TensorView result = images_of(out, first, with_count(out, count));
-    if (late) result = dense(work.data() + padded(portion * columns_each), DType::f32, result.shape);
-    const TensorView columns = s.plain ? dense(result.data, result.dtype, {batch, s.inner, s.positions})
-                                       : dense(work.data(), columns_type, {batch, s.inner, s.positions});
+    if (bias_in_f32) result = dense(work.data() + padded(portion * columns_each), DType::f32, result.shape);
+    const TensorView columns = s.is_pointwise ? dense(result.data, result.dtype, {batch, s.inner, s.positions})
+                                              : dense(work.data(), columns_type, {batch, s.inner, s.positions});
     kernels.gemm({.a = transposed(weights.matrices(count)),
                   .b = images_of(grad, first, {batch, s.filters / s.groups, s.positions}),
                   .c = columns});
-    if (!s.plain) kernels.fold(dense(columns.data, columns_type, {count, s.groups * s.inner, s.positions}), window, s.out, result);
+    if (!s.is_pointwise)
+      kernels.fold(dense(columns.data, columns_type, {count, s.groups * s.inner, s.positions}), window, s.out, result);
     if (bias) add_channel_bias(kernels, result, bias, images_of(out, first, with_count(out, count)));
   }
 }
@@ -232,7 +234,7 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
   if (out.numel() == 0) return;
   if (x.numel() == 0 || grad.numel() == 0) return kernels.fill(out, 0);
   if (conv_format({x, grad, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(x, grad, window, groups).plain) {
+    if (groups == 1 && Sizes(x, grad, window, groups).is_pointwise) {
       const TensorView result = dense(out.data, out.dtype, {out.shape[0], out.shape[1]});
       return kernels.gemm({.a = transposed_matrix(pixels_of(grad)), .b = pixels_of(x), .c = result});
     }
@@ -241,9 +243,9 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
     return kernels.copy(result.view(), out);
   }
   const Sizes s(x, grad, window, groups);
-  // A product for each image, then the sum of the products: more of them at once than in a long chain of sums.
+  // Computes a product for each image and then adds the products, which allows more parallelism than one long sum.
   const DType type = sum_type(x.dtype);
-  const int64_t columns_each = s.plain ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
+  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
                 product_each = bytes_of(out.numel(), type);
   const int64_t portion = s.portion(kernels, columns_each + product_each), portions = (s.images + portion - 1) / portion;
   const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * product_each)),
@@ -255,7 +257,7 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
   for (int64_t i = 0; i < portions; ++i) {
     const int64_t first = i * portion, count = std::min(portion, s.images - first), batch = count * s.groups;
     TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
-    if (!s.plain) {
+    if (!s.is_pointwise) {
       columns.data = work.data();
       kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
                      dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));

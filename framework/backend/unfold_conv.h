@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution as matrix products: unfold the input's windows into columns and multiply by the weight. What a device without code
-// of its own for a case uses; its kernels come through ConvKernels.
+// Convolution as matrix products: unfolds the input's windows into columns and multiplies them by the weight. For devices without
+// code of their own for a case; ConvKernels supplies the device's kernels.
 #pragma once
 
 #include "framework/backend/backend.h"
 
 namespace halfstep {
 
-// A window over three spatial dimensions: those that are missing come first and have size 1, so that the last is innermost.
+// A window over three spatial dimensions: missing ones come first with size 1, so that the last is innermost.
 struct WindowGeometry {
   Spatial in, out, size, stride, padding, dilation;
 
@@ -30,7 +30,7 @@ struct WindowGeometry {
   }
 };
 
-// The spatial sizes of [N, C, ...].
+// Returns the spatial sizes of [N, C, ...].
 Spatial spatial_sizes(const TensorView& x, int dims);
 
 // The functions of Backend with these names.
@@ -38,9 +38,9 @@ class ConvKernels {
  public:
   virtual ~ConvKernels() = default;
   virtual Device device() const = 0;
-  virtual int64_t workspace_bytes() const = 0;  // to be used for a portion of the images, where one image needs no more
+  virtual int64_t workspace_bytes() const = 0;  // bytes for a portion of the images, unless one image needs more
   virtual void gemm(const GemmArgs& args) const = 0;
-  // fold also from f32 columns to a 16-bit out.
+  // fold also takes f32 columns for a 16-bit out.
   virtual void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) const = 0;
   virtual void fold(const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) const = 0;
   virtual void sum(const TensorView& x, const TensorView& out) const = 0;                       // Backend::reduce
@@ -50,8 +50,8 @@ class ConvKernels {
   virtual void fill(const TensorView& dst, double value) const = 0;
 };
 
-// The contracts are those of Backend's conv, conv_backward_data and conv_backward_weight. Images are taken in portions, which
-// depend on the shapes and workspace_bytes() alone.
+// Compute Backend's conv, conv_backward_data and conv_backward_weight, with the same contracts. Images are processed in portions
+// that depend only on the shapes and workspace_bytes().
 void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorView& weight, const TensorView& bias,
                  const Window& window, int64_t groups, bool relu, const TensorView& out);
 void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& grad, const TensorView& weight, const TensorView& bias,
@@ -59,11 +59,11 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
 void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x, const TensorView& grad, const Window& window,
                                  int64_t groups, const TensorView& out, const TensorView& bias_out);
 
-// channels_last where one of them lies so: the others do, too.
+// Returns channels_last if one of them is; then all are.
 MemoryFormat conv_format(std::initializer_list<TensorView> tensors);
 // out [N, C, ...] = x + bias, x of out's shape; may be in place.
 void add_channel_bias(const ConvKernels& kernels, const TensorView& x, const TensorView& bias, const TensorView& out);
-// out [C] = the sums of x [N, C, ...] over all but the channels.
+// out [C] = the sums of x [N, C, ...] over all dimensions but the channels.
 void channel_sums(const ConvKernels& kernels, const TensorView& x, const TensorView& out);
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for the time of one call, from the device's caching allocator, counted as workspace.
+// Temporary memory for one call, from the device's caching allocator, counted as workspace.
 #pragma once
 
 #include <utility>
@@ -9,8 +9,8 @@
 
 namespace halfstep {
 
-// While it lives, this thread's kernels of the CPU compute nothing and read nothing: a product or a convolution only decides how it
-// would run, and counts its workspace in the statistics of Device::meta. So a step on that device has the peak of one on the CPU.
+// While it lives, this thread's CPU kernels compute and read nothing: a product or convolution only chooses its algorithm, and
+// counts its workspace in the statistics of Device::meta. So a step on that device has the same peak as on the CPU.
 class WorkspacePlan {
  public:
   [[nodiscard]] WorkspacePlan() : outer_(std::exchange(open_, this)) {}
@@ -18,7 +18,7 @@ class WorkspacePlan {
   WorkspacePlan(const WorkspacePlan&) = delete;
   static WorkspacePlan* open() { return open_; }
 
-  // What is taken while it lives is kept until it ends: threads hold it at the same time.
+  // Keeps allocations until it ends, because threads would hold them at the same time.
   class AtOnce {
    public:
     [[nodiscard]] explicit AtOnce(WorkspacePlan& plan)
@@ -34,7 +34,7 @@ class WorkspacePlan {
     bool outer_;
     size_t first_;
   };
-  // True: it is kept, and not to be released.
+  // Returns whether the block is kept and must not be released.
   bool keeps(void* p) {
     if (keeps_) kept_.push_back(p);
     return keeps_;
@@ -47,7 +47,7 @@ class WorkspacePlan {
   std::vector<void*> kept_;
 };
 
-// On CUDA the block may be handed out again while kernels that use it are queued: later work runs after them.
+// On CUDA the block may be handed out again while queued kernels still use it: later work runs after them.
 class Workspace {
  public:
   [[nodiscard]] Workspace(Device device, size_t bytes)

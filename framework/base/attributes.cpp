@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/base/attributes.h"
 
-#include <sstream>
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
@@ -20,7 +20,7 @@ void print(std::ostream& out, const std::vector<T>& v) {
 }  // namespace
 
 std::string text(const Attributes& all) {
-  std::ostringstream out;
+  TextWriter out;
   for (const Attribute& a : all) {
     out << (&a == &all.front() ? "" : " ") << a.name << '=';
     std::visit([&](const auto& v) { print(out, v); }, a.value);

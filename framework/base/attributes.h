@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers and words that an op call was given besides its tensors, under PyTorch's names: for plans, traces and exports.
+// The arguments of an op call other than tensors, under PyTorch's names: for plans, traces and exports.
 //
 //   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"keepdim", a.keepdim}}; }
 #pragma once
@@ -35,7 +35,7 @@ struct Attribute {
 };
 using Attributes = std::vector<Attribute>;
 
-// Null where there is none of that name and type.
+// Returns the attribute's value, or null if there is none with that name and type.
 template <class T>
 const T* find_attribute(const Attributes& all, std::string_view name) {
   for (const Attribute& a : all)

@@ -3,27 +3,28 @@
 //
 // Every message has the form "[where] rule, got value"; a second line "help: ..." when the cure is known:
 //   check<ShapeError>(w.size(1) == k, "linear", "weight must be [out, ", k, "], got ", w.shape());
-// An error that leaves the forward of a layer says which: "layer: encoder.0, Linear(in_features=784, ...)".
-// The parts are streamed only when the check fails. The library never aborts or exits.
+// An error that leaves a layer's forward names the layer: "layer: encoder.0, Linear(in_features=784, ...)".
+// Message parts are written only when the check fails. The library never aborts or exits.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "framework/base/text_stream.h"
+
 namespace halfstep {
 
-// Root of everything halfstep throws.
+// Base class of everything that halfstep throws.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   const char* what() const noexcept override { return text_.empty() ? std::runtime_error::what() : text_.c_str(); }
-  // Called by each layer that the error leaves, innermost first, which is the one that the message names.
+  // Records a layer that the error leaves. Layers call it innermost first; the message names the innermost.
   void leave_layer(const std::string& path, const std::string& description) {
     if (text_.empty()) text_ = std::runtime_error::what() + ("\nlayer: " + path + ", " + description);
   }
-  // Adds a line, for where an error came from.
+  // Appends a line about where the error came from.
   void add_line(const std::string& line) { text_ = what() + ("\n" + line); }
 
  private:
@@ -40,18 +41,18 @@ struct AmpError : Error { using Error::Error; };       // misuse of autocast or 
 struct MetaError : DeviceError { using DeviceError::DeviceError; };       // a value was needed on Device::meta, which has none
 struct RecordingError : DeviceError { using DeviceError::DeviceError; };  // work that cannot be recorded for replay
 struct MemoryError : Error { using Error::Error; };    // an allocation failed
-struct ConfigError : Error { using Error::Error; };    // a JSON config or command line that does not hold
+struct ConfigError : Error { using Error::Error; };    // an invalid JSON config or command line
 struct DataError : Error { using Error::Error; };      // a data file missing or malformed
 struct IoError : Error { using Error::Error; };        // reading or writing a file failed
 
-// A message part that becomes a line of its own: "help: <text>". It does not own the text, since checks that hold are most of them.
+// A message part on its own line: "help: <text>". Holds a view of the text, because most checks pass and need no copy.
 struct Help { std::string_view text; };
 inline std::ostream& operator<<(std::ostream& out, const Help& h) { return out << "\nhelp: " << h.text; }
 
-// All parts, as a stream writes them.
+// Returns all parts as one string, written as a stream writes them.
 template <class... Parts>
 std::string joined(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return out.str();
 }
@@ -61,9 +62,11 @@ template <class E, class... Parts>
   throw E(joined('[', where, "] ", parts...));
 }
 
+// The parentheses here, and around other functions of this name, keep a macro check(x), such as that of macOS, from being expanded.
 template <class E, class... Parts>
-void check(bool ok, std::string_view where, const Parts&... parts) {
-  if (!ok) [[unlikely]] fail<E>(where, parts...);
+void(check)(bool ok, std::string_view where, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    fail<E>(where, parts...);
 }
 
 }  // namespace halfstep

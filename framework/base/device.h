@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a tensor lives.
+// The device on which a tensor's memory is.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ struct Device {
 
   constexpr Device() = default;
   constexpr Device(Type t, int8_t i = 0) : type(t), index(i) {}
-  // As parse_device: x.to("cuda"), {.device = "cuda:1"}. (Of a literal and not of any pointer, since 0 would be one.)
+  // Parses a literal like parse_device: x.to("cuda"), {.device = "cuda:1"}. (Not any pointer, because 0 would convert to one.)
   template <size_t n>
   Device(const char (&text)[n]);
   Device(const std::string& text);
 
   static const Device cpu;
   static const Device cuda;  // cuda:0
-  // Computes nothing: tensors have shape, dtype and strides, and no values. What a program would allocate, cast and compute can be
-  // seen there without doing it. Whatever needs a value throws MetaError.
+  // Computes nothing: tensors have shape, dtype and strides, but no values. Shows what a program would allocate, cast and compute.
+  // Anything that needs a value throws MetaError.
   static const Device meta;
 
   constexpr bool is_cpu() const { return type == Type::cpu; }
@@ -39,7 +39,7 @@ inline constexpr Device Device::meta{Device::Type::meta, 0};
 inline constexpr int kDeviceTypeCount = 3;
 inline constexpr Device kCPU = Device::cpu, kCUDA = Device::cuda;  // PyTorch's names in C++
 
-// While it lives, tensors that this thread makes without naming a device are made there:
+// Makes `device` the default for tensors that this thread creates without naming a device:
 // { DefaultDevice on(Device::meta); Net net; }
 class DefaultDevice {
  public:
@@ -54,7 +54,7 @@ class DefaultDevice {
 };
 inline Device default_device() { return DefaultDevice::current(); }  // cpu outside of any such scope
 
-// "cpu", "cuda", "cuda:1", "meta". Throws DeviceError for anything else.
+// Parses "cpu", "cuda", "cuda:1" or "meta". Throws DeviceError for anything else.
 Device parse_device(std::string_view text, std::string_view where = "device");
 template <size_t n>
 Device::Device(const char (&text)[n]) : Device(parse_device(text)) {}

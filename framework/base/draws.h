@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random numbers of a part of a batch.
+// Random numbers for a part of a batch.
 //
-// Where a batch is computed in parts, by several ranks or one micro-batch after the other, every part must draw what its rows would
-// get if the batch were whole: then the numbers do not depend on the number of parts, and no two parts get the same ones.
+// If a batch is computed in parts, by several ranks or as micro-batches, every part draws what its rows would get in the whole
+// batch. So the numbers do not depend on the number of parts, and no two parts get the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace halfstep {
 
-// Rows [first, first + rows) of a batch of `total`.
+// Rows [first, first + rows) of a batch of `total` rows.
 struct BatchRows {
   int64_t first = 0, rows = 0, total = 0;
   bool operator==(const BatchRows&) const = default;
 };
 
-// While it lives, this thread's draws from the default generator are those of such a part. A draw whose count is no multiple of
-// `rows` is not made row by row, and every part gets the same numbers.
+// Makes this thread's draws from the default generator those of one part while it lives. If the count of a draw is not a multiple
+// of `rows`, it is not a draw by rows, and every part gets the same numbers.
 class DrawsOf {
  public:
-  [[nodiscard]] explicit DrawsOf(const std::optional<BatchRows>& part);  // nothing: of a whole batch
+  [[nodiscard]] explicit DrawsOf(const std::optional<BatchRows>& part);  // empty: a whole batch
   ~DrawsOf();
   DrawsOf(const DrawsOf&) = delete;
   static const std::optional<BatchRows>& current();
@@ -31,7 +31,7 @@ class DrawsOf {
   std::optional<BatchRows> saved_;
 };
 
-// Where `count` numbers begin: at number `skip`, 0 to 3, of the block that `state` names.
+// Start of a draw: number `skip` (0 to 3) of the block at `state`.
 struct Draw {
   Generator::State state;
   int64_t skip = 0;

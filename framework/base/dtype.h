@@ -13,7 +13,7 @@ namespace halfstep {
 
 enum class DType : uint8_t {
   f16, bf16, f32, f64, u8, i8, i16, i32, i64, boolean,
-  // PyTorch's names for them.
+  // PyTorch's names.
   float16 = f16, bfloat16 = bf16, float32 = f32, float64 = f64, uint8 = u8, int8 = i8, int16 = i16, int32 = i32, int64 = i64
 };
 inline constexpr int kDTypeCount = 10;
@@ -77,19 +77,20 @@ constexpr size_t size_of(DType t) {
 }
 constexpr bool is_floating(DType t) { return t <= DType::f64; }
 constexpr bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
-constexpr DType widened(DType t) { return is_half(t) ? DType::f32 : t; }  // the dtype that 16-bit numbers are computed in
+constexpr DType widened(DType t) { return is_half(t) ? DType::f32 : t; }  // the dtype in which 16-bit numbers are computed
 constexpr bool is_integral(DType t) { return t >= DType::u8 && t <= DType::i64; }  // bool is not
 
-// "float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool".
+// Returns "float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64" or "bool".
 std::string_view name(DType t);
-// The inverse; also understands "f16", "half", "fp16", "bf16", "float", "fp32", "double", "long", "int". Empty when unknown.
+// Parses such a name; also accepts "f16", "half", "fp16", "bf16", "float", "fp32", "double", "long", "int". Empty if unknown.
 std::optional<DType> parse_dtype(std::string_view text);
 std::ostream& operator<<(std::ostream& out, DType t);
 
-// PyTorch's lattice: integers below floats, f16 with bf16 gives f32, bool lowest, u8 with a signed type the next larger signed one.
+// Promotes as PyTorch does: integers lie below floats, f16 with bf16 gives f32, bool is lowest, and u8 with a signed type gives
+// the next larger signed one.
 DType promote(DType a, DType b);
 
-// Largest finite value and distance from 1 to the next number of a floating type.
+// Return the largest finite value of a floating type, and the distance from 1 to the next number.
 double max_value(DType t);
 double epsilon(DType t);
 struct finfo {  // the same, as torch.finfo; min is the lowest

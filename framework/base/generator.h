@@ -18,7 +18,7 @@ class Generator {
   explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
   Generator(const Generator&) = delete;
 
-  // Reserves the blocks that `count` elements need and returns the state the draw starts from. Thread-safe.
+  // Reserves the blocks for `count` elements and returns the state at which the draw starts. Thread-safe.
   State reserve(int64_t count);
 
   State state() const;
@@ -27,11 +27,11 @@ class Generator {
 
  private:
   class Lock;
-  mutable uint32_t busy_ = 0;  // 1 while a thread has the state; no std::mutex, whose header every program would read
+  mutable uint32_t busy_ = 0;  // 1 while a thread uses the state; not a std::mutex, because <mutex> would slow each compilation
   State state_;
 };
 
-// The generator used wherever none is given.
+// Returns the generator that draws use by default.
 Generator& default_generator();
 void manual_seed(uint64_t seed);
 

@@ -5,10 +5,12 @@
 #include <mutex>
 #include <set>
 
+#include "framework/base/fork_mutex.h"
+
 namespace halfstep {
 
 const std::string* kept_forever(std::string_view text) {
-  static std::mutex mutex;
+  static ForkMutex mutex;
   static auto* const texts = new std::set<std::string, std::less<>>;
   const std::lock_guard lock(mutex);
   const auto it = texts->find(text);

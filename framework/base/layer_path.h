@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which layer of a model this thread is in: for errors of the backward pass and for the ledger.
+// The layer of a model in which this thread is: for errors of the backward pass and for observers.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace halfstep {
 
-// A copy of `text` that is never freed, the same one for equal texts: a graph may outlive the model whose layers it names.
+// Returns a copy of `text` that is never freed, one for all equal texts: a graph may outlive the model whose layers it names.
 const std::string* kept_forever(std::string_view text);
 
-// The thread is in this layer while it lives. Null: it stays where it is.
+// Sets the thread's layer while it lives; null: no change.
 class LayerScope {
  public:
   [[nodiscard]] explicit LayerScope(const std::string* path) : saved_(current_) {

@@ -12,4 +12,13 @@ std::string list_text(const std::vector<std::string>& all, size_t most, std::str
   return out;
 }
 
+std::string one_of(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i) out += i + 1 == words.size() ? " or " : ", ";
+    out += '"' + words[i] + '"';
+  }
+  return out;
+}
+
 }  // namespace halfstep

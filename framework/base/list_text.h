@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in messages.
+// Joins lists for messages.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,10 @@
 
 namespace halfstep {
 
-// "a, b, c and 3 more": the first `most` of all.
+// Returns "a, b, c and 3 more", with at most `most` elements.
 std::string list_text(const std::vector<std::string>& all, size_t most = 8, std::string_view between = ", ");
+
+// "\"a\", \"b\" or \"c\"".
+std::string one_of(const std::vector<std::string>& words);
 
 }  // namespace halfstep

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 
+#include "framework/base/fork_mutex.h"
 #include "framework/base/log_writer.h"
 
 namespace halfstep::logging {
@@ -18,11 +19,11 @@ void (*capture)(Level, std::string_view) = nullptr;
 void (*writer)(Level, std::string_view) = nullptr;
 
 spdlog::logger& logger() {
-  static const auto instance = [] {
+  static const auto& instance = *new auto([] {  // never destroyed: threads may still warn when the process ends
     auto l = spdlog::stderr_color_mt("halfstep");
     l->set_pattern("%^%l%$: %v");
     return l;
-  }();
+  }());
   return *instance;
 }
 
@@ -44,8 +45,8 @@ void info(std::string_view m) { emit(Level::info, spdlog::level::info, m); }
 void warn(std::string_view m) { emit(Level::warn, spdlog::level::warn, m); }
 
 void warn_once(std::string_view m) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> seen;
+  static ForkMutex mutex;
+  static auto& seen = *new std::set<std::string, std::less<>>;
   const std::lock_guard lock(mutex);
   if (seen.emplace(m).second) warn(m);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the library's messages go in a program that has its own way of printing.
+// Redirects the library's messages, for a program that prints in its own way.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace halfstep::logging {
 
-// From now on each message that the level lets pass goes to `write` instead of stderr; nullptr: to stderr. Not thread-safe.
+// Sends each message that passes the level to `write` instead of stderr; nullptr: to stderr. Not thread-safe.
 void set_writer(void (*write)(Level, std::string_view));
 
 }  // namespace halfstep::logging

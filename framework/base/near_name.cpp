@@ -30,7 +30,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string best;
   int best_distance = std::max(1, int(name.size()) / 3) + 1;
   for (const std::string& k : known) {
-    if (name.size() >= 2 * k.size()) continue;  // as many edits as the known name has letters
+    if (name.size() >= 2 * k.size()) continue;  // needs as many edits as the known name has letters
     const int d = edit_distance(name, k);
     if (d < best_distance && d < int(k.size())) best = k, best_distance = d;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "did you mean": the known name nearest to a mistyped one.
+// Finds the known name nearest to a mistyped one, for "did you mean".
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace halfstep {
 
-// Edits (insert, delete, replace, swap neighbours) that turn `a` into `b`; upper and lower case count as equal.
+// Counts the edits (insert, delete, replace, swap neighbours) that turn `a` into `b`; ignores case.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name among `known` with the least edit distance, if that is at most a third of the length of `name` (and at least one
-// edit is granted) and less than the known name's own length; else "".
+// Returns the name in `known` with the smallest edit distance, or "" if the distance exceeds both 1 and a third of the length of
+// `name`, or reaches the known name's own length.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace halfstep

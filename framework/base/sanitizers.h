@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sanitizers a file is compiled with. GCC and Clang say so in different ways.
+// Defines which sanitizers a file is compiled with. GCC and Clang use different macros.
 #pragma once
 
 #ifdef __has_feature  // Clang

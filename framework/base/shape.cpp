@@ -46,7 +46,7 @@ bool Dims::operator==(const Dims& o) const { return std::equal(begin(), end(), o
 
 std::ostream& operator<<(std::ostream& out, const Dims& d) {
   out << '[';
-  for (int i = 0; i < d.size(); ++i) out << (i ? ", " : "") << d[i];
+  for (int i = 0; i < d.size(); ++i) out << (i ? ", " : "") << std::to_string(d[i]);  // 1234 in any locale
   return out << ']';
 }
 

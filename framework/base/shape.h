@@ -21,7 +21,7 @@ class Dims {
  public:
   Dims() = default;
   Dims(std::initializer_list<int64_t> v) : Dims(std::span<const int64_t>(v.begin(), v.size())) {}
-  // One number: sum(x, -1), zeros(3). Not of bool, which is a keepdim that has lost its place.
+  // Makes a list of one number: sum(x, -1), zeros(3). Excludes bool, which would be a misplaced keepdim.
   template <std::integral T>
     requires(!std::is_same_v<T, bool>)
   Dims(T one) : Dims({int64_t(one)}) {}
@@ -31,7 +31,7 @@ class Dims {
 
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // -1: the last. Throws IndexError beyond size().
+  // Returns element i; -1 is the last one. Throws IndexError beyond size().
   int64_t& operator[](int i) { return v_[place(i)]; }
   int64_t operator[](int i) const { return v_[place(i)]; }
   int64_t* begin() { return v_.data(); }
@@ -59,32 +59,33 @@ using Strides = Dims;
 std::ostream& operator<<(std::ostream& out, const Dims& d);  // [2, 3]
 
 int64_t numel(const Shape& shape);                    // 1 for []
-Shape with_batch(int64_t size, const Shape& sample);  // of `size` samples: [size, sample...]
-Shape without_batch(const Shape& batch);              // of one of them: all but dimension 0
-// Throws ShapeError, naming `op`, for a negative size, or where the sizes that are not 0 make 2^56 elements or more: byte counts
-// and strides of what passes do not overflow.
+Shape with_batch(int64_t size, const Shape& sample);  // [size, sample...]
+Shape without_batch(const Shape& batch);              // all but dimension 0
+// Throws ShapeError, naming `op`, for a negative size, or if the nonzero sizes multiply to 2^56 or more. So byte counts and
+// strides do not overflow.
 void check_size(std::string_view op, const Shape& shape);
 Strides contiguous_strides(const Shape& shape);
 bool is_contiguous(const Shape& shape, const Strides& strides);
 
-// How the elements of images [N, C, H, W] or volumes [N, C, D, H, W] lie in memory: row by row of each channel, or all channels of
-// a pixel side by side, as in [N, H, W, C]. The shape is the same in both; PyTorch's channels_last and channels_last_3d.
+// Order of the elements of images [N, C, H, W] or volumes [N, C, D, H, W] in memory: row by row within each channel, or all
+// channels of a pixel side by side, as in [N, H, W, C]. The shape is the same in both. These are PyTorch's channels_last and
+// channels_last_3d.
 enum class MemoryFormat : uint8_t { contiguous, channels_last };
-Strides strides_of(const Shape& shape, MemoryFormat format);  // of a shape of another rank: the contiguous ones
+Strides strides_of(const Shape& shape, MemoryFormat format);  // contiguous strides for a shape of another rank
 bool is_contiguous(const Shape& shape, const Strides& strides, MemoryFormat format);
-// channels_last for what lies so and not row by row as well, as images of one channel or one pixel do. Else contiguous, whatever
-// the strides are.
+// Returns channels_last if the elements have that order and are not contiguous as well, as in images of one channel or one pixel.
+// Otherwise returns contiguous, whatever the strides are.
 MemoryFormat format_of(const Shape& shape, const Strides& strides);
-// Sizes or strides in the order in which memory of that format is walked: [N, C, H, W] -> [N, H, W, C] for channels_last.
+// Returns sizes or strides in the order of memory: [N, C, H, W] -> [N, H, W, C] for channels_last.
 Dims in_memory_order(const Dims& d, MemoryFormat format);
 std::ostream& operator<<(std::ostream& out, MemoryFormat format);  // channels_last
 
-// NumPy broadcasting; throws ShapeError naming `op` and both shapes.
+// Returns the shape after NumPy broadcasting; throws ShapeError naming `op` and both shapes.
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op);
-// Strides that read `shape` as if it were `target` (0 where a dimension is repeated). `shape` must broadcast to `target`.
+// Returns strides that read `shape` as `target`, 0 for repeated dimensions. `shape` must broadcast to `target`.
 Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
-// -rank <= dim < rank  ->  0 <= result < rank; throws IndexError naming `op`. Rank 0 counts as rank 1.
+// Maps -rank <= dim < rank to 0 <= result < rank; throws IndexError naming `op`. Rank 0 counts as rank 1.
 int wrap_dim(int64_t dim, int rank, std::string_view op);
 
 }  // namespace halfstep

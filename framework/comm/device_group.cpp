@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-// Empty, or the reason why the ranks cannot use their devices' library; the same text on all of them.
+// Returns the reason why the ranks cannot use their devices' library, the same text on all ranks; empty if they can.
 std::string refusal(ProcessGroup& host, const std::string& why, const std::string& device) {
   const std::vector<std::string> reasons = host.gather(why), devices = host.gather(device);
   std::string out;

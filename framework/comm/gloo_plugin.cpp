@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that knows Gloo: see transport_plugin.h. It is no part of the library halfstep.
+// The only file that includes Gloo; see transport_plugin.h. It is not part of halfstep's library.
 //
-// It uses Gloo's connections and buffers: a buffer is sent to, or received from, one rank, so it is known whose connection failed.
-// Gloo can only be waited for, so a thread waits, and test() checks whether it is done.
+// Uses Gloo's connections and buffers directly: a buffer is sent to, or received from, one rank, so a failure shows whose
+// connection broke. Gloo offers only blocking waits, so a thread waits, and test() checks whether it is done.
 #include <gloo/config.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
@@ -28,12 +28,12 @@
 namespace {
 
 using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
-using Mesh = std::shared_ptr<gloo::transport::Context>;  // a connection with each other rank
+using Mesh = std::shared_ptr<gloo::transport::Context>;  // one connection to each other rank
 
 constexpr std::chrono::hours kForever(24 * 365);  // the caller checks deadlines
 constexpr std::chrono::milliseconds kLook(1);
 constexpr std::chrono::seconds kProbe(1);
-constexpr uint64_t kRollSlot = 0, kProbeSlot = 1;  // of the second mesh
+constexpr uint64_t kRollSlot = 0, kProbeSlot = 1;  // slots of the second mesh
 constexpr int kNoAddress = -1;
 
 struct Pending {
@@ -44,13 +44,13 @@ struct Pending {
 
 struct Job {
   int rank = 0, size = 1;
-  Mesh data, roll;  // operations, and the roll call beside one that hangs
+  Mesh data, roll;  // for operations, and for the roll call while one hangs
   uint64_t operation = 0;
   std::vector<Pending> pending;
-  std::vector<char> bytes;  // of a barrier
+  std::vector<char> bytes;  // for a barrier
   std::chrono::steady_clock::time_point probe;
 
-  std::vector<std::atomic<char>> heard;  // by rank; Gloo writes there when the rank's byte comes
+  std::vector<std::atomic<char>> heard;  // by rank; Gloo writes here when the rank's byte arrives
   std::vector<char> signed_to;
   char alive = 1;
   std::vector<Buffer> roll_buffers;
@@ -61,12 +61,12 @@ struct Job {
   bool under_way = false, leave = false;
   int code = 0;
 };
-Job* g_job = nullptr;  // is not deleted where an operation never ended, since Gloo still writes there
+Job* g_job = nullptr;  // kept if an operation never ended, because Gloo still writes to it
 
 int gone(int rank) { return 1 + rank; }
 int unreachable(int rank) { return -2 - rank; }
 
-// The waiting thread: until all that was begun has ended, or the first connection that failed.
+// Runs in the waiting thread: waits until all operations have ended, or until a connection fails.
 void wait_for_operations() {
   Job& job = *g_job;
   std::unique_lock<std::mutex> lock(job.mutex);
@@ -167,13 +167,13 @@ struct Part {
   int receive_bytes;
 };
 
-// Begins an exchange with all others; part(r): the bytes to send to rank r, and to receive from it. Empty parts are left out.
+// Begins an exchange with all other ranks; part(r): the bytes to send to rank r, and to receive from it. Skips empty parts.
 template <class F>
 int exchange(const F& part) {
   Job& job = *g_job;
   ++job.operation;
   job.pending.clear();
-  for (const bool receives : {true, false}) {  // first post all receives, then send
+  for (const bool receives : {true, false}) {  // posts all receives before sending
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
       const Part p = part(other);
@@ -226,8 +226,9 @@ int barrier() {
   return exchange([](int r) { return Part{&g_job->alive, 1, &g_job->bytes[size_t(r)], 1}; });
 }
 
-// Is a connection broken that the operation needs? Gloo forgets a send whose connection breaks at the wrong moment, and nothing
-// wakes the waiting thread then. But it refuses new operations on a broken connection, so a byte is offered, which no rank takes.
+// Returns an error code if the operation needs a broken connection, else 0. Gloo forgets a send if its connection breaks at the
+// wrong moment, and then nothing wakes the waiting thread. But it refuses new operations on a broken connection, so this offers a
+// byte that no rank takes.
 int broken_connection() {
   for (const Pending& p : g_job->pending) {
     try {
@@ -255,7 +256,7 @@ void sign_to(int rank) {
   try {
     job.roll_buffers.push_back(job.roll->createUnboundBuffer(&job.alive, 1));
     job.roll_buffers.back()->send(rank, kRollSlot);
-  } catch (const std::exception&) {}  // it does not hear it, being gone
+  } catch (const std::exception&) {}  // the rank is gone
 }
 
 int answer_roll() {
@@ -288,19 +289,6 @@ void describe(char* text, size_t room) {
   snprintf(text, room, "Gloo %d.%d.%d", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
 }
 
-const HalfstepTransport kTable = {HALFSTEP_TRANSPORT_VERSION,
-                                  open,
-                                  close,
-                                  all_to_all,
-                                  all_gather,
-                                  broadcast,
-                                  barrier,
-                                  test,
-                                  roll_call,
-                                  answer_roll,
-                                  error_text,
-                                  describe};
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { return &kTable; }
+HALFSTEP_EXPORT_TRANSPORT

@@ -13,11 +13,11 @@
 namespace halfstep {
 
 using namespace comm;
-// What must live until an operation is waited for.
+// Memory that must live until an operation has been waited for.
 struct HostGroup::Kept {
   std::map<Ticket, Tensors> alive;
   std::map<Ticket, std::vector<Copy>> back;
-  Tensors now;  // of the operation that is being begun
+  Tensors now;  // tensors of the operation that is being begun
   std::vector<Copy> now_back;
 };
 
@@ -46,7 +46,7 @@ HostGroup::~HostGroup() {
     return;
   }
   worker_->thread.detach();
-  kept_.release();  // on purpose: the transport still writes there
+  kept_.release();  // leaked on purpose: the transport still writes there
 }
 
 std::string HostGroup::describe() const { return worker_->transport().describe(); }
@@ -179,7 +179,7 @@ void HostGroup::wait(Ticket ticket) {
 void HostGroup::close() {
   if (!worker_->thread.joinable()) return;
   wait(submit("the end", [](Worker& w) {
-    w.transport().barrier();  // in this one a rank that is gone is noticed, in the library's own end it is not
+    w.transport().barrier();  // notices a rank that is gone, unlike the library's own shutdown
     w.complete();
     w.transport().close();
   }));

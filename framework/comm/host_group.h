@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group over a transport of bytes: a thread that runs the operations, and the sums in the order of the ranks.
+// A process group over a transport of bytes: a thread runs the operations, and sums follow the order of the ranks.
 //
-// all_reduce sends each rank its part of everybody's numbers, sums there, and gathers the sums: each byte travels as often as in
-// the best all-reduce, and the order of a sum does not depend on the algorithm that the transport's own reduction would choose.
+// all_reduce sends each rank its part of everybody's numbers, adds them there, and gathers the sums. Each byte travels as often as
+// in the best all-reduce, and the order of a sum does not depend on the transport's own algorithm.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace halfstep {
 
 class HostGroup final : public ProcessGroup {
  public:
-  // `open` runs in the group's thread, which makes all calls of the transport. Rethrows its exceptions.
+  // Opens a group. `open` runs in the group's thread, which makes all calls of the transport; its exceptions are rethrown.
   static std::unique_ptr<HostGroup> open(const std::function<std::unique_ptr<Transport>()>& open, const GroupOptions& options);
   ~HostGroup() override;
 
@@ -38,7 +38,7 @@ class HostGroup final : public ProcessGroup {
 
   std::shared_ptr<Worker> worker_;
   struct Copy {
-    Tensor from, to;  // a result on the host, and the tensor on a device that it is for
+    Tensor from, to;  // a result on the host, and its destination on a device
   };
   struct Kept;
   std::unique_ptr<Kept> kept_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread of a HostGroup, and the state it shares with the group. Only host_group.cpp includes this.
+// The thread of a HostGroup, and the state that it shares with the group. Only host_group.cpp includes this.
 #pragma once
 
 #include <sched.h>
@@ -28,19 +28,19 @@ namespace comm {
 
 using Clock = std::chrono::steady_clock;
 
-inline constexpr int64_t kPiece = int64_t(1) << 28;  // bytes of one exchange: counts of MPI are ints
-inline constexpr int kEagerTests = 100;              // before the thread leaves its core to those that compute
+inline constexpr int64_t kPiece = int64_t(1) << 28;  // bytes of one exchange, because counts of MPI are ints
+inline constexpr int kEagerTests = 100;              // before the thread leaves its core to computing threads
 inline constexpr auto kNap = std::chrono::microseconds(50);
 inline constexpr auto kRollCall = std::chrono::milliseconds(700);
-inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // how long an idle rank lets a roll call wait
+inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // longest time in which an idle rank does not answer a roll call
 
 inline double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 struct Parts {
   std::vector<int> counts, offsets;
-  int64_t mine = 0;  // elements of this rank's part
+  int64_t mine = 0;  // elements in this rank's part
 
-  // n elements of `bytes` each in nearly equal parts.
+  // Splits n elements of `bytes` each into nearly equal parts.
   Parts(int64_t n, size_t bytes, int rank, int size) {
     for (int r = 0; r < size; ++r) {
       const int64_t from = n * r / size, to = n * (r + 1) / size;
@@ -61,14 +61,14 @@ struct EqualParts {
 
 }  // namespace comm
 
-// What the group and its thread share. The thread owns the transport.
+// State shared by the group and its thread. The thread owns the transport.
 class HostGroup::Worker {
   using Clock = comm::Clock;
 
  public:
   explicit Worker(const GroupOptions& options) : timeout(options.timeout_s) {}
 
-  // ---- in the thread
+  // ---- in the group's thread
   void run(const std::function<std::unique_ptr<Transport>()>& open) {
     try {
       transport_ = open();
@@ -107,10 +107,10 @@ class HostGroup::Worker {
   }
   Transport& transport() { return *transport_; }
 
-  // Until the operation is over.
+  // Waits until the operation has ended.
   void complete() {
     for (int i = 0; !transport_->test(); ++i) {
-      // While the caller computes, it needs the core more than a transfer that takes longer than a few tests does.
+      // Yields the core: while the caller computes, it needs the core more than a transfer that takes longer than a few tests.
       if (i < comm::kEagerTests || waited_for_.load(std::memory_order_relaxed))
         sched_yield();
       else
@@ -126,7 +126,7 @@ class HostGroup::Worker {
     const int64_t piece = comm::kPiece / int64_t(sizeof(T));
     for (int64_t from = 0; from < n; from += piece) {
       const int64_t count = std::min(piece, n - from);
-      // This rank's part stays where it is: it is summed with the others' there, and sent from there.
+      // This rank's part stays in place: it is summed with the others' there, and sent from there.
       comm::Parts parts(count, sizeof(T), rank, size);
       comm::EqualParts into(parts.mine * int64_t(sizeof(T)), size);
       T* const own = data + from + parts.offsets[size_t(rank)] / int64_t(sizeof(T));
@@ -163,7 +163,7 @@ class HostGroup::Worker {
     return reinterpret_cast<T*>(memory.data());
   }
 
-  // ---- in the caller's
+  // ---- in the caller's thread
   void wait_until_open() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return opened_; });
@@ -209,13 +209,13 @@ class HostGroup::Worker {
     std::function<void(Worker&)> work;
   };
 
-  // A rank that computes, or waits for another one, is not lost. What goes wrong is met by the next operation.
+  // Answers roll calls: a rank that computes, or waits for another one, is not lost. The next operation reports errors.
   void answer() {
     try {
       transport_->answer_roll();
     } catch (const TransportFault&) {}
   }
-  // Names the ranks that do not answer any more; `broken`: the transport's error, if it does not just hang.
+  // Returns an error with the ranks that do not answer any more; `broken`: the transport's error, unless it only hangs.
   PeerLostError lost(const std::string& broken = "") {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;
@@ -226,9 +226,9 @@ class HostGroup::Worker {
         if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       } while (Clock::now() - asked < comm::kRollCall);
-      // One more turn of the progress engine, so that the last answers leave this process.
+      // Runs the progress engine once more, so that the last answers leave this process.
       transport_->roll_call(heard);
-    } catch (const TransportFault&) {}  // ranks heard until now are alive
+    } catch (const TransportFault&) {}  // ranks heard so far are alive
     for (size_t r = 0; r < heard.size(); ++r)
       if (!heard[r]) silent.push_back(int(r));
     std::string text = joined("[distributed] ", what_, " on rank ", transport_->rank(), ' ');

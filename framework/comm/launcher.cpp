@@ -17,12 +17,12 @@ struct LauncherNames {
   const char *launcher, *size, *rank, *local, *only_with;
   bool by_mpi;
 };
-// The first that is there counts; the last one is compared with it.
+// Names in the environment. The first one that is set counts; the last one is compared with it.
 constexpr LauncherNames kMpiLaunchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr, true},
     {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr, true},
     {"Slurm", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_ID", true}};
-constexpr int kTorchPorts = 16;  // that rank 0 tries after torchrun's own
+constexpr int kTorchPorts = 16;  // ports that rank 0 tries after torchrun's own
 constexpr LauncherNames kTorch = {"WORLD_SIZE", "WORLD_SIZE", "RANK", "LOCAL_RANK", nullptr, false};
 
 using Get = std::function<const char*(const char*)>;

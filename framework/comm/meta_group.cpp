@@ -32,7 +32,7 @@ Ticket MetaGroup::all_reduce(const Tensors& tensors, ReduceOp, Wire wire) {
     bytes += double(t.numel()) * double(size_of(sent));
     t.bump_version();
   }
-  return sent(2 * bytes * (size() - 1) / size());  // every other rank's part to it, and then the own sum to all
+  return sent(2 * bytes * (size() - 1) / size());  // sends every other rank its part, and then the own sum to all
 }
 
 Ticket MetaGroup::broadcast(const Tensors& tensors, int root) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that knows MPI: see transport_plugin.h. It is no part of the library halfstep.
+// The only file that includes MPI; see transport_plugin.h. It is not part of halfstep's library.
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,16 +10,16 @@ namespace {
 
 constexpr int kRollTag = 75;
 
-MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // operations, and the roll call beside one that hangs
+MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // for operations, and for the roll call while one hangs
 MPI_Request g_request = MPI_REQUEST_NULL;
 int g_rank = 0, g_size = 1;
 char g_told[65536], g_heard[65536];  // by rank; more than any job has
 char g_alive = 1;
 
 int open(int* rank, int* size, const HalfstepMeeting*) {
-  int there = 0, got = 0;
-  MPI_Initialized(&there);
-  int error = there ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
+  int is_initialized = 0, got = 0;
+  MPI_Initialized(&is_initialized);
+  int error = is_initialized ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_data);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_roll);
   if (error != MPI_SUCCESS) return error;
@@ -58,7 +58,7 @@ int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 int sign_to(int rank) {
   if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
   g_told[rank] = 1;
-  MPI_Request sent;  // of one byte, which needs no answer
+  MPI_Request sent;  // one byte, which needs no answer
   if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
   return MPI_Request_free(&sent);
 }
@@ -66,10 +66,10 @@ int sign_to(int rank) {
 // Receives the messages that have arrived, and answers them.
 int answer_roll() {
   for (;;) {
-    int there = 0;
+    int has_message = 0;
     MPI_Status from;
-    if (const int error = MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, g_roll, &there, &from)) return error;
-    if (!there) return MPI_SUCCESS;
+    if (const int error = MPI_Iprobe(MPI_ANY_SOURCE, kRollTag, g_roll, &has_message, &from)) return error;
+    if (!has_message) return MPI_SUCCESS;
     char alive = 0;
     if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
     if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;
@@ -97,24 +97,11 @@ void describe(char* text, size_t room) {
   char words[MPI_MAX_LIBRARY_VERSION_STRING] = "MPI";
   int length = 0;
   MPI_Get_library_version(words, &length);
-  words[strcspn(words, ",\n")] = 0;  // the rest is about how it was built
+  words[strcspn(words, ",\n")] = 0;  // the rest describes the build
   if (char* const version = strstr(words, " Version:\t")) memmove(version + 1, version + 10, strlen(version + 10) + 1);  // MPICH
   snprintf(text, room, "%s", words);
 }
 
-const HalfstepTransport kTable = {HALFSTEP_TRANSPORT_VERSION,
-                                  open,
-                                  close,
-                                  all_to_all,
-                                  all_gather,
-                                  broadcast,
-                                  barrier,
-                                  test,
-                                  roll_call,
-                                  answer_roll,
-                                  error_text,
-                                  describe};
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { return &kTable; }
+HALFSTEP_EXPORT_TRANSPORT

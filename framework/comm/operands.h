@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every process group asks of the tensors that it is given.
+// Checks the tensors that are passed to a process group.
 #pragma once
 
 #include <string_view>
@@ -24,7 +24,7 @@ inline void check_root(int root, int size) {
   check<ValueError>(root >= 0 && root < size, "distributed", "root must be a rank below ", size, ", got ", root);
 }
 
-// `all` is the ranks' parts, one after the other.
+// Checks `all`, the concatenated parts of the ranks, and one part.
 inline void check_parts(std::string_view what, std::string_view all_name, const Tensor& all, std::string_view part_name,
                         const Tensor& part, int size) {
   check<ShapeError>(all.numel() == part.numel() * size && all.dtype() == part.dtype(), what, '`', all_name, "` must be ", size,

@@ -21,8 +21,8 @@ struct PluginNames {
   const char *library, *file, *variable, *package;
 };
 constexpr PluginNames kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN", "mpi"},
-                kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
-const PluginNames& names_of(Engine engine) { return engine == Engine::mpi ? kMpi : kGloo; }
+                      kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
+const PluginNames& names_of(TransportKind engine) { return engine == TransportKind::mpi ? kMpi : kGloo; }
 
 std::vector<std::string> places(const PluginNames& names) {
   if (const char* given = std::getenv(names.variable); given && *given) return {given};
@@ -39,11 +39,11 @@ std::vector<std::string> places(const PluginNames& names) {
   return out;
 }
 
-// The plugin, or null and why there is none.
-const HalfstepTransport* open_plugin(Engine engine, std::string& why) {
+// Opens the plugin; returns null and the reason if there is none.
+const HalfstepTransport* open_plugin(TransportKind engine, std::string& why) {
   for (const std::string& place : places(names_of(engine))) {
-    // MPI opens parts of its own, which look for its symbols among the global ones.
-    void* library = dlopen(place.c_str(), RTLD_NOW | (engine == Engine::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
+    // RTLD_GLOBAL for MPI, which opens parts of its own that look for its symbols among the global ones.
+    void* library = dlopen(place.c_str(), RTLD_NOW | (engine == TransportKind::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!library) {
       why = dlerror();
       continue;
@@ -58,7 +58,7 @@ const HalfstepTransport* open_plugin(Engine engine, std::string& why) {
 }
 
 const HalfstepTransport& plugin(const Launch& launch) {
-  const Engine engine = launch.by_mpi ? Engine::mpi : Engine::gloo;
+  const TransportKind engine = launch.by_mpi ? TransportKind::mpi : TransportKind::gloo;
   std::string why;
   if (const HalfstepTransport* table = open_plugin(engine, why)) return *table;
   const PluginNames& n = names_of(engine);
@@ -113,7 +113,7 @@ class PluginTransport final : public Transport {
  private:
   struct Meeting {
     Rendezvous rendezvous;
-    std::exception_ptr error;  // which cannot pass through C
+    std::exception_ptr error;  // an exception cannot pass through C
   };
   static int gather(void* self, const void* mine, int bytes, void* all) {
     auto& met = *static_cast<Meeting*>(self);
@@ -145,7 +145,7 @@ class PluginTransport final : public Transport {
 
 }  // namespace
 
-std::optional<std::string> plugin_fault(Engine engine) {
+std::optional<std::string> plugin_fault(TransportKind engine) {
   std::string why;
   if (open_plugin(engine, why)) return {};
   return why;

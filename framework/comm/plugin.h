@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group over MPI or over Gloo: libhalfstep_mpi.so or libhalfstep_gloo.so (framework/comm/transport_plugin.h) is opened at run
-// time.
+// Opens a group over MPI or Gloo: loads libhalfstep_mpi.so or libhalfstep_gloo.so (framework/comm/transport_plugin.h) at run time.
 #pragma once
 
 #include <memory>
@@ -12,16 +11,17 @@
 
 namespace halfstep {
 
-enum class Engine { mpi, gloo };
+enum class TransportKind { mpi, gloo };
 
-// Over MPI where its launcher started the ranks, else over Gloo: then they meet first (framework/comm/rendezvous.h).
+// Opens a group over MPI if its launcher started the ranks, else over Gloo; then the ranks first meet
+// (framework/comm/rendezvous.h).
 //
-// The plugin is $HALFSTEP_MPI_PLUGIN or $HALFSTEP_GLOO_PLUGIN, or lies beside the program, up to two folders above it, in ../lib,
-// or where the system looks for libraries. Throws ConfigError when there is none, or when MPI and the launcher disagree about the
-// number of ranks, or the ranks about each other; PeerLostError when some do not come.
+// The plugin is $HALFSTEP_MPI_PLUGIN or $HALFSTEP_GLOO_PLUGIN, or a file beside the program, up to two folders above it, in
+// ../lib, or on the system's library path. Throws ConfigError if there is none, if MPI and the launcher disagree about the number
+// of ranks, or the ranks about each other; PeerLostError if some ranks do not come.
 std::unique_ptr<ProcessGroup> open_plugin_group(const Launch& launch, const GroupOptions& options = {});
 
-// Can the plugin be opened? The reason where it cannot.
-std::optional<std::string> plugin_fault(Engine engine);
+// Returns why the plugin cannot be opened; empty if it can.
+std::optional<std::string> plugin_fault(TransportKind engine);
 
 }  // namespace halfstep

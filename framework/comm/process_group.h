@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one job: processes that compute on parts of a batch and exchange tensors.
+// The ranks of one job: processes that compute parts of a batch and exchange tensors.
 //
 //   const std::unique_ptr<ProcessGroup> group = open_process_group();   // null for a process of its own
 //   const Ticket sum = group->all_reduce({gradient});                   // begins; the caller continues computing
 //   group->wait(sum);
 //
-// Every rank begins the same operations in the same order, with tensors of equal shapes and dtypes. Sums are taken in the order of
-// the ranks, in float32 (float64 and integers as they are), and rounded once: all ranks get the same bits, and those that one
-// process gets that adds the same numbers one after the other. Operations run one at a time, beside the thread that began them.
+// Every rank must begin the same operations in the same order, with tensors of equal shapes and dtypes. Sums are computed in the
+// order of the ranks, in float32 (float64 and integers in their own type), and rounded once. So all ranks get the same bits, and
+// the bits of one process that adds the same numbers one after the other. Operations run one at a time, while the calling thread
+// continues.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +20,23 @@
 
 namespace halfstep {
 
-// An operation did not end in time, or the transport failed: a rank is gone, stopped or cut off. Nothing can be exchanged any more.
+// An operation did not end in time, or the transport failed: a rank is gone, stopped or cut off. The group cannot be used any
+// more.
 struct PeerLostError : Error {
   using Error::Error;
 };
 
 enum class ReduceOp : uint8_t { sum, max, min };
-// What all_reduce sends: the numbers as they are, or float32 rounded to bfloat16, which halves the bytes. Sums are float32 either
-// way.
+// Format in which all_reduce sends numbers: unchanged, or float32 rounded to bfloat16, which halves the bytes. Sums are float32 in
+// both cases.
 enum class Wire : uint8_t { as_is, bf16 };
 
-using Ticket = uint64_t;  // of an operation that has begun
+using Ticket = uint64_t;  // number of an operation that has begun
 
 struct GroupOptions {
-  double timeout_s = 600;     // after which an operation that has not ended counts as lost
+  double timeout_s = 600;     // time after which an unfinished operation counts as lost
   bool library_sums = false;  // on devices: sums in the library's own order (cuda/nccl/group.h), for many machines
-  double stage_mb = 64;       // of a device: of others' numbers that are summed at a time
+  double stage_mb = 64;       // on devices: memory for other ranks' numbers that are summed at a time
 };
 
 class ProcessGroup {
@@ -45,30 +47,31 @@ class ProcessGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  virtual std::string describe() const = 0;  // of the transport: "Open MPI v4.1.4"
+  virtual std::string describe() const = 0;  // the transport: "Open MPI v4.1.4"
   virtual void set_timeout(double seconds) = 0;
-  // Can its operations be part of a recording (Backend::begin_recording)? Those on tensors of a device, where it has a library.
+  // Returns whether operations can be part of a recording (Backend::begin_recording): those on tensors of a device with a library
+  // can.
   virtual bool can_record() const { return false; }
 
-  // In place, on contiguous tensors of one dtype, as if they were one. They must live, and not be read, until wait().
-  // Throw ValueError for others, and PeerLostError once the group is broken.
+  // Work in place on contiguous tensors of one dtype, as if they were one tensor. The tensors must live, and must not be read,
+  // until wait(). Throw ValueError for other tensors, and PeerLostError once the group is broken.
   virtual Ticket all_reduce(const Tensors& tensors, ReduceOp op = ReduceOp::sum, Wire wire = Wire::as_is) = 0;
   virtual Ticket broadcast(const Tensors& tensors, int root) = 0;
-  // to = part rank() of the sum of `from`, which is size() parts of to's size.
+  // to = part rank() of the sum of `from`, which consists of size() parts of to's size.
   virtual Ticket reduce_scatter(const Tensor& from, const Tensor& to) = 0;
-  // to = the ranks' `from`, one after the other.
+  // to = the ranks' `from`, concatenated.
   virtual Ticket all_gather(const Tensor& from, const Tensor& to) = 0;
   virtual Ticket barrier() = 0;
-  // Returns when the operation has ended. Throws PeerLostError, which names the ranks that do not answer.
+  // Waits until the operation has ended. Throws PeerLostError, which names the ranks that do not answer.
   virtual void wait(Ticket ticket) = 0;
-  // Leaves the job, together with all other ranks. A group that is destroyed without it ends alone, as after an error.
+  // Leaves the job together with all other ranks. A group destroyed without close() ends alone, as after an error.
   virtual void close() = 0;
 
-  double wait_seconds() const { return wait_seconds_; }  // time that wait() took so far
+  double wait_seconds() const { return wait_seconds_; }  // total time spent in wait()
 
-  // Texts and numbers of all ranks, by rank; waits.
+  // Return the texts or numbers of all ranks, by rank; wait for them.
   std::vector<std::string> gather(const std::string& mine);
-  std::vector<std::vector<double>> gather(const std::vector<double>& mine);  // of equal lengths
+  std::vector<std::vector<double>> gather(const std::vector<double>& mine);  // lists of equal lengths
 
  protected:
   double wait_seconds_ = 0;
@@ -77,11 +80,11 @@ class ProcessGroup {
   int rank_, size_;
 };
 
-// By the launcher that the environment names (framework/comm/launcher.h); null without one, and for one rank. Throws ConfigError
-// where the ranks cannot be brought together.
+// Opens a group as the launcher in the environment says (framework/comm/launcher.h); null without a launcher, and for one rank.
+// Throws ConfigError if the ranks cannot be brought together.
 std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options = {});
 
-// The group that layers use which reach across ranks (BatchNorm with `sync`), while a scope lives; else null.
+// Returns the group for layers that reach across ranks (BatchNorm with `sync`) while a scope lives; else null.
 ProcessGroup* current_group();
 class GroupScope {
  public:

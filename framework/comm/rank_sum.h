@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over ranks, in their order.
+// Sums over ranks, in the order of the ranks.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace halfstep {
 
-// out[i] = in[0][i] op in[1][i] op ..., with the numbers of rank r at in[r]: 16-bit numbers in float32 and rounded once. out may be
+// out[i] = in[0][i] op in[1][i] op ..., with the numbers of rank r in in[r]. 16-bit numbers are combined in float32 and rounded
+// once. out may be one of them.
 // one of them.
 template <class T>
 void reduce_ranks(std::span<const T* const> in, T* out, size_t n, ReduceOp op) {
   using Wide = std::conditional_t<std::is_same_v<T, f16> || std::is_same_v<T, bf16>, float, T>;
-  constexpr size_t kBlock = 1024;  // stays in the cache while the ranks come by
+  constexpr size_t kBlock = 1024;  // stays in the cache while all ranks are added
   Wide sum[kBlock];
   for (size_t from = 0; from < n; from += kBlock) {
     const size_t count = n - from < kBlock ? n - from : kBlock;

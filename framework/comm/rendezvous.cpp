@@ -13,12 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/base/text_stream.h"
 #include "framework/comm/process_group.h"
 #include "framework/comm/sockets.h"
 
@@ -28,11 +28,11 @@ namespace {
 using namespace sockets;
 using Time = Clock::time_point;
 
-constexpr const char* kGreeting = "halfstep-rank-1";  // and the protocol's version
+constexpr const char* kGreeting = "halfstep-rank-1";  // includes the protocol's version
 constexpr size_t kLongestHello = 2048;
 constexpr auto kAttempt = std::chrono::seconds(3);  // for one connection, and for its first answer
 constexpr auto kAgain = std::chrono::milliseconds(100);
-constexpr auto kUnknownHost = std::chrono::seconds(30);  // names of machines that are just starting come late
+constexpr auto kUnknownHost = std::chrono::seconds(30);  // names of machines that are just starting become known late
 constexpr auto kSayWhoIsMissing = std::chrono::seconds(10);
 
 Time after(double seconds) {
@@ -45,7 +45,7 @@ std::string this_process() {
   return joined("process ", getpid(), " on ", host);
 }
 
-// For a waiting rank: it has ended, or its wait timed out, and it may connect again.
+// Closes the connection of a waiting rank that has ended, or whose wait timed out; it may connect again.
 void forget_if_gone(int& fd) {
   char byte = 0;
   if (fd >= 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 0) close(std::exchange(fd, -1));
@@ -83,7 +83,7 @@ std::vector<int> Rendezvous::missing() const {
 
 namespace {
 
-// At the first free port of the place.
+// Listens at the first free port of the place.
 int listen_in(const MeetingPlace& place) {
   int listener = -1;
   for (int port = place.port; listener < 0 && port <= place.last_port; ++port) listener = listen_at(port);
@@ -96,10 +96,11 @@ int listen_in(const MeetingPlace& place) {
   return listener;
 }
 
-// Writes the file by which the other ranks find this one. Closes the listener where it throws.
+// Writes the file by which the other ranks find this one. Closes the listener before it throws.
 void write_meeting_file(const std::string& path, const std::string& job, int listener) {
   const std::string half = path + ".new";
   std::ofstream out(half);
+  out.imbue(std::locale::classic());
   out << kGreeting << '\n' << job << '\n' << port_of(listener) << '\n';
   for (const std::string& a : all_addresses()) out << a << '\n';
   out.close();
@@ -123,7 +124,7 @@ void Rendezvous::receive_all() {
     write_meeting_file(place.file, job, listener);
   }
 
-  std::vector<Visitor> visitors;  // who have not said yet who they are
+  std::vector<Visitor> visitors;  // connections that have not identified themselves yet
   const auto leave = [&] {
     for (const Visitor& v : visitors) close(v.fd);
     close(listener);
@@ -140,7 +141,7 @@ void Rendezvous::receive_all() {
       }
       std::vector<pollfd> polled{{listener, POLLIN, 0}};
       for (const Visitor& v : visitors) polled.push_back({v.fd, POLLIN, 0});
-      for (const int fd : peers_) polled.push_back({fd, POLLIN, 0});  // -1 is passed over
+      for (const int fd : peers_) polled.push_back({fd, POLLIN, 0});  // poll ignores -1
       poll(polled.data(), polled.size(), 50);
       for (int& fd : peers_) forget_if_gone(fd);
       for (int fd; (fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;) visitors.push_back({fd});
@@ -154,7 +155,7 @@ void Rendezvous::receive_all() {
   send_go();
 }
 
-// Reads what visitors have sent, and lets those go that have said who they are, or are lost.
+// Reads what visitors have sent, and removes those that have identified themselves or are lost.
 void Rendezvous::hear(std::vector<Visitor>& visitors, const std::string& job) {
   for (size_t i = 0; i < visitors.size();) {
     Visitor& v = visitors[i];
@@ -172,7 +173,7 @@ void Rendezvous::hear(std::vector<Visitor>& visitors, const std::string& job) {
 }
 
 void Rendezvous::send_go() {
-  // A rank of this machine that came over loopback gets the address at which other machines reach rank 0.
+  // Replaces the loopback address of a rank on this machine by the address at which other machines reach rank 0.
   const auto outward = std::find_if(peers_.begin() + 1, peers_.end(), [](int fd) { return !stays_on_machine(own_address(fd)); });
   address_ = own_address(outward == peers_.end() ? peers_[1] : *outward);
   for (size_t r = 1; r < peers_.size(); ++r) {
@@ -182,9 +183,9 @@ void Rendezvous::send_go() {
   }
 }
 
-// Keeps its connection, or closes it if it does not belong to this job.
+// Keeps a visitor's connection, or closes it if it does not belong to this job.
 bool Rendezvous::welcome(Visitor& v, const std::string& job) {
-  std::istringstream said(v.said.substr(0, v.said.find('\n')));
+  TextReader said(v.said.substr(0, v.said.find('\n')));
   std::string greeting, theirs, as;
   int rank = -1, size = -1;
   said >> greeting >> rank >> size;
@@ -202,8 +203,7 @@ bool Rendezvous::welcome(Visitor& v, const std::string& job) {
     send_away(true, why);
   };
   if (size != launch_.size)
-    contradict(
-        joined("rank ", rank, " (", as, ") was started as one of ", size, " ranks, and rank 0 as one of ", launch_.size));
+    contradict(joined("rank ", rank, " (", as, ") was started as one of ", size, " ranks, and rank 0 as one of ", launch_.size));
   if (rank < 0 || rank >= size) return false;
   if (rank > 0) forget_if_gone(peers_[size_t(rank)]);
   if (rank == 0 || peers_[size_t(rank)] >= 0)
@@ -235,6 +235,7 @@ void Rendezvous::visit() {
       where = "the address in " + place.file;
       hosts.clear();
       std::ifstream in(place.file);
+      in.imbue(std::locale::classic());
       std::string greeting, line;
       if (std::getline(in, greeting) && greeting == kGreeting && std::getline(in, job) && in >> port) {
         last_port = port;
@@ -280,7 +281,7 @@ Rendezvous::Answer Rendezvous::try_to_join(const std::string& host, int port, co
     return Answer::nobody;
   }
   peers_[0] = fd;
-  // From here on rank 0 says when it has waited long enough.
+  // From here on rank 0 decides when it has waited long enough.
   if (verdict == "welcome" && !receive_text(fd, verdict, after(timeout_s_ + 10), kLongestHello))
     fail<PeerLostError>("distributed", "rank 0 ended, or does not answer any more, before all ranks had come");
   if (verdict.compare(0, 3, "no ") == 0) throw_verdict(true, verdict.substr(3));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings ranks together that were started without MPI: over TCP they exchange the data that a transport needs before it can
-// connect them. Rank 0 listens, the others connect to it. No data of training is sent this way.
+// Brings together ranks that were started without MPI: over TCP they exchange the data that a transport needs to connect them.
+// Rank 0 listens, and the others connect to it. No training data is sent this way.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace halfstep {
 
 class Rendezvous {
  public:
-  // Returns when all ranks of `launch` have come to its meeting place. Throws ConfigError where they contradict each other (two of
-  // one number, another size, a port that something else uses, a host that does not exist), and PeerLostError, which names the
-  // ranks that have not come within the time.
+  // Returns when all ranks of `launch` have come to its meeting place. Throws ConfigError if they contradict each other (two ranks
+  // with one number, different sizes, a port in use by another program, a host that does not exist), and PeerLostError, with the
+  // missing ranks, after the timeout.
   [[nodiscard]] Rendezvous(const Launch& launch, double timeout_s);
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
 
-  // A numeric address of this machine that the others reach: that of its connection with rank 0.
+  // Returns the numeric address of this machine at which the others reach it: that of its connection with rank 0.
   const std::string& address() const { return address_; }
-  // What the ranks gave, one after the other; all give equally much. Throws PeerLostError.
+  // Returns the concatenated texts of all ranks; all texts must have the same length. Throws PeerLostError.
   std::string gather(const std::string& mine);
 
  private:
@@ -40,8 +40,8 @@ class Rendezvous {
   const Launch launch_;
   const double timeout_s_;
   std::string address_;
-  std::vector<int> peers_;            // sockets: rank 0 has one for each rank, the others have rank 0's; -1: none
-  std::vector<std::string> came_as_;  // who they are, for rank 0's messages
+  std::vector<int> peers_;            // sockets: rank 0 has one for each rank, the others only rank 0's; -1: none
+  std::vector<std::string> came_as_;  // names of the ranks, for rank 0's messages
 };
 
 }  // namespace halfstep

@@ -28,7 +28,7 @@ bool ready(int fd, short events, Clock::time_point until) {
   }
 }
 
-// All bytes, or false where the other side left or the time is over.
+// Transfers all bytes; returns false if the other side closed the connection, or at the deadline.
 template <class Byte, class Step>
 bool move(int fd, Byte* data, size_t bytes, short events, Clock::time_point until, const Step& step) {
   for (size_t done = 0; done < bytes;) {

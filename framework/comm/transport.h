@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves bytes between ranks: what HostGroup needs of MPI or Gloo, or of a fake in a test.
+// Moves bytes between ranks; HostGroup's interface to MPI, to Gloo, or to a fake in a test.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace halfstep {
 
-// The transport failed; the text says only how: "the connection to rank 1 is closed". The group adds the rest.
+// The transport failed. The text says only how ("the connection to rank 1 is closed"); the group adds the rest.
 struct TransportFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Called by one thread, which also opened it. Each operation begins with a call, and is over when test() says so; one at a time.
+// Used by one thread, which also opened it. An operation begins with a call and has ended when test() says so; one at a time.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -22,8 +22,8 @@ class Transport {
   virtual int size() const = 0;
   virtual std::string describe() const = 0;
 
-  // Counts and offsets in bytes, by rank. Memory must stay until the end. They throw TransportFault. all_gather: `send` is
-  // elsewhere than `receive`, or on all ranks already in its place there.
+  // Begin operations; counts and offsets are bytes, by rank. Memory must stay valid until the operation has ended. Throw
+  // TransportFault. all_gather: `send` is outside of `receive`, or on all ranks already in its place there.
   virtual void all_to_all(const void* send, std::span<const int> send_counts, std::span<const int> send_offsets, void* receive,
                           std::span<const int> receive_counts, std::span<const int> receive_offsets) = 0;
   virtual void all_gather(const void* send, int bytes, void* receive, std::span<const int> counts,
@@ -32,11 +32,11 @@ class Transport {
   virtual void barrier() = 0;
   virtual bool test() = 0;  // may wait for some milliseconds
 
-  // Called again and again while an operation hangs: sets heard[r] for the ranks that call it, too, or answer it.
+  // Called repeatedly while an operation hangs: sets heard[r] for the ranks that also call it, or answer it.
   virtual void roll_call(std::vector<char>& heard) = 0;
-  // Called now and then by a rank that lives. Does not wait.
+  // Answers roll calls without waiting. Called now and then by a living rank.
   virtual void answer_roll() = 0;
-  virtual void close() = 0;  // with all ranks
+  virtual void close() = 0;  // called by all ranks
 };
 
 }  // namespace halfstep

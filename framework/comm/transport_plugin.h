@@ -54,6 +54,15 @@ typedef struct HalfstepTransport {
 /* The only symbol of the library. */
 const HalfstepTransport* halfstep_transport(void);
 
+/* Defines it, of functions that have the names of the table's entries. */
+#define HALFSTEP_EXPORT_TRANSPORT                                                                               \
+  extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) {         \
+    static const HalfstepTransport table = {HALFSTEP_TRANSPORT_VERSION, open,        close,      all_to_all,    \
+                                            all_gather,                 broadcast,   barrier,    test,          \
+                                            roll_call,                  answer_roll, error_text, describe};     \
+    return &table;                                                                                              \
+  }
+
 #ifdef __cplusplus
 }
 #endif

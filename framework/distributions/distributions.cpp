@@ -27,7 +27,7 @@ void check_parameter(std::string_view name, const Tensor& x) {
   check<DTypeError>(x.is_floating_point(), name, "parameters must be floating, got ", x.dtype());
 }
 
-// Two parameters in one shape and dtype.
+// Returns two parameters in one shape and dtype.
 std::pair<Tensor, Tensor> broadcast_parameters(std::string_view name, const Value& first, const Value& second) {
   Tensor a = first.tensor(), b = second.tensor();
   check_parameter(name, a);
@@ -46,7 +46,7 @@ TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.de
 Tensor softplus_of(const Tensor& x) { return -logsigmoid(-x); }
 Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b) - lgamma(a + b); }
 
-// As PyTorch: probabilities of 0 and 1 are moved inside by one rounding, so that logits are finite.
+// Moves probabilities of 0 and 1 inside by one rounding, as PyTorch does, so that logits are finite.
 Tensor clamped(const Tensor& probs) {
   const double eps = probs.dtype() == DType::f64   ? 0x1p-52
                      : probs.dtype() == DType::f32 ? 0x1p-23
@@ -55,14 +55,15 @@ Tensor clamped(const Tensor& probs) {
   return clamp(probs, eps, 1 - eps);
 }
 
-// x^(concentration - 1) e^-x / Gamma(concentration), by rejection: G. Marsaglia and W. W. Tsang, "A Simple Method for Generating
-// Gamma Variables", 2000. Below 1 it is drawn for concentration + 1 and multiplied by U^(1 / concentration).
+// Samples the density x^(concentration - 1) e^-x / Gamma(concentration) by rejection: G. Marsaglia and W. W. Tsang, "A Simple
+// Method for Generating Gamma Variables", 2000. Concentrations below 1 are drawn for concentration + 1 and multiplied by U^(1 /
+// concentration).
 Tensor standard_gamma(const Tensor& concentration, Generator* generator) {
   const DType dtype = concentration.dtype();
   const Tensor alpha = is_half(dtype) ? concentration.to(DType::f32) : concentration;
   const Tensor small = lt(alpha, 1.0), d = where(small, alpha + 1, alpha) - 1.0 / 3, c = 1 / sqrt(d * 9);
   Tensor result = zeros_like(d), open = ones_like(d).to(DType::boolean);
-  // A round accepts more than 95 % of the proposals whatever the concentration is.
+  // Each round accepts more than 95 % of the proposals, for every concentration.
   do {
     const Tensor z = randn(d.shape(), like(d), generator), u = rand(d.shape(), like(d), generator);
     const Tensor v = pow(c * z + 1, 3);
@@ -72,7 +73,7 @@ Tensor standard_gamma(const Tensor& concentration, Generator* generator) {
     open = logical_and(open, logical_not(accepted));
   } while (!d.device().is_meta() && any(open).item<bool>());
   const Tensor u = rand(d.shape(), like(d), generator);
-  // rand may give 0. A sample is positive: below the smallest number it would have the log_prob of 0.
+  // rand may return 0, but a sample must be positive: below the smallest number its log_prob would be that of 0.
   result = clamp_min(where(small, result * pow(1 - u, 1 / alpha), result), std::numeric_limits<float>::min());
   return result.to(dtype);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probability distributions, named as in torch.distributions and in a namespace of their own:
+// Probability distributions, named as in torch.distributions and in their own namespace:
 //
 //   namespace D = halfstep::distributions;
 //   D::Normal policy(mean, stddev);
@@ -7,9 +7,9 @@
 //   Tensor loss = -(policy.log_prob(action) * advantage).mean();
 //
 // Parameters are floating tensors or numbers. They broadcast, and their shape is batch_shape(); a sample of shape S has the shape
-// [S..., batch_shape()..., event_shape()...]. log_prob and entropy give one number for each event, in nats, and are differentiable
-// in the parameters and in the value. Values outside of a distribution's support have the log_prob -inf or NaN. Constructors throw
-// ValueError for parameters that are out of range where these are on the host; those of a GPU are not read.
+// [S..., batch_shape()..., event_shape()...]. log_prob and entropy return one number per event, in nats, differentiable with
+// respect to the parameters and the value. Values outside a distribution's support have log_prob -inf or NaN. Constructors throw
+// ValueError for parameters out of range on the host; they do not read parameters on a GPU.
 // Source: the definitions of torch.distributions of PyTorch 2.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace halfstep::distributions {
 
-// A parameter: a tensor, or a number. Beside a tensor a number takes its dtype and device; two numbers are float32.
+// A parameter: a tensor or a number. With a tensor, a number takes its dtype and device; two numbers are float32.
 class Value {
  public:
   Value(double number);
@@ -43,9 +43,10 @@ class Distribution {
   const Shape& batch_shape() const { return batch_shape_; }
   const Shape& event_shape() const { return event_shape_; }
 
-  // Without a gradient.
+  // Draws a sample without a gradient.
   Tensor sample(const Shape& shape = {}, Generator* generator = nullptr) const;
-  // With the gradient of the sample in the parameters. Throws ValueError where the distribution has none.
+  // Draws a sample that is differentiable with respect to the parameters. Throws ValueError if the distribution has no such
+  // sample.
   Tensor rsample(const Shape& shape = {}, Generator* generator = nullptr) const;
   virtual bool has_rsample() const { return false; }
 
@@ -55,7 +56,7 @@ class Distribution {
   virtual Tensor variance() const = 0;
   Tensor stddev() const { return variance().sqrt(); }
 
-  // For messages: "Normal".
+  // Returns the name for messages: "Normal".
   virtual std::string name() const = 0;
 
  protected:
@@ -63,10 +64,10 @@ class Distribution {
   Distribution(const Distribution&) = default;
   Distribution& operator=(const Distribution&) = default;
 
-  // [shape..., batch_shape()..., event_shape()...]
+  // Returns [shape..., batch_shape()..., event_shape()...].
   Shape extended(const Shape& shape) const;
   virtual Tensor draw(const Shape& shape, Generator* generator) const = 0;
-  // KL(this || q) for a q of the same class.
+  // Returns KL(this || q) for a q of the same class.
   virtual Tensor divergence(const Distribution& q) const = 0;
 
   Shape batch_shape_, event_shape_;
@@ -75,7 +76,7 @@ class Distribution {
   friend Tensor kl_divergence(const Distribution& p, const Distribution& q);
 };
 
-// KL(p || q) = E_p[log p - log q], in nats, for two distributions of one class. Throws ValueError for others.
+// Returns KL(p || q) = E_p[log p - log q], in nats, for two distributions of one class. Throws ValueError for others.
 Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 // exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)), scale > 0.
@@ -120,14 +121,14 @@ class Uniform : public Distribution {
   Tensor low_, high_;
 };
 
-// What Bernoulli and Categorical are made of: one of the two.
+// Parameters of Bernoulli and Categorical: one of the two.
 //   Categorical({.logits = net(x)})
 struct ChoiceOptions {
   Tensor probs = {};
   Tensor logits = {};
 };
 
-// 1 with the probability probs, else 0; probs = sigmoid(logits). Samples have the parameters' dtype.
+// 1 with probability `probs`, else 0; probs = sigmoid(logits). Samples have the parameters' dtype.
 class Bernoulli : public Distribution {
  public:
   explicit Bernoulli(const Value& probs);
@@ -148,8 +149,8 @@ class Bernoulli : public Distribution {
   Tensor probs_, logits_;
 };
 
-// One of K classes, int64 from 0: with probs [..., K], which are divided by their sum, or logits [..., K], of which the softmax is
-// taken. mean() and variance() throw ValueError, as classes have none.
+// One of K classes, as int64 from 0: with probs [..., K], which are divided by their sum, or logits [..., K], to which softmax is
+// applied. mean() and variance() throw ValueError, because classes have none.
 class Categorical : public Distribution {
  public:
   explicit Categorical(const Tensor& probs);
@@ -210,7 +211,7 @@ class Beta : public Distribution {
   Tensor a_, b_;
 };
 
-// The last `dims` dimensions of a distribution's batch as one event: log_prob, entropy and KL are sums over them.
+// Treats the last `dims` dimensions of a distribution's batch as one event: log_prob, entropy and KL are sums over them.
 // Independent(Normal(loc, scale), 1) is a multivariate normal distribution with a diagonal covariance.
 class Independent : public Distribution {
  public:

@@ -71,16 +71,16 @@ std::vector<OnnxSize> OnnxCall::result(size_t i) const {
   return out;
 }
 
-bool OnnxCall::varies(size_t i) const { return there(i) && graph_.known.contains(value_of(a_.inputs[i])); }
+bool OnnxCall::varies(size_t i) const { return has_input(i) && graph_.known.contains(value_of(a_.inputs[i])); }
 bool OnnxCall::any_varies() const {
   for (size_t i = 0; i < a_.inputs.size(); ++i)
     if (varies(i)) return true;
   return false;
 }
-bool OnnxCall::is_number(size_t i) const { return there(i) && x(i).impl()->wrapped_number && !varies(i); }
+bool OnnxCall::is_number(size_t i) const { return has_input(i) && x(i).impl()->wrapped_number && !varies(i); }
 
 std::string OnnxCall::in(size_t i) {
-  if (!there(i)) return "";
+  if (!has_input(i)) return "";
   const auto found = graph_.known.find(value_of(a_.inputs[i]));
   return found != graph_.known.end() ? found->second : constant_of(i);
 }
@@ -93,7 +93,7 @@ std::string OnnxCall::in(size_t i, DType dtype) {
   return x(i).dtype() == dtype ? in(i) : cast(in(i), dtype);
 }
 
-// A tensor that no op made from the inputs: a weight, a mask, a position.
+// Returns the name of a constant: a tensor that no op made from the inputs, such as a weight, a mask or a position.
 std::string OnnxCall::constant_of(size_t i) {
   const Tensor &a = x(i), &b = xb(i);
   const OnnxValue value = value_of(a_.inputs[i]);
@@ -103,7 +103,7 @@ std::string OnnxCall::constant_of(size_t i) {
   if (a.shape() == b.shape()) {
     if (!same_values(a, b)) refuse(kNoOp);
     out = graph_.file.constant(a, named == graph_.names.end() ? "" : named->second);
-  } else {  // one for each sample: all the same
+  } else {  // one value per sample: all equal
     int d = 0;
     while (a.dim() == b.dim() && d < a.dim() && a.size(d) == b.size(d)) ++d;
     if (a.dim() != b.dim() || d == a.dim()) refuse(kNoOp);

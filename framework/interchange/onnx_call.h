@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One op call of a model on its way into an ONNX file. It was traced twice, with different numbers of samples: `a` and `b`. A row
+// One op call of a model during its export to ONNX. It was traced twice, as `a` and `b`, with different numbers of samples. A row
 // (onnx_rows.h) turns it into nodes.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/graph_trace.h"
 #include "framework/interchange/onnx_file.h"
 
 namespace halfstep {
@@ -18,27 +18,27 @@ namespace halfstep {
 using OnnxNames = std::vector<std::string>;
 using Ints = std::vector<int64_t>;
 
-// A size, as it was with the samples of trace a.
+// A size, as in trace a.
 struct OnnxSize {
   int64_t value;
-  bool batch = false;  // a multiple of the number of samples
+  bool batch = false;  // whether it is a multiple of the number of samples
 };
 
-// A value: elements of memory as a handle shows them, until something writes there.
+// A value: elements of memory as a handle shows them, until an op writes there.
 using OnnxValue = std::tuple<const void*, const void*, Ints, Ints, DType, uint64_t>;
 OnnxValue value_of(const TraceTensor& t);
 
-// What is known of the file's values while calls are added in order.
+// The known values of the file, while calls are added in order.
 struct OnnxGraph {
   OnnxFile file;
   int64_t samples_a = 0, samples_b = 0;
-  std::string batch_input;  // the input whose size is the number of samples, and its dimension
+  std::string batch_input;  // the input and dimension whose size is the number of samples
   int64_t batch_dim = 0;
-  std::map<OnnxValue, std::string> known;      // what depends on the inputs
-  std::map<OnnxValue, std::string> constants;  // what does not, and is in the file
-  std::map<OnnxValue, std::string> names;      // of parameters and buffers
+  std::map<OnnxValue, std::string> known;      // values that depend on the inputs
+  std::map<OnnxValue, std::string> constants;  // values in the file that do not
+  std::map<OnnxValue, std::string> names;      // names of parameters and buffers
 
-  std::string samples();  // the number of samples as a tensor of one element
+  std::string samples();  // returns the number of samples, as a tensor of one element
 
  private:
   std::string samples_;
@@ -49,13 +49,13 @@ class OnnxCall {
   OnnxCall(OnnxGraph& graph, const TraceCall& a, const TraceCall& b) : graph_(graph), a_(a), b_(b) {}
 
   const std::string& op() const { return a_.op; }
-  // Throws ExportError that names op and layer.
+  // Throws ExportError with the op and layer.
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail<ExportError>("export", joined(parts...), ": op ", a_.op, a_.layer.empty() ? "" : " of layer " + a_.layer);
   }
 
-  // ---- attributes; all but sizes() must be the same for any number of samples
+  // ---- attributes; except for sizes(), they must be the same for any number of samples
   bool has(std::string_view name) const;
   bool flag(std::string_view name) const { return get<bool>(name); }
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
@@ -65,37 +65,37 @@ class OnnxCall {
   const std::vector<double>& reals(std::string_view name) const { return get<std::vector<double>>(name); }
   std::vector<OnnxSize> sizes(std::string_view name) const;
   OnnxSize size(std::string_view name) const;
-  std::pair<int64_t, int64_t> both(std::string_view name) const;  // in trace a and in trace b
+  std::pair<int64_t, int64_t> both(std::string_view name) const;  // in traces a and b
   OnnxSize size(int64_t a, int64_t b) const;
 
   // ---- tensors
   size_t inputs() const { return a_.inputs.size(); }
-  bool there(size_t i) const { return i < a_.inputs.size() && a_.inputs[i].tensor.defined(); }
-  const Tensor& x(size_t i = 0) const { return a_.inputs[i].tensor; }  // as trace a had it
+  bool has_input(size_t i) const { return i < a_.inputs.size() && a_.inputs[i].tensor.defined(); }
+  const Tensor& x(size_t i = 0) const { return a_.inputs[i].tensor; }  // as in trace a
   const Tensor& y(size_t i = 0) const { return a_.outputs[i].tensor; }
   const Tensor& xb(size_t i = 0) const { return b_.inputs[i].tensor; }
-  std::vector<OnnxSize> result(size_t i = 0) const;  // its shape
-  bool varies(size_t i) const;                       // does it depend on the model's inputs?
+  std::vector<OnnxSize> result(size_t i = 0) const;  // shape of the result
+  bool varies(size_t i) const;                       // whether it depends on the model's inputs
   bool any_varies() const;
-  bool is_number(size_t i) const;  // a C++ number beside a tensor
+  bool is_number(size_t i) const;  // whether it is a C++ number
 
   // ---- nodes
   OnnxFile& file() { return graph_.file; }
   std::string node(const std::string& op, const OnnxNames& in, const OnnxFile::Named& attributes = {}) {
     return graph_.file.node(op, in, attributes);
   }
-  std::string in(size_t i);               // the name of an input; "" for one that is left out
-  std::string in(size_t i, DType dtype);  // as this dtype
+  std::string in(size_t i);               // name of an input; "" if it is omitted
+  std::string in(size_t i, DType dtype);  // converted to this dtype
   std::string cast(const std::string& value, DType dtype) { return node("Cast", {value}, {{"to", onnx_type(dtype)}}); }
   std::string ints_in(const Ints& values) { return graph_.file.ints(values); }
   std::string number(double value, DType dtype) { return graph_.file.number(value, dtype); }
   std::string constant(const Tensor& value) { return graph_.file.constant(value); }
-  std::string shape_in(const std::vector<OnnxSize>& sizes);  // as a tensor of int64
+  std::string shape_in(const std::vector<OnnxSize>& sizes);  // a shape as a tensor of int64
   std::string reshape(const std::string& value, const std::vector<OnnxSize>& sizes);
   std::string slice(const std::string& value, int64_t dim, int64_t from, int64_t to, int64_t step = 1);
   std::string squeeze(const std::string& value, int64_t dim) { return node("Squeeze", {value, ints_in({dim})}); }
   std::string unsqueeze(const std::string& value, int64_t dim) { return node("Unsqueeze", {value, ints_in({dim})}); }
-  // matrix [out, in] applied along a dimension of `value`, which has `rank` of them.
+  // Applies a matrix [out, in] along a dimension of `value`, which has `rank` dimensions.
   std::string along(const std::string& value, int64_t dim, int rank, const Tensor& matrix);
 
  private:
@@ -112,7 +112,7 @@ class OnnxCall {
   const TraceCall &a_, &b_;
 };
 
-// Are both of one shape with equal elements, NaN included?
+// Returns whether both have one shape and equal elements; NaN equals NaN.
 bool same_values(const Tensor& a, const Tensor& b);
 
 }  // namespace halfstep

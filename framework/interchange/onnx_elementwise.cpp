@@ -4,7 +4,7 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
 constexpr std::pair<const char*, const char*> kUnary[] = {{"neg", "Neg"},           {"abs", "Abs"},
                                                           {"sign", "Sign"},         {"relu", "Relu"},
@@ -26,7 +26,7 @@ constexpr std::pair<const char*, const char*> kTests[] = {{"eq", "Equal"},   {"l
                                                           {"gt", "Greater"}, {"ge", "GreaterOrEqual"}, {"ne", "Equal"}};
 constexpr std::pair<const char*, const char*> kLogical[] = {{"logical_and", "And"}, {"logical_or", "Or"}, {"logical_xor", "Xor"}};
 
-// ONNX has no arithmetic of truth values.
+// Returns the dtype of the computation; ONNX has no arithmetic of bools.
 DType computed(DType dtype) { return dtype == DType::boolean ? DType::i32 : dtype; }
 
 OnnxNames test(OnnxCall& c, const char* op) {
@@ -43,7 +43,7 @@ OnnxNames gelu(OnnxCall& c) {
   return {c.node("Mul", {c.node("Mul", {c.in(0), c.number(0.5, t)}), c.node("Add", {erf, c.number(1, t)})})};
 }
 
-// Its line beyond the threshold is the exact form as well, in float32.
+// Exports softplus; beyond the threshold q it is the identity.
 OnnxNames softplus(OnnxCall& c) {
   const DType t = c.x().dtype();
   const std::string scaled = c.node("Mul", {c.in(0), c.number(c.real("p"), t)});

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kExport = "export";
 constexpr int64_t kSamplesA = 2, kSamplesB = 3;
 
-// The values of an example in another order.
+// Returns the values of an example in another order.
 Tensor in_order(const Tensor& x, const Shape& shape, int64_t step, int64_t begin) {
   const Tensor line = x.reshape({-1});
   std::vector<int64_t> from(size_t(numel(shape)));
@@ -24,7 +24,7 @@ Tensor in_order(const Tensor& x, const Shape& shape, int64_t step, int64_t begin
 struct Samples {
   Tensor a, b;
 };
-// For both calls: of different values, so that what depends on them differs.
+// Makes the samples of both calls with different values, so that everything that depends on them differs.
 Samples samples_of(const Tensor& example, int dim, bool has_batch) {
   const Tensor x = example.detach().cpu().contiguous();
   check<ExportError>(x.numel() > 0, kExport, "an example must have elements, got ", x.shape());
@@ -47,7 +47,7 @@ const OnnxRow* row_for(std::string_view op, const Attributes& a, std::span<const
 }
 
 std::vector<TraceCall> traced(const OnnxFunction& f, const Tensors& in, Tensors& out) {
-  const TraceScope scope(in, [](auto op, auto& attributes, auto inputs) { return row_for(op, attributes, inputs) != nullptr; });
+  const GraphTrace scope(in, [](auto op, auto& attributes, auto inputs) { return row_for(op, attributes, inputs) != nullptr; });
   out = f(in);
   return scope.calls();
 }
@@ -57,7 +57,7 @@ std::string named(const std::vector<std::string>& names, size_t i, const std::st
   return count == 1 ? what : what + std::to_string(i);
 }
 
-// Adds the nodes of one call. Calls that do not depend on the inputs have made constants, which are there.
+// Adds the nodes of one call. Calls that do not depend on the inputs only made constants.
 void add_call(OnnxGraph& graph, const TraceCall& a, const TraceCall& b) {
   OnnxCall call(graph, a, b);
   if (a.op != b.op || a.inputs.size() != b.inputs.size() || a.outputs.size() != b.outputs.size())
@@ -103,7 +103,7 @@ OnnxSummary export_onnx(const std::filesystem::path& path, const OnnxFunction& f
   for (const auto& [name, tensor] : names)
     if (tensor.defined()) graph.names[value_of({tensor, tensor.version()})] = name;
 
-  function(in_a);  // what layers make at their first call, and keep, is made now
+  function(in_a);  // makes what layers create at their first call and keep
   Tensors out_a, out_b;
   const std::vector<TraceCall> a = traced(function, in_a, out_a), b = traced(function, in_b, out_b);
   check<ExportError>(a.size() == b.size() && out_a.size() == out_b.size(), kExport,

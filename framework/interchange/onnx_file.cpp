@@ -4,7 +4,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/attributes.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 #include "framework/ops/ops.h"
 #include "generated/halfstep_release.h"
 
@@ -32,8 +32,8 @@ enum { name = 1, type };
 }
 enum AttributeType { kFloatType = 1, kIntType, kString, kInts = 7, kStrings };
 
-constexpr int64_t kMostBytes = (int64_t(1) << 31) - (int64_t(1) << 20);  // of one message, with room for the rest of it
-constexpr int64_t kAlignment = 4096;                                     // of a tensor in the file beside: it can be mapped
+constexpr int64_t kMostBytes = (int64_t(1) << 31) - (int64_t(1) << 20);  // of one message, less room for the rest of it
+constexpr int64_t kAlignment = 4096;                                     // of tensors in the separate file, for mapping
 
 ProtoWriter attribute_of(const std::string& name, const OnnxFile::Value& v) {
   ProtoWriter a;
@@ -153,7 +153,7 @@ int64_t OnnxFile::save(const std::filesystem::path& path, const std::map<std::st
   external = external || total > kMostBytes;
   const std::filesystem::path beside = path.string() + ".data";
 
-  // The file is written in pieces, since weights may be large. Their lengths come first.
+  // Writes the file in pieces, because weights may be large. Their lengths come first.
   const std::string name = ProtoWriter().bytes(graph::name, "halfstep").str();
   std::vector<std::string> heads;
   uint64_t graph_bytes = graph_.size() + name.size() + ends_.size();
@@ -162,7 +162,7 @@ int64_t OnnxFile::save(const std::filesystem::path& path, const std::map<std::st
     ProtoWriter head;
     for (const int64_t d : c.value.shape()) head.integer(tensor_proto::dims, d);
     head.integer(tensor_proto::data_type, onnx_type(c.value.dtype())).bytes(tensor_proto::name, c.name);
-    // Shapes stay in the file: checkers read their values.
+    // Keeps shapes in the main file: checkers read their values.
     const bool out = external && c.value.nbytes() >= kAlignment;
     const uint64_t inside = out ? 0 : uint64_t(c.value.nbytes());
     if (out) {
@@ -211,7 +211,7 @@ int64_t OnnxFile::save(const std::filesystem::path& path, const std::map<std::st
   }
   write(ends_);
   write(tail.str());
-  if (data) data->commit();  // first: the model names it
+  if (data) data->commit();  // first, because the model refers to it
   file.commit();
   return written + at;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ONNX model under construction: nodes, constants, and the file.
+// An ONNX model under construction: nodes, constants and the file.
 // Format: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
 #pragma once
 
@@ -15,12 +15,12 @@
 
 namespace halfstep {
 
-// Runtimes refuse files with higher numbers than they know; onnxruntime 1.12 (2022) and TensorRT 8.6 know these.
+// Versions that onnxruntime 1.12 (2022) and TensorRT 8.6 know; runtimes refuse files with higher numbers than they know.
 inline constexpr int64_t kOnnxOpset = 17, kOnnxIrVersion = 8;
 
-int64_t onnx_type(DType dtype);  // TensorProto.DataType. Throws ExportError for bfloat16, which runtimes do not compute in
+int64_t onnx_type(DType dtype);  // TensorProto.DataType. Throws ExportError for bfloat16, in which runtimes do not compute
 
-// The bytes of a TensorProto, which is what the input_0.pb of a test_data_set holds.
+// Returns the bytes of a TensorProto, as in the input_0.pb of a test_data_set.
 std::string onnx_tensor(const Tensor& value, const std::string& name);
 
 class OnnxFile {
@@ -29,25 +29,25 @@ class OnnxFile {
   using Named = std::vector<std::pair<std::string, Value>>;
   using Names = std::vector<std::string>;
 
-  // Adds a node; returns the names of its outputs. An input named "" is left out.
+  // Adds a node; returns the names of its outputs. "" omits an input.
   Names nodes(const std::string& op, const Names& inputs, const Named& attributes, int outputs);
   std::string node(const std::string& op, const Names& inputs, const Named& attributes = {}) {
     return nodes(op, inputs, attributes, 1)[0];
   }
-  // Adds a tensor that the file holds; returns its name, which is `name` unless that is empty or in use.
+  // Adds a tensor to the file; returns its name, which is `name` unless that is empty or in use.
   std::string constant(const Tensor& value, const std::string& name = "");
   std::string ints(const std::vector<int64_t>& values);
   std::string number(double value, DType dtype);
 
-  // batch: the dimension that may have any size; -1: none.
+  // Adds an input. batch: the dimension of any size; -1: none.
   void input(const std::string& name, DType dtype, const Shape& shape, int batch);
-  // Gives a value the name of an output.
+  // Makes a value an output of that name.
   void result(const std::string& value, const std::string& name, DType dtype, const Shape& shape, int batch);
-  void layer(const std::string& path) { layer_ = path; }  // of the nodes from here on, for their names
+  void layer(const std::string& path) { layer_ = path; }  // layer of the following nodes, for their names
   const std::map<std::string, int64_t>& ops() const { return ops_; }
 
-  // Writes path and, with `external` or where one file would have more than 2 GiB, which the format cannot, the tensors in
-  // path + ".data" beside it. Returns the bytes written. Throws IoError.
+  // Writes path and, with `external` or if one file would exceed the format's 2 GiB, the tensors to path + ".data". Returns the
+  // bytes written. Throws IoError.
   int64_t save(const std::filesystem::path& path, const std::map<std::string, std::string>& metadata, bool external) const;
 
  private:
@@ -58,7 +58,7 @@ class OnnxFile {
   std::string unused(const std::string& name);
   std::string graph_, ends_;  // nodes; inputs and outputs
   std::vector<Constant> constants_;
-  std::map<std::string, std::string> small_;  // lists and numbers that several nodes use, by content
+  std::map<std::string, std::string> small_;  // lists and numbers shared by several nodes, by content
   std::map<std::string, int64_t> ops_, names_;
   std::string layer_;
 };

@@ -4,11 +4,11 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
 OnnxNames linear(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
-  if (c.there(2)) in.push_back(c.in(2));
+  if (c.has_input(2)) in.push_back(c.in(2));
   const std::string y = c.node("Gemm", in, {{"transB", int64_t(1)}});
   return {c.flag("relu") ? c.node("Relu", {y}) : y};
 }
@@ -20,7 +20,7 @@ OnnxNames addmm(OnnxCall& c) {
   return {c.real("beta") == 0 ? product : c.node("Add", {scaled(c.in(0), c.real("beta")), product})};
 }
 
-// Normalisations compute in float32 and round once, whatever comes in.
+// Normalisations compute in float32 and round once, for every input dtype.
 OnnxNames rounded(OnnxCall& c, const std::string& y) {
   return {c.y().dtype() == DType::f32 || c.y().dtype() == DType::f64 ? y : c.cast(y, c.y().dtype())};
 }
@@ -30,7 +30,7 @@ OnnxNames batch_norm(OnnxCall& c) {
   enum { kX, kMean, kVar, kWeight, kBias };
   const DType t = wide(c);
   const auto or_else = [&](size_t i, double value) {
-    return c.there(i) ? c.in(i, t) : c.constant(full({c.x().size(1)}, value, {.dtype = t}));
+    return c.has_input(i) ? c.in(i, t) : c.constant(full({c.x().size(1)}, value, {.dtype = t}));
   };
   const OnnxNames y = rounded(
       c, c.node("BatchNormalization", {c.in(kX, t), or_else(kWeight, 1), or_else(kBias, 0), or_else(kMean, 0), or_else(kVar, 1)},
@@ -41,8 +41,8 @@ OnnxNames batch_norm(OnnxCall& c) {
 OnnxNames layer_norm(OnnxCall& c) {
   const Ints& shape = c.ints("normalized_shape");
   const DType t = wide(c);
-  OnnxNames in{c.in(0, t), c.there(1) ? c.in(1, t) : c.constant(ones(Shape(shape), {.dtype = t}))};
-  if (c.there(2)) in.push_back(c.in(2, t));
+  OnnxNames in{c.in(0, t), c.has_input(1) ? c.in(1, t) : c.constant(ones(Shape(shape), {.dtype = t}))};
+  if (c.has_input(2)) in.push_back(c.in(2, t));
   return rounded(c, c.node("LayerNormalization", in, {{"axis", -int64_t(shape.size())}, {"epsilon", c.real("eps")}}));
 }
 

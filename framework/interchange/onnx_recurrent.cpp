@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/interchange/onnx_rows.h"
-#include "framework/ops/linalg/sequence_layer.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/recurrent/sequence_layer.h"
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
-// The rows of a parameter with its gates in ONNX's order.
+// Returns the rows of a parameter with its gates in ONNX's order.
 Tensor in_their_order(const Tensor& t, const Ints& gates, int64_t units) {
   Tensors rows;
   for (const int64_t g : gates) rows.push_back(t.narrow(0, g * units, units));
   return cat(rows, 0);
 }
 
-// One layer in one direction, over all steps. Rows of x are steps times samples.
+// Exports one layer in one direction, over all steps. The rows of x are steps times samples.
 OnnxNames sequence(OnnxCall& c) {
   const bool lstm = c.op() == "lstm", gru = c.op() == "gru";
   const int64_t units = c.x(kWhh).size(1);
   const Ints order = lstm ? Ints{0, 3, 1, 2} : gru ? Ints{1, 0, 2} : Ints{0};  // i o f c; z r h
   const Tensor zero = zeros({int64_t(order.size()) * units}, {.dtype = c.x(kWhh).dtype()});
   const auto weight = [&](size_t i) { return c.constant(in_their_order(c.x(i), order, units).unsqueeze(0)); };
-  const auto bias = [&](size_t i) { return in_their_order(c.there(i) ? c.x(i) : zero, order, units); };
-  const auto state = [&](size_t i) { return c.there(i) ? c.unsqueeze(c.in(i), 0) : std::string(); };
+  const auto bias = [&](size_t i) { return in_their_order(c.has_input(i) ? c.x(i) : zero, order, units); };
+  const auto state = [&](size_t i) { return c.has_input(i) ? c.unsqueeze(c.in(i), 0) : std::string(); };
 
   const std::string x = c.reshape(c.in(kX), {c.size("steps"), c.size("batch"), {c.x(kX).size(1)}});
   OnnxNames in{x, weight(kWih), weight(kWhh), c.constant(cat({bias(kBih), bias(kBhh)}, 0).unsqueeze(0)), "", state(kH)};
@@ -36,7 +36,7 @@ OnnxNames sequence(OnnxCall& c) {
   return out;
 }
 
-// Sequences of one length, without a projection, which ONNX's LSTM lacks.
+// Accepts sequences of equal length, without the projection that ONNX's LSTM lacks.
 bool is_plain(const Attributes& a, std::span<const Tensor> in) {
   const bool* const uniform = find_attribute<bool>(a, "uniform");
   return uniform && *uniform && !in[kWhr].defined();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops that have a form in ONNX. What has no row is exported as the simpler ops that it is made of; what has neither is refused.
+// The ops that have a form in ONNX. An op without a row is exported as the simpler ops that compose it, or refused if there are
+// none.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ namespace halfstep {
 struct OnnxRow {
   using Nodes = std::function<OnnxNames(OnnxCall&)>;
   using Takes = std::function<bool(const Attributes&, std::span<const Tensor>)>;
-  Nodes nodes;  // adds them; the names of the results
-  Takes takes;  // which calls of the op it is for; empty: all
+  Nodes nodes;  // adds the nodes; returns the names of the results
+  Takes takes;  // which calls of the op it accepts; empty: all
 
   OnnxRow() = default;
   OnnxRow(Nodes n, Takes t = {}) : nodes(std::move(n)), takes(std::move(t)) {}
@@ -25,9 +26,9 @@ using OnnxRows = std::map<std::string, OnnxRow, std::less<>>;
 const OnnxRows& onnx_rows();
 
 void add_elementwise_rows(OnnxRows& rows);
-void add_product_rows(OnnxRows& rows);  // and normalisations
+void add_product_rows(OnnxRows& rows);  // includes normalisations
 void add_window_rows(OnnxRows& rows);
-void add_shape_rows(OnnxRows& rows);  // views, reductions, indices
+void add_shape_rows(OnnxRows& rows);  // includes views, reductions and indices
 void add_recurrent_rows(OnnxRows& rows);
 
 }  // namespace halfstep

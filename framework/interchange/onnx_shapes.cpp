@@ -7,7 +7,7 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max(), kBegin = std::numeric_limits<int64_t>::min();
 
@@ -16,7 +16,7 @@ OnnxNames expand(OnnxCall& c) {
   const Shape& from = c.x().shape();
   for (size_t i = 0; i < to.size(); ++i) {
     const int d = int(i) - int(to.size()) + from.size();
-    if (to[i].batch && d >= 0 && from[d] == to[i].value) to[i] = {1};  // stays what it is
+    if (to[i].batch && d >= 0 && from[d] == to[i].value) to[i] = {1};  // stays unchanged
   }
   return {c.node("Expand", {c.in(0), c.shape_in(to)})};
 }
@@ -31,7 +31,7 @@ OnnxNames slice(OnnxCall& c) {
   return {c.node("Slice", {c.in(0), c.shape_in({c.size(from_a, from_b)}), end, c.ints_in({dim}), c.ints_in({step})})};
 }
 
-// split and unbind, whose sizes along the dimension do not depend on the number of samples.
+// Exports split and unbind, whose sizes along the dimension do not depend on the number of samples.
 OnnxNames parts(OnnxCall& c) {
   const int64_t dim = c.integer("dim");
   OnnxNames out;
@@ -51,7 +51,7 @@ OnnxNames flip(OnnxCall& c) {
 }
 
 OnnxNames roll(OnnxCall& c) {
-  const int64_t dim = c.integer("dim"), shift = c.integer("shift");  // of which the last elements come first
+  const int64_t dim = c.integer("dim"), shift = c.integer("shift");  // moves the last `shift` elements to the front
   return {c.node("Concat", {c.slice(c.in(0), dim, -shift, kEnd), c.slice(c.in(0), dim, 0, -shift)}, {{"axis", dim}})};
 }
 
@@ -60,7 +60,7 @@ Ints positive(const OnnxCall& c, Ints dims) {
   return dims;
 }
 
-// Until opset 18 only ReduceSum takes its dimensions as an input.
+// Exports a reduction. Until opset 18, only ReduceSum takes its dimensions as an input.
 OnnxNames reduce(OnnxCall& c, const char* op) {
   const Ints dims = positive(c, c.ints("dims"));
   const bool as_input = std::string_view(op) == "ReduceSum";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows keep the sizes that they were traced with. Pads at the end are explicit, so that no runtime decides on ceil_mode.
+// Windows keep the sizes with which they were traced. Pads at the end are explicit, so that no runtime interprets ceil_mode.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 
 namespace halfstep {
 namespace {
-namespace row {  // apart from the ops of these names
+namespace row {  // separate from the ops of these names
 
 Ints joined_lists(const Ints& before, const Ints& after) {
   Ints out = before;
@@ -18,7 +18,7 @@ Ints joined_lists(const Ints& before, const Ints& after) {
 
 OnnxNames conv(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
-  if (c.there(2)) in.push_back(c.in(2));
+  if (c.has_input(2)) in.push_back(c.in(2));
   const Ints& p = c.ints("padding");
   const std::string y = c.node("Conv", in,
                                {{"kernel_shape", c.ints("kernel_size")},
@@ -29,7 +29,7 @@ OnnxNames conv(OnnxCall& c) {
   return {c.flag("relu") ? c.node("Relu", {y}) : y};
 }
 
-// ONNX's output_padding: how much larger the result is than the least size that gives the input.
+// Returns ONNX's output_padding: how much the result exceeds the least size that gives the input.
 Ints beyond(const Ints& sizes, const Ints& positions, const Ints& k, const Ints& s, const Ints& p, const Ints& d) {
   Ints out;
   for (size_t i = 0; i < p.size(); ++i) out.push_back(sizes[i] - ((positions[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1));
@@ -38,7 +38,7 @@ Ints beyond(const Ints& sizes, const Ints& positions, const Ints& k, const Ints&
 
 OnnxNames conv_transpose(OnnxCall& c) {
   OnnxNames in{c.in(0), c.in(1)};
-  if (c.there(2)) in.push_back(c.in(2));
+  if (c.has_input(2)) in.push_back(c.in(2));
   const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation");
   return {c.node("ConvTranspose", in,
                  {{"kernel_shape", k},
@@ -49,7 +49,7 @@ OnnxNames conv_transpose(OnnxCall& c) {
                   {"output_padding", beyond(c.ints("in"), c.ints("out"), k, s, p, d)}})};
 }
 
-// How far the last window reaches beyond the input and its padding before.
+// Returns how far the last window reaches beyond the input and the padding before it.
 Ints pads_behind(const OnnxCall& c, const Ints& dilation) {
   const Ints &in = c.ints("in"), &out = c.ints("out"), &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding");
   Ints end;
@@ -67,7 +67,7 @@ OnnxNames max_pool(OnnxCall& c) {
                   {"dilations", d}})};
 }
 
-// What output o of an adaptive pooling covers.
+// Return the range that output o of an adaptive pooling covers.
 int64_t first_of(int64_t o, int64_t in, int64_t out) { return o * in / out; }
 int64_t end_of(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
 
@@ -101,7 +101,7 @@ OnnxNames adaptive_avg_pool(OnnxCall& c) {
   return {v};
 }
 
-// ONNX divides by the whole window, padding counted; halfstep may divide by less.
+// Exports average pooling. ONNX divides by the whole window, including padding; halfstep may divide by less.
 OnnxNames avg_pool(OnnxCall& c) {
   const Ints &in = c.ints("in"), &out = c.ints("out"), &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding");
   const std::string y = c.node("AveragePool", {c.in(0)},
@@ -137,7 +137,8 @@ OnnxNames pad(OnnxCall& c) {
 }
 bool by_constant(const Attributes& a, std::span<const Tensor>) { return find_attribute<double>(a, "value") != nullptr; }
 
-// Where ONNX's Resize computes the same: images and volumes enlarged by whole numbers, or linear with positions from the sizes.
+// Returns whether ONNX's Resize computes the same: images and volumes enlarged by integers, or linear with positions from the
+// sizes.
 bool resizes_alike(const Attributes& a, std::span<const Tensor> in) {
   const auto* mode = find_attribute<std::string>(a, "mode");
   const auto *from = find_attribute<Ints>(a, "in"), *to = find_attribute<Ints>(a, "out"), *dims = find_attribute<Ints>(a, "dims");
@@ -161,7 +162,7 @@ OnnxNames resize(OnnxCall& c) {
   return {c.node("Resize", {c.in(0), "", "", c.shape_in(sizes)}, a)};
 }
 
-// A slice of the padded image for each element of the window.
+// Exports one slice of the padded image for each element of the window.
 OnnxNames unfold(OnnxCall& c) {
   const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation"),
              &at = c.ints("positions");
@@ -178,7 +179,7 @@ OnnxNames unfold(OnnxCall& c) {
   }
   return {c.reshape(parts.size() == 1 ? parts[0] : c.node("Concat", parts, {{"axis", int64_t(2)}}), c.result())};
 }
-// A window's elements as channels: one-hot kernels.
+// Returns one-hot kernels that turn a window's elements into channels.
 Tensor taps(int64_t channels, const Ints& k, DType dtype) {
   const int64_t area = k[0] * k[1];
   return eye(area).repeat({channels, 1}).reshape({channels * area, 1, k[0], k[1]}).to(dtype);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol buffers, written: the few kinds of fields that ONNX files and TensorBoard's events have. Nothing reads them here.
-// Linking libprotobuf for this would put a second copy of it into programs that have one, and two copies of different versions in
-// one process clash. Format: https://protobuf.dev/programming-guides/encoding
+// Writes protocol buffers: the few kinds of fields in ONNX files and TensorBoard's events. Does not read them. Linking libprotobuf
+// instead would put a second copy of it into programs that already have one, and two versions in one process clash. Format:
+// https://protobuf.dev/programming-guides/encoding
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class ProtoWriter {
   }
   ProtoWriter& real(int field, float value) {
     key(field, kFixed32);
-    out_.append(reinterpret_cast<const char*>(&value), sizeof value);  // the host is little-endian, as the format is
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);  // little-endian, like the host
     return *this;
   }
   ProtoWriter& real64(int field, double value) {
@@ -28,13 +28,13 @@ class ProtoWriter {
     out_.append(reinterpret_cast<const char*>(&value), sizeof value);
     return *this;
   }
-  ProtoWriter& bytes(int field, std::string_view value) {  // strings, too
+  ProtoWriter& bytes(int field, std::string_view value) {  // also strings
     length(field, value.size());
     out_.append(value);
     return *this;
   }
   ProtoWriter& message(int field, const ProtoWriter& value) { return bytes(field, value.out_); }
-  // The head of a field whose `size` bytes come after what was written so far.
+  // Writes the head of a field whose `size` bytes follow.
   ProtoWriter& length(int field, uint64_t size) {
     key(field, kLength);
     varint(size);

@@ -19,7 +19,7 @@ struct AdamRule {
   struct Step {
     double step_size;   // lr / (1 - beta1^t)
     double bias2_sqrt;  // sqrt(1 - beta2^t)
-    double kept;        // of the largest second moment: 1, or 0 without amsgrad
+    double kept;        // share of the old largest second moment: 1, or 0 without amsgrad
   };
   HS_HD int states() const { return amsgrad ? 3 : 2; }
   HS_HD Step begin(double count, double) const {
@@ -38,7 +38,7 @@ struct AdamRule {
   }
 };
 
-// Adam with the momentum that Nesterov looks ahead with, whose coefficient mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2) grows.
+// Adam with Nesterov momentum, whose coefficient mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2) grows.
 struct NadamRule {
   static constexpr const char* kName = "nadam";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3;
@@ -69,7 +69,7 @@ struct NadamRule {
   }
 };
 
-// Adam that leaves the second moment out until it has seen enough gradients to know it.
+// Adam that omits the second moment until it rests on enough gradients.
 struct RadamRule {
   static constexpr const char* kName = "radam";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
@@ -78,7 +78,7 @@ struct RadamRule {
   static constexpr int kStates = 2;
   static constexpr bool kCostly = true, kCounts = true;
   struct Step {
-    double step_size;  // with everything but the second moment
+    double step_size;  // step size except for the second moment
     bool rectified;
   };
   HS_HD int states() const { return kStates; }
@@ -100,7 +100,7 @@ struct RadamRule {
   }
 };
 
-// Adam with the largest gradient, which fades, in place of the second moment.
+// Adam with the decaying maximum of the gradient's magnitude instead of the second moment.
 struct AdamaxRule {
   static constexpr const char* kName = "adamax";
   double lr = 2e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
@@ -124,8 +124,7 @@ struct AdamaxRule {
 };
 
 // AdamW with a second, slower first moment: p -= lr ((m1 / (1 - beta1^t) + alpha m2) / (sqrt(v / (1 - beta2^t)) + eps) +
-// weight_decay p). alpha and beta3 grow to their values over warm-ups: alpha linearly from 0, beta3 from beta1 so that its
-// half-life does.
+// weight_decay p). During warm-ups alpha grows linearly from 0, and the half-life of beta3 grows linearly from that of beta1.
 struct AdemamixRule {
   static constexpr const char* kName = "ademamix";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, beta3 = 0.9999, alpha = 2, eps = 1e-8, weight_decay = 0;
@@ -138,7 +137,7 @@ struct AdemamixRule {
     double bias1, bias2_sqrt, alpha, beta3;
   };
   HS_HD int states() const { return kStates; }
-  // How many steps an average of `beta` takes to forget half.
+  // Returns after how many steps an average with `beta` has forgotten half.
   HS_HD static double half_life(double beta) { return ::log(0.5) / ::log(beta + 1e-8) - 1; }
   HS_HD Step begin(double count, double) const {
     const double t = count + 1;

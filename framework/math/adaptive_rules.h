@@ -11,9 +11,9 @@ namespace halfstep::math {
 struct RmspropRule {
   static constexpr const char* kName = "rmsprop";
   double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
-  bool centered = false, with_momentum = false, maximize = false;  // with_momentum: is there a buffer?
+  bool centered = false, with_momentum = false, maximize = false;  // with_momentum: whether there is a buffer
 
-  static constexpr int kStates = 3;  // mean square; then, where there are any, the momentum buffer and the mean
+  static constexpr int kStates = 3;  // mean square; then, if used, the momentum buffer and the mean
   static constexpr bool kCostly = false, kCounts = true;
   struct Step {};
   HS_HD int states() const { return 1 + (with_momentum ? 1 : 0) + (centered ? 1 : 0); }
@@ -86,15 +86,15 @@ struct AdadeltaRule {
   }
 };
 
-// Steps of a size of their own for each element, which grows while the gradient keeps its sign.
+// Gives each element its own step size, which grows while the gradient keeps its sign.
 struct RpropRule {
   static constexpr const char* kName = "rprop";
   double lr = 1e-2, eta_minus = 0.5, eta_plus = 1.2, step_min = 1e-6, step_max = 50;
   bool maximize = false;
 
-  static constexpr int kStates = 2;  // the last gradient, and the size
+  static constexpr int kStates = 2;  // the last gradient, and the step size
   static constexpr bool kCostly = false, kCounts = true;
-  using Step = bool;  // the parameter's first
+  using Step = bool;  // whether it is the parameter's first
   HS_HD int states() const { return kStates; }
   HS_HD Step begin(double count, double) const { return count == 0; }
 
@@ -107,7 +107,7 @@ struct RpropRule {
     const T grown = before * (turn < T(0) ? T(eta_minus) : faster);
     const T least = grown < T(step_min) ? T(step_min) : grown;
     size = least > T(step_max) ? T(step_max) : least;
-    last = turn < T(0) ? T(0) : g;  // where the sign has changed, this step is left out
+    last = turn < T(0) ? T(0) : g;  // omits this step after a change of sign
     return p - sign(last) * size;
   }
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of ops on the bits of integers, shared by host and device. They compute in int64 whatever the dtype: what is cut off
-// when a result is stored is what the dtype's own arithmetic would lose.
+// Formulas of bitwise ops, shared by host and device. They compute in int64 for every dtype: storing a result cuts off exactly the
+// bits that the dtype's own arithmetic would lose.
 #pragma once
 
 #include <cstdint>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/op_kinds.h"
 
 namespace halfstep {
@@ -21,8 +21,8 @@ struct bit_or {
 struct bit_xor {
   HS_HD int64_t operator()(int64_t a, int64_t b) const { return a ^ b; }
 };
-// C++ leaves a shift by a negative number, or by all bits and more, undefined. As in PyTorch, nothing is left of the number then
-// but, on the right, its sign.
+// Shifts by a negative number, or by at least the number of bits, are undefined in C++. As in PyTorch, they give 0, or the sign
+// for a right shift.
 struct left_shift {
   HS_HD int64_t operator()(int64_t a, int64_t b) const { return b < 0 || b > 63 ? 0 : int64_t(uint64_t(a) << b); }
 };

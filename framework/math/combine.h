@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges two partial results into one, on host and device: reductions, scans and norms join their parts with these.
+// Merges two partial results, on host and device: for reductions, scans and norms.
 #pragma once
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::math {
 
-// NaN wins over everything, and the first one stays.
+// Keeps the first NaN, which wins over every number.
 struct MaxJoin {
   template <class T>
   HS_HD static T join(T a, T b) {

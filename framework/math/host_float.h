@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::m::host {
 
@@ -33,7 +33,7 @@ inline constexpr float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;  // thei
 
 HS_HD float power_of_two(int32_t n) { return float_of(uint32_t(n + 127) << 23); }  // -127 < n < 128
 
-// e^r - 1 for |r| <= ln(2)/2.
+// Returns e^r - 1 for |r| <= ln(2)/2.
 HS_HD float expm1_core(float r) {
   float q = 0.000199140879f;
   q = q * r + 0.00139463542f;
@@ -44,7 +44,7 @@ HS_HD float expm1_core(float r) {
   return q * (r * r) + r;
 }
 
-// e^r for |r| <= ln(2)/2.
+// Returns e^r for |r| <= ln(2)/2.
 HS_HD float exp_core(float r) {
   float q = 0.00138146419f;
   q = q * r + 0.00836870968f;
@@ -54,7 +54,7 @@ HS_HD float exp_core(float r) {
   return 1.0f + (q * (r * r) + r);
 }
 
-// p 2^n in two factors, so that it rounds once where the result is subnormal and n = 128 is reachable.
+// Returns p 2^n by two factors, so that subnormal results round once and n = 128 is reachable.
 HS_HD float scale_by(float p, int32_t n) {
   const int32_t half = n >> 1;
   return p * power_of_two(half) * power_of_two(n - half);
@@ -77,7 +77,7 @@ HS_HD float exp2(float x) {
   return scale_by(exp_core((x - n) * kLn2), int32_t(bits_of(t) - kRounderBits));
 }
 
-// e^x 2^64 for -110 < x <= 0. The factor kBelow is the caller's, and the last: a subnormal result then rounds once.
+// Returns e^x 2^64 for -110 < x <= 0. The caller multiplies by kBelow last, so that a subnormal result rounds once.
 inline constexpr float kBelow = 0x1p-64f;
 HS_HD float exp_above(float x, float low = 0.0f) {
   const float t = (x + low) * kLog2e + kRounder;
@@ -85,7 +85,7 @@ HS_HD float exp_above(float x, float low = 0.0f) {
   const float r = ((x - n * kLn2Hi) - n * kLn2Lo) + low;
   return exp_core(r) * float_of((bits_of(t) << 23) + ((127u + 64u) << 23));
 }
-// e^-|x|, in fewer steps than exp.
+// Returns e^-|x| in fewer steps than exp.
 HS_HD float exp_of_minus(float x) {
   x = float_of(bits_of(x) | 0x80000000u);
   return exp_above(x < -104.0f ? -104.0f : x) * kBelow;
@@ -102,17 +102,19 @@ HS_HD float expm1(float x) {
   return x == 0.0f ? x : y;
 }
 
-// x = 2^exponent (1 + f), f in [sqrt(1/2) - 1, sqrt(2) - 1]. x: positive and finite.
-struct Split { float exponent, f; };
-HS_HD Split split(float x) {
+// Splits x = 2^exponent (1 + f), with f in [sqrt(1/2) - 1, sqrt(2) - 1]. x must be positive and finite.
+struct FloatParts {
+  float exponent, f;
+};
+HS_HD FloatParts split(float x) {
   const bool tiny = x < 1.17549435e-38f;
   const uint32_t u = bits_of(tiny ? x * 8388608.0f : x);
-  const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);  // the exponent turns over at sqrt(1/2)
+  const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);  // the exponent changes at sqrt(1/2)
   const int32_t e = int32_t(shifted >> 23) - 127;
   return {float(e) - (tiny ? 23.0f : 0.0f), float_of((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f};
 }
 
-// ln(1 + f) - f
+// Returns ln(1 + f) - f.
 HS_HD float log1p_core(float f) {
   float q = 0.0674257278f;
   q = q * f - 0.116693944f;
@@ -128,11 +130,11 @@ HS_HD float log1p_core(float f) {
 }
 
 HS_HD float finite_log(float x) {
-  const Split s = split(x);
+  const FloatParts s = split(x);
   return (log1p_core(s.f) + s.exponent * kLn2Lo + s.f) + s.exponent * kLn2Hi;
 }
 
-// What log and log2 give outside (0, inf); y inside.
+// Returns log or log2 outside (0, inf), and y inside.
 HS_HD float log_domain(float x, float y) {
   y = x == kInf ? kInf : y;
   y = x == 0.0f ? -kInf : y;
@@ -142,9 +144,9 @@ HS_HD float log_domain(float x, float y) {
 HS_HD float log(float x) { return log_domain(x, finite_log(x)); }
 
 HS_HD float log2(float x) {
-  const Split s = split(x);
+  const FloatParts s = split(x);
   const float rest = log1p_core(s.f);
-  // log2(e) = 1.4375 + 0.00519504: the product with f keeps its low bits.
+  // Multiplies f by log2(e) = 1.4375 + 0.00519504, so that the product keeps its low bits.
   const float high = float_of(bits_of(s.f) & 0xfffff000u);
   const float low = (s.f - high) + rest;
   return log_domain(x, (low * kLog2e + high * 0.00519504089f) + high * 1.4375f + s.exponent);
@@ -152,7 +154,7 @@ HS_HD float log2(float x) {
 
 HS_HD float log1p(float x) {
   const float u = 1.0f + x;
-  const float lost = (x - (u - 1.0f)) / u;  // what rounding u threw away
+  const float lost = (x - (u - 1.0f)) / u;  // rounding error of u
   const float y = log_domain(u, finite_log(u) + lost);
   return x == 0.0f ? x : y;
 }
@@ -172,7 +174,7 @@ HS_HD float tanh(float x) {
   return x == 0.0f ? x : y;
 }
 
-// erfc(a) e^(a^2) for 0 <= a <= 10.1; finite above.
+// Returns erfc(a) e^(a^2) for 0 <= a <= 10.1; finite above.
 HS_HD float scaled_erfc(float a) {
   const float q = (a - 3.0f) / (a + 3.0f);
   float p = -0.000268119213f;
@@ -189,7 +191,7 @@ HS_HD float scaled_erfc(float a) {
   return p / (1.0f + 2.0f * a);
 }
 
-// erf for |x| < 0.93.
+// Returns erf for |x| < 0.93.
 HS_HD float small_erf(float x) {
   const float z = x * x;
   float q = -0.00059763121f;
@@ -211,23 +213,23 @@ HS_HD float erf(float x) {
 HS_HD float erfc(float x) {
   float a = magnitude(x);
   a = a > 10.5f ? 10.5f : a;
-  // a^2 = high^2 + (a - high)(a + high), the first exact: e^(-a^2) would lose what a * a rounds off.
+  // a^2 = high^2 + (a - high)(a + high), where the first term is exact: e^(-a^2) would lose the rounding error of a * a.
   const float high = float_of(bits_of(a) & 0xfffff000u);
   const float tail = scaled_erfc(a) * exp(-high * high) * exp((high - a) * (high + a));
   const float large = x < 0.0f ? 2.0f - tail : tail;
   return a < 0.5f ? 1.0f - small_erf(x) : large;
 }
 
-// e^(-x^2/2) 2^64, rounded to 0 beyond |x| = 14.5.
+// Returns e^(-x^2/2) 2^64, rounded to 0 beyond |x| = 14.5.
 HS_HD float bell(float x) {
   float z = magnitude(x);
   z = z > 14.5f ? 14.5f : z;
-  // z^2 = high^2 + (z - high)(z + high), the first exact: the exponential would lose what z * z rounds off.
+  // z^2 = high^2 + (z - high)(z + high), where the first term is exact: the exponential would lose the rounding error of z * z.
   const float high = float_of(bits_of(z) & 0xfffff000u);
   return exp_above(-0.5f * high * high, (high - z) * (0.5f * (high + z)));
 }
 
-// The density of the normal distribution, and Phi(x), its integral up to x: with 6 ulp, and with 10 in the far tail.
+// Return the density of the normal distribution (within 6 ulp), and its integral Phi(x) (within 10 ulp in the far tail).
 HS_HD float normal_pdf(float x) { return bell(x) * (0.398942280f * kBelow); }
 HS_HD float normal_cdf(float x) {
   float z = magnitude(x);
@@ -247,10 +249,10 @@ HS_HD float normal_cdf(float x) {
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
-// pow in three steps, of which loops over arrays make one pass each: in one pass the chain of operations is longer than what a CPU
-// overlaps. The power between is kept in double, where no bits are lost that a float would show.
+// Computes pow in three steps, each a loop over the array: in one loop the chain of operations would be longer than a CPU can
+// overlap. The exponent between the steps is a double, because a float would lose visible bits.
 
-// y log2|x| between -160 and 160; something where x or y is 0, infinite or NaN.
+// Returns y log2|x| within [-160, 160]; unspecified if x or y is 0, infinite or NaN.
 HS_HD double pow_exponent(float x, float y) {
   const float a = magnitude(x);
   const bool tiny = a < 1.17549435e-38f;
@@ -259,7 +261,7 @@ HS_HD double pow_exponent(float x, float y) {
   const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);
   const int32_t e = int32_t(shifted >> 23) - (tiny ? 150 : 127);
   const float m = float_of((shifted & 0x007fffffu) + 0x3f3504f3u);
-  // log2 m through t = (m - 1)/(m + 1): a float's quotient and a step of Newton's.
+  // log2 m through t = (m - 1)/(m + 1): a float quotient and one Newton step.
   const float reciprocal = 1.0f / (m + 1.0f);
   const double c = double(reciprocal), t0 = (double(m) - 1.0) * c, t = t0 + t0 * (1.0 - (double(m) + 1.0) * c), s = t * t;
   double q = 0.28290144493216883;
@@ -271,7 +273,7 @@ HS_HD double pow_exponent(float x, float y) {
   const double z = double(y) * (double(e) + q * t);
   return z > 160.0 ? 160.0 : z < -160.0 ? -160.0 : z;
 }
-// 2^z for |z| <= 160.
+// Returns 2^z for |z| <= 160.
 HS_HD float pow_power(double z) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 2^52
   const double rounded = z + kRound, r = (z - (rounded - kRound)) * 0.69314718055994531;
@@ -290,9 +292,9 @@ HS_HD float pow_power(double z) {
   memcpy(&scale, &scale_bits, 8);
   return float(p * scale);
 }
-// Whether 2^(y log2|x|) is x^y without a correction.
+// Returns whether 2^(y log2|x|) is x^y without a correction.
 HS_HD bool pow_is_plain(float x, float y) { return (x > 0.0f) & (x < kInf) & (magnitude(y) < kInf); }
-// x^y, given 2^(y log2|x|).
+// Returns x^y, given 2^(y log2|x|).
 HS_HD float pow_domain(float x, float y, float power) {
   const float a = magnitude(x);
   const bool up = y > 0.0f;
@@ -300,11 +302,11 @@ HS_HD float pow_domain(float x, float y, float power) {
   result = a == 0.0f ? (up ? 0.0f : kInf) : result;
   result = (x != x) | (y != y) ? kNan : result;
   const float half = y * 0.5f;
-  const bool whole = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
+  const bool is_integer = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
   const bool even = (magnitude(half) >= 8388608.0f) | ((magnitude(half) + 8388608.0f) - 8388608.0f == magnitude(half));
   const bool negative = (bits_of(x) & 0x80000000u) != 0;
-  result = negative & whole & !even ? -result : result;
-  result = (x < 0.0f) & !whole & (a != kInf) ? kNan : result;
+  result = negative & is_integer & !even ? -result : result;
+  result = (x < 0.0f) & !is_integer & (a != kInf) ? kNan : result;
   result = (x == -1.0f) & (magnitude(y) == kInf) ? 1.0f : result;
   return (y == 0.0f) | (x == 1.0f) ? 1.0f : result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elementwise op: an enum entry for each row of elementwise.def and pointwise.def, named like the row. CMake writes the lists
-// of names, and touches them only when a name changes: an edit of a formula recompiles what includes functors.h, and nothing else.
+// Enums of the elementwise ops, with an entry for each row of elementwise.def and pointwise.def. CMake writes the lists of names
+// and changes them only when a name changes, so an edit of a formula recompiles only the files that include functors.h.
 #pragma once
 
 #include <cstdint>

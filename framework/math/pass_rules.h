@@ -8,7 +8,8 @@
 
 namespace halfstep::math {
 
-// The first pass of LAMB: the moments, and the direction m^ / (sqrt(v^) + eps) + weight_decay p, whose length then scales the step.
+// Computes the first pass of LAMB: the moments and the direction m^ / (sqrt(v^) + eps) + weight_decay p, whose norm scales the
+// step.
 struct LambRule {
   static constexpr const char* kName = "lamb";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-6, weight_decay = 0;
@@ -33,7 +34,7 @@ struct LambRule {
   }
 };
 
-// The first pass of Muon: the momentum buffer, and the matrix that is then made orthogonal.
+// Computes the first pass of Muon: the momentum buffer, and the matrix that is orthogonalised afterwards.
 struct MuonRule {
   static constexpr const char* kName = "muon";
   double lr = 1e-3, momentum = 0.95;
@@ -55,8 +56,8 @@ struct MuonRule {
   }
 };
 
-// The second pass of optimizers that take two, and the only one of those that compute their direction from whole tensors:
-// p (1 - lr weight_decay) - rate g, where g is the direction. The rate is lr, or ParamUpdate::number: in place of lr, or times it.
+// Applies a direction g: p (1 - lr weight_decay) - rate g. It is the second pass of optimizers with two, and the only one of those
+// that compute g from whole tensors. The rate is lr, ParamUpdate::number instead of lr, or their product.
 struct ApplyRule {
   static constexpr const char* kName = "apply";
   enum class Rate { lr, number, lr_times_number };
@@ -76,20 +77,20 @@ struct ApplyRule {
   }
 };
 
-// The average of a parameter over steps; `g` is the parameter, `p` the average.
+// Averages a parameter over steps; `g` is the parameter, `p` the average.
 struct AverageRule {
   static constexpr const char* kName = "average";
   double lr = 0;         // not used
   double decay = 0.999;  // of an exponential average
-  bool equal = false;    // an equal one (SWA) in its place
+  bool equal = false;    // whether to average equally (SWA) instead
   bool warm_up = false;  // the decay of step t is at most (1 + t) / (10 + t)
-  double start = 0;      // steps that are left out
-  double every = 1;      // takes part in every so many steps
+  double start = 0;      // steps that are skipped first
+  double every = 1;      // the parameter enters the average in every `every`-th step
 
   static constexpr int kStates = 1;  // none
   static constexpr bool kCostly = true, kCounts = true;
   struct Step {
-    double weight;  // of the parameter; negative: not this step
+    double weight;  // of the parameter; negative: skips this step
     float number;   // of parameters in the average
   };
   HS_HD int states() const { return 0; }
@@ -108,15 +109,15 @@ struct AverageRule {
   }
 };
 
-// Every k steps the slow weights move a fraction of the way to the fast weights, which then continue from the slow ones.
+// Every k steps, moves the slow weights a fraction of the way to the fast weights, which then restart from the slow ones.
 struct LookaheadRule {
   static constexpr const char* kName = "lookahead";
   double lr = 0;  // not used
   double k = 5, alpha = 0.5;
 
-  static constexpr int kStates = 1;  // the slow weights, which are there from the start
+  static constexpr int kStates = 1;  // the slow weights, present from the start
   static constexpr bool kCostly = false, kCounts = true;
-  using Step = bool;  // is it the k-th?
+  using Step = bool;  // whether it is the k-th
   HS_HD int states() const { return kStates; }
   HS_HD bool idle(const Step& due) const { return !due; }
   HS_HD Step begin(double count, double) const { return ::fmod(count + 1, k) == 0; }

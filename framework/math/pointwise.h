@@ -6,7 +6,7 @@
 
 namespace halfstep {
 
-// Called with every argument, whatever the row names.
+// Takes every argument, whichever of them the row names.
 namespace functor::pointwise {
 #define HS_POINTWISE(row, op, arity, policy, forward, da, db, dc, doc)                                                     \
   struct row {                                                                                                             \
@@ -24,7 +24,7 @@ namespace functor::pointwise {
 #include "framework/math/pointwise.def"
 }  // namespace functor::pointwise
 
-// Which of g, a, b, c the gradient of Input names; 0: it is 0 everywhere.
+// Bits of g, a, b, c that the gradient of Input names; 0: the gradient is 0 everywhere.
 template <class Row, int Input>
 inline constexpr unsigned gradient_names = Row::template gradient<Input>(math::Names::of(0), math::Names::of(1), math::Names::of(2),
                                                                          math::Names::of(3), math::Names(0), math::Names(0))

@@ -6,11 +6,13 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
-struct Random4 { uint32_t v[4]; };
+struct Random4 {
+  uint32_t v[4];
+};
 
 HS_HD Random4 philox(uint64_t seed, uint64_t block) {
   uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = 0, c3 = 0;
@@ -29,10 +31,10 @@ HS_HD Random4 philox(uint64_t seed, uint64_t block) {
 
 HS_HD uint32_t random_bits(uint64_t seed, uint64_t offset, uint64_t i) { return philox(seed, offset + i / 4).v[i % 4]; }
 
-// [0, 1), a multiple of 2^-24: exact in float.
+// Returns a multiple of 2^-24 in [0, 1), exact in float.
 HS_HD float uniform(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 
-// Standard normal by Box-Muller; lanes (0,1) and (2,3) of a block are pairs.
+// Returns a standard normal number by Box-Muller; lanes (0,1) and (2,3) of a block are pairs.
 HS_HD float normal(const Random4& r, int lane) {
   const uint32_t a = r.v[lane & 2], b = r.v[(lane & 2) + 1];
   const float u = (float(a >> 8) + 1.0f) * 0x1p-24f;  // (0, 1]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that several update rules share, and those that ask a rule for its optional members (update_rules.h).
+// Functions that several update rules share, and functions that read a rule's optional members (update_rules.h).
 #pragma once
 
 #include <math.h>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
@@ -21,20 +21,20 @@ HS_HD T sign(T x) {
   return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;  // of NaN: NaN
 }
 
-// The gradient that a rule descends along: with the weight decay that is part of the gradient, and turned to climb.
+// Returns the gradient to descend along: with the weight decay that belongs to the gradient, and negated to maximize.
 template <class T>
 HS_HD T descent(T g, T p, double weight_decay, bool maximize) {
   if (maximize) g = -g;
   return weight_decay != 0 ? g + T(weight_decay) * p : g;  // 0 times an infinite parameter would be NaN
 }
-// The same for rules that choose between this decay and the decoupled one, which shrinks the parameter itself.
+// The same for rules that may instead use decoupled decay, which shrinks the parameter itself.
 template <class T>
 HS_HD T descent(T g, T& p, double weight_decay, bool maximize, bool decoupled, double lr) {
   if (!decoupled || weight_decay == 0) return descent(g, p, weight_decay, maximize);
   p -= T(lr * weight_decay) * p;
   return maximize ? -g : g;
 }
-// 1 - beta^t of step t = count + 1
+// Returns 1 - beta^t for step t = count + 1.
 HS_HD double bias_correction(double beta, double count) { return 1 - ::pow(beta, count + 1); }
 
 template <class Rule>
@@ -42,7 +42,7 @@ concept HasNumber = requires(typename Rule::Step step) {
   step.number;
 };
 
-// What a rule may have, asked of any.
+// Reads the optional members of any rule.
 template <class Rule>
 HS_HD void take_rates(Rule& rule, const double* lr, const double* momentum) {
   if (lr) rule.lr = *lr;

@@ -8,34 +8,49 @@
 
 #include <initializer_list>
 
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 #include "framework/math/host_float.h"
 
 namespace halfstep {
 
-// A choice that reads the same on numbers and on tensors.
-template <class T> HS_HD T select(bool c, T a, T b) { return c ? a : b; }
+// Chooses a or b; works on numbers and on tensors.
+template <class T>
+HS_HD T select(bool c, T a, T b) {
+  return c ? a : b;
+}
 
 namespace m {
 
-// Sums, differences and products. Those of integers wrap, as in PyTorch: in C++ the overflow of a signed number is undefined.
-template <class T> HS_HD T neg(T x) { return -x; }
-template <class T> HS_HD T add(T a, T b) { return a + b; }
-template <class T> HS_HD T sub(T a, T b) { return a - b; }
-template <class T> HS_HD T mul(T a, T b) { return a * b; }
+// Adds, subtracts and multiplies. Integers wrap as in PyTorch: overflow of signed numbers is undefined in C++.
+template <class T>
+HS_HD T neg(T x) {
+  return -x;
+}
+template <class T>
+HS_HD T add(T a, T b) {
+  return a + b;
+}
+template <class T>
+HS_HD T sub(T a, T b) {
+  return a - b;
+}
+template <class T>
+HS_HD T mul(T a, T b) {
+  return a * b;
+}
 HS_HD int64_t neg(int64_t x) { return int64_t(0 - uint64_t(x)); }
 HS_HD int64_t add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
 HS_HD int64_t sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
 HS_HD int64_t mul(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
 
-// Integers (the `any` rows).
+// Integer versions, for the `any` rows.
 HS_HD int64_t abs(int64_t x) { return x < 0 ? neg(x) : x; }
 HS_HD int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
 HS_HD int64_t floor(int64_t x) { return x; }
 HS_HD int64_t ceil(int64_t x) { return x; }
 HS_HD int64_t round(int64_t x) { return x; }
 HS_HD int64_t trunc(int64_t x) { return x; }
-HS_HD int64_t log(int64_t) { return 0; }  // named only by gradients, which integers have none of
+HS_HD int64_t log(int64_t) { return 0; }  // only gradients name it, which integers do not have
 HS_HD int64_t pow(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
   uint64_t result = 1, base = uint64_t(a);  // wraps as mul does
@@ -45,7 +60,7 @@ HS_HD int64_t pow(int64_t a, int64_t b) {
 }
 
 HS_HD int64_t floor_divide(int64_t a, int64_t b) {
-  if (b == 0) return 0;  // a division of integers by 0 would trap, which ends the program
+  if (b == 0) return 0;  // an integer division by 0 would end the program
   if (b == -1) return neg(a);
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
@@ -61,7 +76,10 @@ HS_HD int64_t remainder(int64_t a, int64_t b) {
 
 HS_HD float abs(float x) { return ::fabsf(x); }
 HS_HD double abs(double x) { return ::fabs(x); }
-template <class T> HS_HD T sign(T x) { return T((x > T(0)) - (x < T(0))); }
+template <class T>
+HS_HD T sign(T x) {
+  return T((x > T(0)) - (x < T(0)));
+}
 HS_HD float floor(float x) { return ::floorf(x); }
 HS_HD double floor(double x) { return ::floor(x); }
 HS_HD float ceil(float x) { return ::ceilf(x); }
@@ -79,22 +97,27 @@ HS_HD double sqrt(double x) { return ::sqrt(x); }
 #ifdef __CUDA_ARCH__
 #define HS_OWN(name) HS_LIBM(name)
 #else
-#define HS_OWN(name)                                     \
-  HS_HD float name(float x) { return host::name(x); }    \
+#define HS_OWN(name)                                  \
+  HS_HD float name(float x) { return host::name(x); } \
   HS_HD double name(double x) { return ::name(x); }
 #endif
-HS_OWN(exp) HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc)
-HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh)
-HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
+HS_OWN(exp)
+HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc) HS_LIBM(log10) HS_LIBM(sin)
+    HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh) HS_LIBM(asinh) HS_LIBM(acosh)
+        HS_LIBM(atanh)
 #undef HS_OWN
 #undef HS_LIBM
 #ifdef __CUDA_ARCH__
-HS_HD float pow(float a, float b) { return ::powf(a, b); }
+            HS_HD float pow(float a, float b) {
+  return ::powf(a, b);
+}
 HS_HD float normal_cdf(float x) { return ::normcdff(x); }
 HS_HD float normal_pdf(float x) { return 0.398942280f * ::expf(-0.5f * x * x); }
 HS_HD float exp_of_minus(float x) { return ::expf(-::fabsf(x)); }
 #else
-HS_HD float pow(float a, float b) { return host::pow(a, b); }
+            HS_HD float pow(float a, float b) {
+  return host::pow(a, b);
+}
 HS_HD float normal_cdf(float x) { return host::normal_cdf(x); }
 HS_HD float normal_pdf(float x) { return host::normal_pdf(x); }
 HS_HD float exp_of_minus(float x) { return host::exp_of_minus(x); }
@@ -112,12 +135,14 @@ HS_HD float copysign(float a, float b) { return ::copysignf(a, b); }
 HS_HD double copysign(double a, double b) { return ::copysign(a, b); }
 HS_HD float fmod(float a, float b) { return ::fmodf(a, b); }
 HS_HD double fmod(double a, double b) { return ::fmod(a, b); }
-template <class T> HS_HD T remainder(T a, T b) {
+template <class T>
+HS_HD T remainder(T a, T b) {
   const T r = fmod(a, b);
   return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r;
 }
-// Through the remainder: floor(a / b) may round up to the next integer.
-template <class T> HS_HD T floor_divide(T a, T b) {
+// Computes it from the remainder, because floor(a / b) may round up to the next integer.
+template <class T>
+HS_HD T floor_divide(T a, T b) {
   const T r = fmod(a, b);
   T q = (a - r) / b;
   if (b == T(0)) return a / b;
@@ -135,8 +160,8 @@ HS_HD T trunc_divide(T a, T b) {
 HS_HD float erfinv(float x) { return ::erfinvf(x); }
 HS_HD double erfinv(double x) { return ::erfinv(x); }
 #else
-// A start good to 1e-6 (M. Giles, "Approximating the erfinv function", 2012), then Halley steps on erfc, which keeps its digits
-// where erf is near 1.
+// Starts within 1e-6 (M. Giles, "Approximating the erfinv function", 2012), then refines by Halley steps on erfc, which keeps its
+// digits where erf is near 1.
 HS_HD double erfinv(double x) {
   const double size = ::fabs(x);
   if (!(size < 1)) return size == 1 ? x * INFINITY : NAN;
@@ -170,7 +195,7 @@ HS_HD float erfinv(float x) { return float(erfinv(double(x))); }
 HS_HD float lgamma(float x) { return ::lgammaf(x); }
 HS_HD double lgamma(double x) { return ::lgamma(x); }
 #else
-// Not the C library's lgamma, which writes Gamma's sign to a variable of all threads.
+// Avoids the C library's lgamma, which writes Gamma's sign to a variable shared by all threads.
 HS_HD float lgamma(float x) {
   int sign;
   return ::lgammaf_r(x, &sign);
@@ -181,8 +206,9 @@ HS_HD double lgamma(double x) {
 }
 #endif
 
-// ln Gamma's derivative: for x <= 0 by reflection, then up to 10 by psi(x) = psi(x + 1) - 1 / x, and there by its asymptotic
-// series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). The poles are -inf at 0 and NaN below, as in PyTorch.
+// Returns the derivative of ln Gamma: by reflection for x <= 0, by psi(x) = psi(x + 1) - 1 / x up to 10, and above by the
+// asymptotic series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). Poles are -inf at 0 and NaN below, as in
+// PyTorch.
 HS_HD double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   double mirrored = 0;
@@ -202,8 +228,8 @@ HS_HD double digamma(double x) {
 }
 HS_HD float digamma(float x) { return float(digamma(double(x))); }
 
-// Hurwitz's zeta, the sum of (x + k)^-s over k >= 0, s > 1: the first terms, then Euler and Maclaurin's formula for the rest (DLMF
-// 25.11). For x <= 0 it is defined for whole s only, and infinite at whole x.
+// Returns Hurwitz's zeta, the sum of (x + k)^-s over k >= 0, s > 1: the first terms, then the Euler-Maclaurin formula (DLMF
+// 25.11). For x <= 0 it is defined for integer s only, and infinite at integer x.
 HS_HD double zeta(double s, double x) {
   if (x <= 0 && (x == ::floor(x) || s != ::floor(s))) return x == ::floor(x) ? INFINITY : NAN;
   double sum = 0;
@@ -225,20 +251,19 @@ HS_HD double zeta(double s, double x) {
   return sum;
 }
 
-// The (n + 1)-th derivative of ln Gamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x).
-HS_HD double polygamma(double n, double x) {
-  return (::fmod(n, 2.0) == 0 ? -1 : 1) * ::tgamma(n + 1) * zeta(n + 1, x);
-}
+// Returns the (n + 1)-th derivative of ln Gamma, n >= 1: (-1)^(n + 1) n! zeta(n + 1, x).
+HS_HD double polygamma(double n, double x) { return (::fmod(n, 2.0) == 0 ? -1 : 1) * ::tgamma(n + 1) * zeta(n + 1, x); }
 HS_HD float polygamma(float n, float x) { return float(polygamma(double(n), double(x))); }
 
-// x, from `least` on, with x's own derivative everywhere.
+// Returns max(x, least), but with the derivative of x everywhere.
 template <class T>
 HS_HD T raised(T x, T least) {
   return x < least ? least : x;
 }
 
-// Stable for large |x|: only e^-|x| is ever taken.
-template <class T> HS_HD T sigmoid(T x) {
+// Stable for large |x|: takes the exponential of -|x| only.
+template <class T>
+HS_HD T sigmoid(T x) {
   const T e = exp_of_minus(x);
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }

@@ -15,7 +15,7 @@ struct SgdRule {
   static constexpr int kStates = 1;  // the momentum buffer
   static constexpr bool kCostly = false, kCounts = true;
   struct Step {
-    double kept, added;  // shares of the buffer and of the gradient in the new buffer: at a parameter's first step, all is gradient
+    double kept, added;  // shares of the old buffer and of the gradient in the new buffer; at a parameter's first step 0 and 1
   };
   HS_HD int states() const { return momentum != 0 ? 1 : 0; }
   HS_HD Step begin(double count, double) const { return count == 0 ? Step{0, 1} : Step{momentum, 1 - dampening}; }
@@ -33,9 +33,9 @@ struct SgdRule {
   }
 };
 
-// SGD with a step size that falls, and the average of the parameters since step t0. As in PyTorch, a step computes the size of the
-// next one, eta, which is the number that it keeps: a change of lr counts one step later. An eta that this lr gives is used
-// unrounded; NaN: a loaded state had none.
+// SGD with a falling step size, and the average of the parameters since step t0. As in PyTorch, each step computes the next step
+// size eta and stores it as its number, so a change of lr takes effect one step later. If lr has not changed, eta is recomputed
+// without the rounding of the stored number. A number that is NaN: a loaded state had none.
 struct AsgdRule {
   static constexpr const char* kName = "asgd";
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
@@ -64,7 +64,7 @@ struct AsgdRule {
   }
 };
 
-// The sign of a moment that the gradient is mixed into: p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g).
+// Applies the sign of a moment mixed with the gradient: p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g).
 struct LionRule {
   static constexpr const char* kName = "lion";
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel `tally` counts of a tensor's values, shared by host and device. All counts are exact, so they do not depend on
-// the order of the elements, nor on the device.
+// Counts of the kernel `tally` over a tensor's values, shared by host and device. All counts are exact, so they do not depend on
+// the order of the elements or on the device.
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
-// Places in a row of i64.
+// Positions in a row of i64.
 enum TallyPlace : int {
   kTallyNan,
   kTallyPositiveInf,
@@ -19,11 +19,11 @@ enum TallyPlace : int {
   kTallyZero,
   kTallyNegative,   // finite, below zero
   kTallySubnormal,  // below the smallest normal number of the tensor's dtype, but not zero
-  kTallyLargest,    // of the finite, nonzero magnitudes, as the bits of a double; 0: there are none
+  kTallyLargest,    // INT64_MAX if there are none
   kTallySmallest,   // and INT64_MAX
   kTallyCounts,
-  // Of the finite, nonzero values: [e] counts those with 2^(e - 127) <= |x| < 2^(e - 126), [0] what is subnormal in float32. Those
-  // of float64 outside count at the ends.
+  // Histogram of the finite, nonzero values: [e] counts those with 2^(e - 127) <= |x| < 2^(e - 126), [0] those that are subnormal
+  // in float32. Float64 values outside this range count at the ends.
   kTallyExponents = kTallyCounts,
   kTallyAll = kTallyExponents + 256,
 };
@@ -36,7 +36,7 @@ HS_HD To same_bits(From x) {
   return out;
 }
 
-// Without the sign.
+// Return the bits without the sign.
 HS_HD uint32_t magnitude_bits(float x) { return same_bits<uint32_t>(x) & 0x7fffffffu; }
 HS_HD uint64_t magnitude_bits(double x) { return same_bits<uint64_t>(x) & ~(uint64_t(1) << 63); }
 template <class C>
@@ -52,7 +52,7 @@ struct FloatBits<double> {
   static constexpr Bits kInf = uint64_t(0x7ff) << 52;
 };
 
-// The bits of the dtype's smallest normal number, as the type that it is computed in.
+// Returns the bits of the dtype's smallest normal number, in the type in which it is computed.
 HS_HD uint64_t smallest_normal_bits(DType dtype) {
   return dtype == DType::f16 ? 0x38800000u : dtype == DType::f64 ? uint64_t(1) << 52 : 0x00800000u;
 }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of a training step's tail, shared by host and device: the loss scale, the schedule's clock, the results kept.
-// Source of the scale's rule: PyTorch's amp_update_scale.
+// The arithmetic at the end of a training step, shared by host and device: loss scale, schedule counter, stored results. The rule
+// of the scale is PyTorch's amp_update_scale.
 #pragma once
 
 #include <stdint.h>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
 namespace halfstep::math {
 
-// How a loss scale moves.
+// How the loss scale changes.
 struct ScaleRule {
   double growth = 1, backoff = 1;
-  int32_t interval = 1;                     // clean steps before it grows
-  float least = 0, most = 3.402823466e38f;  // it makes no move beyond these
+  int32_t interval = 1;                     // clean steps before the scale grows
+  float least = 0, most = 3.402823466e38f;  // bounds of the scale
 };
 
-// `>=` so that a shortened interval takes effect at once. Where the loss itself is not finite, no scale helps: it stays.
+// Compares with `>=`, so that a shortened interval takes effect at once. Keeps the scale if the loss itself is not finite: no
+// scale helps then.
 HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool loss_finite, const ScaleRule& rule) {
   if (found_inf) {
     const float lower = float(double(scale) * rule.backoff);
@@ -32,28 +33,28 @@ HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool lo
   }
 }
 
-// Results that outlive the next step, one element for each step. This struct and the memory it points to are on the device.
+// Results that outlive the next step, one element per step. This struct and its arrays are on the device.
 struct ResultRing {
-  void* loss;        // of any floating dtype
+  void* loss;  // of any floating dtype
   float* found_inf;
-  int64_t next;      // the element that the next step writes
+  int64_t next;  // index of the element that the next step writes
 };
 
-// The small things that end a step. A part whose first pointer is null is left out; all point to device memory.
+// The small updates that end a step. A part is skipped if its first pointer is null; all pointers are to device memory.
 struct StepTail {
   // The loss scale, which found_inf moves (advance_scale).
   float* scale = nullptr;
   int32_t* tracker = nullptr;
   ScaleRule rule;
-  // A schedule: counts a step that was applied, then rates[g] = table[g][*count % width].
+  // A schedule: counts an applied step, then rates[g] = table[g][*count % width].
   int64_t* count = nullptr;
   const double* table = nullptr;  // [groups, width]
   double* rates = nullptr;        // [groups]
   int64_t width = 0, groups = 0;
-  // Of the step, for the scale and the ring, which needs it. Null: taken for finite.
+  // The step's loss, for the scale and the ring; the ring requires it. Null: taken as finite.
   const void* loss = nullptr;
   DType loss_dtype = DType::f32;
-  // ring->loss[ring->next] = *loss, ring->found_inf[ring->next] = found_inf, then the next element.
+  // ring->loss[ring->next] = *loss, ring->found_inf[ring->next] = found_inf, then advances ring->next.
   ResultRing* ring = nullptr;
 
   HS_HD bool loss_is_finite() const {

@@ -2,7 +2,7 @@
 // The update rules of optimizers, one element at a time, shared by host and device. From a rule in the list UpdateRule both
 // backends make their fused pass, with unscaling, the 16-bit copy and the step's tail (Backend::update). A rule has
 //
-//   static constexpr const char* kName    its name in ledgers
+//   static constexpr const char* kName    its name in logs of calls and kernels
 //   double lr                            its learning rate, which StepControl::lr replaces
 //   double momentum or beta1             if it has one: StepControl::momentum replaces it
 //   static constexpr int kStates         largest number of states for each element
@@ -28,7 +28,7 @@
 
 namespace halfstep {
 
-// One of the rules. A type of its own, so that code that passes it on need not know them.
+// One of the rules. It is a separate type, so that code that only passes it on need not include them.
 struct UpdateRule
     : std::variant<math::SgdRule, math::AdamRule, math::NadamRule, math::RadamRule, math::AdamaxRule, math::LionRule,
                    math::AdemamixRule, math::RmspropRule, math::AdagradRule, math::AdadeltaRule, math::AsgdRule, math::RpropRule,

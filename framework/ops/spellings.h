@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Other spellings of ops, as PyTorch has them in Python or in C++. Each is a call of the op that it names, with its shapes and
-// errors.
+// PyTorch's other spellings of ops in Python or C++. Each calls the op that it names, with its shapes and errors.
 #pragma once
 
 #include <concepts>
@@ -19,7 +18,7 @@
 
 namespace halfstep {
 
-// ---- the dtype alone in place of the options: zeros({2, 3}, kInt64), arange(4, kFloat32)
+// ---- a dtype instead of options: zeros({2, 3}, kInt64), arange(4, kFloat32)
 #define HS_OF_SHAPE(name)                                          \
   template <std::same_as<DType> T>                                 \
   Tensor name(const Shape& shape, T dtype) {                       \
@@ -54,7 +53,7 @@ Tensor empty(Sizes... sizes) {
   return empty(Shape{int64_t(sizes)...});
 }
 inline Tensor scalar_tensor(double value, const TensorOptions& options = {}) { return scalar(value, options); }
-// Of x's shape, and where nothing is said, of its dtype and device: zeros_like(x, {.dtype = DType::i64}).
+// Options that default to x's dtype and device: zeros_like(x, {.dtype = DType::i64}).
 struct LikeOptions {
   std::optional<DType> dtype = {};
   std::optional<Device> device = {};
@@ -93,11 +92,11 @@ Tensor div(const Tensor& a, N b, std::string_view mode) {
   check<ValueError>(mode == "floor" || mode == "trunc", "div", "rounding_mode must be trunc or floor, got '", mode, "'");
   return div(a, b, mode == "floor" ? RoundingMode::floor : RoundingMode::trunc);
 }
-inline Tensors operator+(Tensors a, const Tensors& b) {  // as Python's lists: net.parameters() + head.parameters()
+inline Tensors operator+(Tensors a, const Tensors& b) {  // like Python's lists: net.parameters() + head.parameters()
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
-// indexing: "ij" or "xy", where text would count as a true flag. Throws ValueError for anything else.
+// Takes the indexing "ij" or "xy", which would otherwise convert to true. Throws ValueError for anything else.
 template <size_t n>
 Tensors meshgrid(const Tensors& xs, const char (&indexing)[n]) {
   const std::string_view text = indexing;
@@ -116,12 +115,13 @@ inline DType result_type(const Tensor& a, const Tensor& b) { return result_type(
 inline Tensor tensordot(const Tensor& a, const Tensor& b, const std::pair<std::vector<int64_t>, std::vector<int64_t>>& dims) {
   return tensordot(a, b, dims.first, dims.second);
 }
-// All parts are in the result anyway: unique(x) and its members. unique(x, true) would be unique along dimension 1.
+// Deleted: unique(x) already returns all parts. unique(x, true) would mean dimension 1.
 template <std::same_as<bool> Sorted, class... Rest>
 Unique unique(const Tensor&, Sorted, Rest...) = delete;
 
-// vmap(f)(x, y): f of each slice of the arguments along dimension 0, and the results stacked. f takes tensors and gives a tensor.
-// It is called once a slice, so that this is no faster than a loop. Throws ShapeError for other numbers of slices and for none.
+// Returns a function that applies f to each slice of its arguments along dimension 0, and stacks the results: vmap(f)(x, y). f
+// takes tensors and returns a tensor. It is called once per slice, so this is no faster than a loop. Throws ShapeError for
+// different numbers of slices and for none.
 template <class F>
 auto vmap(F f) {
   return [f = std::move(f)](const std::derived_from<Tensor> auto& first, const std::derived_from<Tensor> auto&... more) {
@@ -149,13 +149,13 @@ namespace linalg {
 
 using halfstep::cross, halfstep::multi_dot;
 inline Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1) { return linalg_vecdot(x, y, dim); }
-// Of all elements as one vector, and over dimensions.
+// Norm of all elements as one vector, and over dimensions.
 inline Tensor norm(const Tensor& x) { return halfstep::norm(x); }
 inline Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {}) {
   return halfstep::norm(x, ord, dim, keepdim, dtype);
 }
-// Frobenius' norm of matrices [..., M, N] -> [...].
+// Returns the Frobenius norm of matrices [..., M, N] -> [...].
 inline Tensor matrix_norm(const Tensor& x) { return halfstep::norm(x, 2, {-2, -1}); }
 
 }  // namespace linalg
@@ -178,7 +178,7 @@ struct DropoutArguments {
   bool training = true;
 };
 inline Tensor dropout(const Tensor& x, const DropoutArguments& o) { return dropout(x, o.p, o.training); }
-// With the weights of classes as in Python: cross_entropy(x, target, weight).
+// Takes class weights as in Python: cross_entropy(x, target, weight).
 template <std::derived_from<Tensor> Weight>
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Weight& weight) {
   return cross_entropy(logits, target, CrossEntropyOptions{.weight = weight});
@@ -188,8 +188,8 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const Weight& wei
   return nll_loss(log_probs, target, NllLossOptions{.weight = weight});
 }
 
-// With the stride as a number, as positional arguments have it in Python: max_pool2d(x, 3, 2), conv2d(x, weight, bias, 2, 1); and
-// without a bias, conv2d(x, weight, {.stride = 2}).
+// Take the stride as a number, as in Python: max_pool2d(x, 3, 2), conv2d(x, weight, bias, 2, 1); and options without a bias:
+// conv2d(x, weight, {.stride = 2}).
 #define HS_WINDOWS(dims)                                                                                                          \
   template <SizeNumber Stride>                                                                                                    \
   Tensor max_pool##dims##d(const Tensor& x, const Dims& kernel_size, Stride stride, const Dims& padding = {0}) {                  \

@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kAlign = 16;  // elements: kernels like gradients that begin with a cache line
+constexpr int64_t kAlign = 16;  // elements, so that each gradient begins at a cache line
 
 }  // namespace
 
@@ -25,19 +25,19 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     if (!fits) buckets_.emplace_back();
     Bucket& b = buckets_.back();
     slot_of_[p->impl()] = slots_.size();
-    b.slots.push_back(slots_.size());
+    b.parts.push_back(slots_.size());
     slots_.push_back({*p, buckets_.size() - 1, b.used, 0});
     b.used += (p->numel() + kAlign - 1) / kAlign * kAlign;
   }
   const MemoryScope tag(MemoryTag::gradients);
   for (Bucket& b : buckets_) {
-    const Tensor& first = slots_[b.slots[0]].parameter;
+    const Tensor& first = slots_[b.parts[0]].parameter;
     int64_t end = b.used;
-    for (const size_t s : b.slots) slots_[s].flag = end++;
-    const int64_t equal = kAlign * group.size();  // every rank sums as many, all aligned
+    for (const size_t s : b.parts) slots_[s].flag = end++;
+    const int64_t equal = kAlign * group.size();  // every rank sums the same number of aligned elements
     end = (end + equal - 1) / equal * equal;
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
-    backend_for(first.device()).fill(b.buffer.view(), 0);  // also the gaps between gradients
+    backend_for(first.device()).fill(b.buffer.view(), 0);  // including the gaps between gradients
   }
 }
 
@@ -47,7 +47,7 @@ std::vector<int64_t> GradientReducer::bucket_bytes() const {
   return out;
 }
 
-// Lies as the parameter does, which optimizers want of a gradient.
+// Returns the gradient's part of the bucket in the parameter's layout, which optimizers require.
 Tensor GradientReducer::part(const Slot& s) const {
   const Shape& shape = s.parameter.shape();
   return buckets_[s.bucket].buffer.alias(shape, strides_of(shape, s.parameter.format()), s.offset);
@@ -101,7 +101,7 @@ void GradientReducer::fill(Slot& s, const Tensor& gradient) {
 }
 
 void GradientReducer::send_full() {
-  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].slots.size(); ++sent_) {
+  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].parts.size(); ++sent_) {
     Bucket& b = buckets_[sent_];
     if (options_.scale != 1) {
       const NoGrad off;
@@ -113,7 +113,7 @@ void GradientReducer::send_full() {
 
 void GradientReducer::send_rest() {
   for (Slot& s : slots_) {
-    if (!s.filled) fill(s, s.parameter.grad());  // of an earlier micro-batch, or none
+    if (!s.filled) fill(s, s.parameter.grad());  // the gradient of an earlier micro-batch, or none
   }
   send_full();
   open_ = armed_ = false;
@@ -124,9 +124,9 @@ void GradientReducer::take() {
   group_.wait(buckets_.back().ticket);
   for (Slot& s : slots_) s.shared = s.given;
   for (const Bucket& b : buckets_) {
-    if (b.buffer.device().is_meta()) continue;  // in a plan all ranks are like this one
-    const std::vector<double> users = b.buffer.alias({int64_t(b.slots.size())}, {1}, b.used).to_vector<double>();
-    for (size_t i = 0; i < users.size(); ++i) slots_[b.slots[i]].shared = users[i] > 0;
+    if (b.buffer.device().is_meta()) continue;  // in a plan all ranks equal this one
+    const std::vector<double> users = b.buffer.alias({int64_t(b.parts.size())}, {1}, b.used).to_vector<double>();
+    for (size_t i = 0; i < users.size(); ++i) slots_[b.parts[i]].shared = users[i] > 0;
   }
   for (Slot& s : slots_) {
     s.expected = s.given;

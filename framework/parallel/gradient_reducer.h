@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums gradients over ranks while backward still computes the others.
 //
-// Gradients are copied into buckets, the last parameter's first since backward reaches it first, and their own memory is freed. A
-// bucket is sent when it is full and all buckets before it are sent, so that every rank sends the same buckets in the same order.
-// The first is small, to begin early. While a bucket may be on its way its parameters have no gradient, so nothing touches it.
+// Copies gradients into buckets, the last parameter's first because backward reaches it first, and frees the gradients' own
+// memory. Sends a bucket when it is full and all buckets before it were sent, so every rank sends the same buckets in the same
+// order. The first bucket is small, to begin early. While its bucket may be in transfer, a parameter has no gradient, so nothing
+// changes it.
 //
-// The gradient of a parameter counts as zero on ranks that did not use the parameter (as -0, which changes no sum); if no rank used
-// it, it gets no gradient, as in one process.
+// On ranks that did not use a parameter its gradient counts as -0, which changes no sum. If no rank used it, it gets no gradient,
+// as in one process.
 #pragma once
 
 #include <unordered_map>
@@ -20,28 +21,28 @@ namespace halfstep {
 struct ReducerOptions {
   double first_bucket_mb = 1, bucket_mb = 25;
   Wire wire = Wire::as_is;
-  double scale = 1;  // of every rank's gradients, before the sum
+  double scale = 1;  // multiplies every rank's gradients before the sum
 };
 
 class GradientReducer final : public LeafListener {
  public:
-  // Parameters that require no grad are left out. Throws ValueError for a bucket that is not positive.
+  // Skips parameters that do not require grad. Throws ValueError unless the bucket size is positive.
   GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options = {});
 
-  // From now on gradients may lie in the buckets, where several backwards add them up before they are sent.
+  // Allows gradients to lie in the buckets, where several backwards add to them before they are sent.
   void open() { open_ = true; }
-  // The next backward makes the gradients to sum. Every rank must arm and finish equally often.
+  // Announces that the next backward makes the gradients to sum. Every rank must call arm and finish equally often.
   void arm();
   bool armed() const { return armed_; }
-  // Has a gradient arrived since?
+  // Returns whether a gradient has arrived since.
   bool begun() const { return arrived_ > 0; }
   // Sends the remaining buckets.
   void send_rest();
-  // Waits, and gives the parameters the sums as gradients: parts of the buckets, valid until the next open() or arm(). Throws
+  // Waits, then sets the sums as the parameters' gradients: parts of the buckets, valid until the next open() or arm(). Throws
   // PeerLostError.
   void take();
-  // The same in a recording (Backend::begin_recording), for a group that can record: the parameters that have a gradient on any
-  // rank are those of the last take(). Throws RecordingError if this rank uses other parameters than then.
+  // The same in a recording (Backend::begin_recording), for a group that can record. The parameters with a gradient on any rank
+  // are those of the last take(); throws RecordingError if this rank uses others.
   void take_recorded();
 
   std::vector<int64_t> bucket_bytes() const;
@@ -54,13 +55,13 @@ class GradientReducer final : public LeafListener {
     Tensor parameter;
     size_t bucket;
     int64_t offset, flag;  // in the bucket, in elements
-    bool filled = false, given = false;  // there is something in the bucket; that is a gradient
-    bool expected = false, shared = false;  // `given` in the last take(), and was it on any rank?
+    bool filled = false, given = false;  // filled: the bucket has data for it; given: that data is a gradient
+    bool expected = false, shared = false;  // expected: `given` in the last take(); shared: given on any rank then
   };
   struct Bucket {
-    Tensor buffer;     // the gradients, then a flag for each: how many ranks have one
+    Tensor buffer;     // the gradients, then for each the number of ranks that have it
     int64_t used = 0;  // elements of gradients
-    std::vector<size_t> slots;
+    std::vector<size_t> parts;
     size_t filled = 0;
     Ticket ticket = 0;
   };

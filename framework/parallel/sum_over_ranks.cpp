@@ -8,14 +8,11 @@
 namespace halfstep {
 namespace {
 
-// The group that the function below is called with; forward notes it for backward.
-thread_local ProcessGroup* t_group = nullptr;
-
 struct SumOverRanks : Function<SumOverRanks> {
-  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
-    ctx.state = t_group;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in, ProcessGroup* group) {
+    ctx.state = group;
     const Tensor sum = in[0].detach().clone();
-    t_group->wait(t_group->all_reduce({sum}));
+    group->wait(group->all_reduce({sum}));
     return {sum};
   }
   static Tensors backward(FunctionContext& ctx, const Tensors& grads) {
@@ -26,8 +23,7 @@ struct SumOverRanks : Function<SumOverRanks> {
 }  // namespace
 
 Tensor sum_over_ranks(const Tensor& x, ProcessGroup& group) {
-  t_group = &group;
-  return SumOverRanks::apply({x})[0];
+  return SumOverRanks::apply({x}, &group)[0];
 }
 
 }  // namespace halfstep

@@ -6,8 +6,8 @@
 
 namespace halfstep {
 
-// The sum of every rank's x, on all of them; its gradient is the sum of their gradients. All ranks call it, and run backward, in
-// the same order. x is floating.
+// Returns on every rank the sum of all ranks' x; its gradient is the sum of their gradients. All ranks must call it, and run
+// backward, in the same order. x must be floating.
 Tensor sum_over_ranks(const Tensor& x, ProcessGroup& group);
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors as Eigen's matrices, and back. Not part of halfstep.h, as it brings Eigen with it.
+// Converts between tensors and Eigen's matrices. Not part of halfstep.h, because it includes Eigen.
 #pragma once
 
 #include <Eigen/Core>
@@ -13,9 +13,9 @@ using RowMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMaj
 template <class T>
 using MatrixView = Eigen::Map<RowMatrix<T>, Eigen::Unaligned, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
 
-// The memory of a matrix [N, M], or of a vector [N] as N x 1, on the CPU; T is its dtype. Without a copy, whatever the strides, so
-// x must outlive it; autograd does not notice writes, autocast does (Tensor::data_ptr). Throws ShapeError, DTypeError and
-// DeviceError.
+// Returns the memory of a CPU matrix [N, M], or of a vector [N] as N x 1, without a copy and with any strides; T must be its
+// dtype. x must outlive the result. Autograd does not notice writes; autocast does (Tensor::data_ptr). Throws ShapeError,
+// DTypeError and DeviceError.
 template <class T>
 MatrixView<T> as_eigen(const Tensor& x) {
   check<ShapeError>(x.dim() == 1 || x.dim() == 2, "as_eigen", "needs a vector or a matrix, got ", x.shape());
@@ -25,7 +25,7 @@ MatrixView<T> as_eigen(const Tensor& x) {
                        Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(x.strides()[0], matrix ? x.strides()[1] : 1));
 }
 
-// A copy of a matrix, or of anything that Eigen can evaluate to one: [rows, cols], or [size] of a vector type.
+// Copies a matrix or an expression that Eigen can evaluate to one: [rows, cols], or [size] for a vector type.
 template <class Derived>
 Tensor from_eigen(const Eigen::MatrixBase<Derived>& m) {
   using T = typename Derived::Scalar;

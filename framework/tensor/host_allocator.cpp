@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator of the CPU.
 //
-// Fresh pages cost more than the arithmetic done on them (a 128 MB relu takes 7.8 times as long into fresh memory), so
-// released blocks are kept in lists by size class and handed out again, newest first. Blocks start at staggered addresses:
-// arrays that agree modulo 4096 slow an optimizer step by up to 4.5 times, because the CPU mistakes their addresses.
+// Fresh pages cost more than the arithmetic on them (a 128 MB relu takes 7.8 times as long into fresh memory), so released blocks
+// stay in lists by size class and are reused newest first. Blocks start at staggered addresses: if arrays have equal addresses
+// modulo 4096, the CPU mistakes them for one another, which slows an optimizer step by up to 4.5 times.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <sstream>
 #include <unordered_map>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/sanitizers.h"
+#include "framework/base/text_stream.h"
+#include "framework/tensor/counting_allocator.h"
 #include "framework/tensor/memory.h"
 
-// Marks memory that the address sanitizer shall not let anybody touch; nothing without the sanitizer.
+// Forbids access to memory under the address sanitizer; does nothing without it.
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>
 #else
@@ -30,25 +32,21 @@ namespace halfstep {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr size_t kLarge = size_t(1) << 16;  // from here on blocks are coloured
+constexpr size_t kLarge = size_t(1) << 16;  // size above which blocks start at staggered addresses
 constexpr size_t kColours = 61, kColourStep = 5;
 
-struct Block {
-  void* base;    // malloc's result
-  size_t bytes;  // size class
-  MemoryTag tag;
-};
-
-class HostAllocator final : public Allocator {
+class HostAllocator final : public CountingAllocator {
  public:
   void* allocate(size_t bytes, MemoryTag tag) override {
     const size_t size = host_block_size(bytes);
     const std::lock_guard lock(mutex_);
     void* p = nullptr;
+    Block* block = nullptr;
     if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
       p = it->second.back();
       it->second.pop_back();
-      blocks_[p].tag = tag;
+      block = &blocks_[p];
+      block->tag = tag;
     } else {
       p = from_system(size, tag);
       if (!p) {
@@ -56,48 +54,22 @@ class HostAllocator final : public Allocator {
         p = from_system(size, tag);
       }
       if (!p) out_of_memory(bytes);
+      block = &blocks_[p];
     }
-    ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // and no more than was asked for
+    ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // allows exactly the requested bytes
 #ifdef HALFSTEP_ADDRESS_SANITIZER
-    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // who reads what nobody has written gets NaN, -1 or no truth value
+    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // NaN, -1 or invalid bools, to expose reads of unwritten memory
 #endif
-    stats_.live += size;
-    stats_.live_by_tag[size_t(tag)] += size;
-    ++stats_.allocations;
-    if (stats_.live > stats_.peak) {
-      stats_.peak = stats_.live;
-      stats_.peak_by_tag = stats_.live_by_tag;
-    }
+    count(*block);
     return p;
   }
 
   void release(void* p) noexcept override {
     const std::lock_guard lock(mutex_);
     const Block& b = blocks_.find(p)->second;
-    stats_.live -= b.bytes;
-    stats_.live_by_tag[size_t(b.tag)] -= b.bytes;
+    discount(b);
     free_[b.bytes].push_back(p);
     ASAN_POISON_MEMORY_REGION(p, b.bytes);
-  }
-
-  void retag(void* p, MemoryTag tag) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto it = blocks_.find(p);
-    if (it == blocks_.end()) return;
-    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
-    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
-    it->second.tag = tag;
-  }
-
-  MemoryStats stats() const override {
-    const std::lock_guard lock(mutex_);
-    return stats_;
-  }
-
-  void reset_peak() override {
-    const std::lock_guard lock(mutex_);
-    stats_.peak = stats_.live;
-    stats_.peak_by_tag = stats_.live_by_tag;
   }
 
   void empty_cache() override {
@@ -137,18 +109,16 @@ class HostAllocator final : public Allocator {
   }
 
   [[noreturn]] void out_of_memory(size_t bytes) const {
-    std::ostringstream by_tag;
+    TextWriter by_tag;
     for (int i = 0; i < kMemoryTagCount; ++i)
       by_tag << (i ? ", " : "") << name(MemoryTag(i)) << ' ' << stats_.live_by_tag[size_t(i)];
     fail<MemoryError>("memory", "cpu: cannot allocate ", bytes, " bytes; ", stats_.live, " are live (", by_tag.str(), ")",
                       Help{"use a smaller batch or model"});
   }
 
-  mutable std::mutex mutex_;
-  std::unordered_map<void*, Block> blocks_;              // every block, live or cached
+  // `blocks_` has every block, live or cached.
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
   size_t colour_ = 0, limit_ = 0;
-  MemoryStats stats_;
 };
 
 // Never destroyed: tensors in static variables may outlive any static allocator.
@@ -159,7 +129,7 @@ HostAllocator* instance() {
 
 }  // namespace
 
-// At most 12.5 % is wasted.
+// Rounds up; wastes at most 12.5 %.
 size_t host_block_size(size_t bytes) {
   if (bytes <= 1024) return (bytes + kAlign - 1) / kAlign * kAlign;
   size_t octave = 1024;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
+// Prints tensors as PyTorch does: tensor([[1.0000, 2.5000], [...]], dtype=float16).
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <sstream>
 
+#include "framework/base/number_text.h"
+#include "framework/base/text_stream.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -15,35 +15,33 @@ constexpr int64_t kEdgeItems = 3;
 constexpr size_t kLineWidth = 80;
 constexpr std::string_view kPrefix = "tensor(";
 
-// One format for all that is shown: integers with a dot, four decimals, or exponents, as the range demands. Zeros and
-// non-finite values do not count, neither for the choice nor for the width.
+// One format for all shown elements: integers with a dot, four decimals, or exponents, depending on the range. Zeros and
+// non-finite values do not influence the choice or the width.
 class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
     double lo = INFINITY, hi = 0;
-    bool whole = true;
+    bool all_integers = true;
     for (double v : values) {
       if (!counts(v)) continue;
       lo = std::min(lo, std::fabs(v)), hi = std::max(hi, std::fabs(v));
-      whole = whole && v == std::nearbyint(v);
+      all_integers = all_integers && v == std::nearbyint(v);
     }
-    const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!whole && lo < 1e-4));
-    format_ = wide ? "%.4e" : whole ? "%.0f." : "%.4f";
+    const bool wide = hi > 0 && (hi / lo > 1000 || hi > 1e8 || (!all_integers && lo < 1e-4));
+    form_ = wide ? Form::exponent : all_integers ? Form::whole : Form::fixed;
     for (double v : values)
       if (counts(v)) width = std::max(width, (*this)(v).size());
   }
   std::string operator()(double v) const {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
-    char buffer[400];  // %.0f of the largest double has 309 digits
-    std::snprintf(buffer, sizeof buffer, format_, v);
-    return buffer;
+    return form_ == Form::exponent ? exponent_text(v, 4) : form_ == Form::whole ? fixed_text(v, 0) + '.' : fixed_text(v, 4);
   }
   size_t width = 1;
 
  private:
   static bool counts(double v) { return std::isfinite(v) && v != 0; }
-  const char* format_;
+  enum class Form : uint8_t { exponent, whole, fixed } form_;
 };
 
 class Printer {
@@ -76,7 +74,7 @@ class Printer {
  private:
   bool cut(int64_t n) const { return summarize_ && n > 2 * kEdgeItems; }
 
-  // Calls f with each index shown along a dimension of n, and with -1 for the dots.
+  // Calls f with each shown index of a dimension of n, and with -1 for the dots.
   template <class F>
   void for_shown(int64_t n, F f) const {
     for (int64_t i = 0; i < n; ++i) {
@@ -88,7 +86,7 @@ class Printer {
     }
   }
 
-  // Row-major positions of the elements shown.
+  // Collects the row-major positions of the shown elements.
   void collect(int dim, int64_t base, int64_t count) {
     if (dim == shape_.size()) return positions_.push_back(base);
     const int64_t inner = shape_[dim] ? count / shape_[dim] : 0;
@@ -97,7 +95,7 @@ class Printer {
     });
   }
 
-  // The opening bracket is at column `indent`.
+  // Prints a block whose opening bracket is at column `indent`.
   void block(int dim, size_t indent) {
     if (dim == shape_.size()) {
       out_ << cells_[next_++];
@@ -124,17 +122,17 @@ class Printer {
   std::vector<int64_t> positions_;
   std::vector<std::string> cells_;  // one per position, padded
   size_t width_ = 1, next_ = 0;
-  std::ostringstream out_;
+  TextWriter out_;
 };
 
 template <class... Parts>
 std::string join(const Parts&... parts) {
-  std::ostringstream out;
+  TextWriter out;
   (out << ... << parts);
   return out.str();
 }
 
-// (2, 0)
+// Returns a shape as a tuple: (2, 0).
 std::string as_tuple(const Shape& shape) {
   std::string s = join(shape);
   s.front() = '(', s.back() = ')';
@@ -150,7 +148,7 @@ std::string Tensor::str() const {
   if (!device().is_cpu()) suffixes.push_back(join("device='", device(), "'"));
   const bool hidden = device().is_meta();  // no values
   if (hidden || (empty && dim() != 1)) suffixes.push_back("size=" + as_tuple(shape()));
-  // If there are elements, they distinguish int64 from bool.
+  // Nonempty output shows whether it is int64 or bool.
   const bool evident = dtype() == DType::f32 || (!empty && !hidden && (dtype() == DType::i64 || dtype() == DType::boolean));
   if (!evident) suffixes.push_back(join("dtype=", dtype()));
   if (requires_grad()) suffixes.push_back(is_leaf() ? "requires_grad=True" : "grad_fn");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of several tensors under PyTorch's names, which are pairs or tuples as well:
+// Results of several tensors with PyTorch's names, which also work as pairs or tuples:
 //   x.max(1).values    auto [values, indices] = x.max(1)    std::get<1>(x.max(1))    std::tie(values, indices) = x.max(1)
-// What is assigned to a name does not change the pair.
+// Assigning to a name does not change the pair.
 #pragma once
 
 #include <concepts>
@@ -32,7 +32,7 @@ concept NamedParts = !std::is_const_v<T> && !std::is_volatile_v<T> && requires {
 
 }  // namespace halfstep
 
-// For structured bindings.
+// Support structured bindings.
 template <halfstep::NamedParts T>
 struct std::tuple_size<T> : std::tuple_size<typename T::Parts> {};
 template <size_t i, halfstep::NamedParts T>

@@ -11,12 +11,12 @@
 
 namespace halfstep {
 
-// What a byte is for; the allocators keep a live and a peak count for each.
+// Purpose of an allocation; the allocators count live and peak bytes for each.
 enum class MemoryTag : uint8_t { activations, data, parameters, shadows, gradients, optimizer, workspace };
 inline constexpr int kMemoryTagCount = 7;
 const char* name(MemoryTag tag);
 
-// Tags this thread's allocations while it lives. Default outside any scope: activations.
+// Sets the tag of this thread's allocations while it lives. Without a scope: activations.
 class MemoryScope {
  public:
   [[nodiscard]] explicit MemoryScope(MemoryTag tag);
@@ -30,9 +30,9 @@ class MemoryScope {
 
 class Storage {
  public:
-  // Allocates `bytes` on `device` through its backend's caching allocator. Contents are not initialised.
+  // Allocates `bytes` on `device` from its backend's caching allocator, without initialising them.
   [[nodiscard]] Storage(size_t bytes, Device device);
-  // Wraps memory that `owner` keeps alive (an Eigen matrix, a mapped file). Not counted by the allocator.
+  // Wraps memory that `owner` keeps alive (an Eigen matrix, a mapped file). The allocator does not count it.
   [[nodiscard]] Storage(void* data, size_t bytes, Device device, std::shared_ptr<void> owner);
   ~Storage();
   Storage(const Storage&) = delete;
@@ -48,18 +48,17 @@ class Storage {
     if (derived) [[unlikely]]
       derived.reset();
   }
-  // Somebody has a pointer to these bytes, or they are memory of the caller's: they may change without a new version, so nothing
-  // that was made of them, such as the 16-bit copy of a weight, is kept for later. Never taken back, as the pointer may be kept.
-  // Threads that read one tensor may all ask for its pointer.
+  // Marks that somebody has a pointer to these bytes or owns them, so they may change without a new version. Derived data, such as
+  // the 16-bit copy of a weight, is then not kept. The mark stays, as the pointer may. Threads may set it at once.
   bool is_exposed() const { return exposed_.load(std::memory_order_relaxed); }
   void expose() {
     if (!is_exposed()) exposed_.store(true, std::memory_order_relaxed);
   }
 
-  // Grows only with in-place writes that autograd recorded; a view made before such a write must not be used after it.
+  // Counts the in-place writes that autograd recorded; a view made before such a write must not be used after it.
   uint64_t recorded_writes = 0;
-  // What was made of these bytes, such as a matrix in the layout of a product (framework/ops/linalg/packed_weights.h). The next
-  // in-place write drops it. Who reads or sets it holds a lock of its own.
+  // Data derived from these bytes, such as a matrix in the layout of a product (framework/ops/linalg/packed_weights.h). The next
+  // in-place write drops it. Readers and writers hold their own lock.
   std::shared_ptr<void> derived;
 
  private:

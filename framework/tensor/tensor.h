@@ -29,26 +29,26 @@ namespace halfstep {
 
 class Node;          // framework/autograd/node.h
 class TensorIndex;   // framework/ops/index/slicing.h
-class IndexedPart;   // there, too
+class IndexedPart;   // framework/ops/index/slicing.h
 class TensorLiteral; // framework/ops/shape/literal.h
 class Generator;     // framework/base/generator.h
 struct TensorImpl;   // below
 struct ValuesIndices;  // framework/tensor/results.h
-struct MinMax;         // there, too
+struct MinMax;         // framework/tensor/results.h
 class Tensor;
 
 using Tensors = std::vector<Tensor>;
 using TensorHook = std::function<Tensor(const Tensor& grad)>;  // returns a replacement, or an undefined Tensor to keep it
 using HookList = std::vector<std::pair<uint64_t, TensorHook>>;  // key, hook
 
-// As TensorOptions, where the numbers of the call choose the dtype that is not given: arange(0, 1, 0.25) is float32.
+// Like TensorOptions, but without a dtype the call's numbers choose it: arange(0, 1, 0.25) is float32.
 struct NumberOptions {
   std::optional<DType> dtype = {};
   Device device = default_device();
   bool requires_grad = false;
 };
 
-// How a new tensor is made: zeros({2, 3}, {.dtype = DType::f16, .requires_grad = true}).
+// Options of a new tensor: zeros({2, 3}, {.dtype = DType::f16, .requires_grad = true}).
 struct TensorOptions {
   DType dtype = DType::f32;
   Device device = default_device();
@@ -57,7 +57,7 @@ struct TensorOptions {
   operator NumberOptions() const { return {dtype, device, requires_grad}; }
 };
 
-// A size or dimension in a call like x.view(2, -1): an integer, and no flag.
+// A size or dimension in a call like x.view(2, -1): an integer, but not a bool.
 template <class T>
 concept SizeNumber = std::integral<T> && !std::same_as<T, bool>;
 
@@ -68,18 +68,19 @@ class Tensor {
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   ~Tensor() = default;
-  // A variable becomes another handle; what has no name is written into: `x[0] = y` changes x, as `x[0].copy_(y)` and `.fill_(y)`.
-  // Throws ValueError for a tensor that is no view of anything: `x.index({mask}) = y` would be lost, use index_put_.
+  // Assigning to a variable changes its handle; assigning to a temporary writes into it: `x[0] = y` changes x, like
+  // `x[0].copy_(y)` and `.fill_(y)`. Throws ValueError for a temporary that is not a view: `x.index({mask}) = y` would be lost,
+  // use index_put_.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   const Tensor& operator=(const Tensor& values) && { return write(values); }
   const Tensor& operator=(Number value) && { return write(value); }
 
-  // Uninitialised memory.
+  // Makes a tensor of uninitialised memory.
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
-  // A view of memory that `owner` keeps alive, without a copy.
+  // Views memory that `owner` keeps alive, without a copy.
   static Tensor from_blob(void* data, const Shape& shape, DType dtype, std::shared_ptr<void> owner, Device device = Device::cpu);
-  // New ones with this tensor's dtype and device.
+  // Make tensors with this tensor's dtype and device.
   Tensor new_empty(const Shape& shape) const { return empty(shape, {.dtype = dtype(), .device = device()}); }
   Tensor new_full(const Shape& shape, Number value) const {
     const Tensor out = new_empty(shape);
@@ -88,8 +89,8 @@ class Tensor {
   }
   Tensor new_zeros(const Shape& shape) const { return new_full(shape, 0); }
   Tensor new_ones(const Shape& shape) const { return new_full(shape, 1); }
-  Tensor new_tensor(const TensorLiteral& values) const;  // as tensor() takes them
-  // Same memory, other geometry; no autograd. `offset` in elements from this tensor's first.
+  Tensor new_tensor(const TensorLiteral& values) const;  // values as tensor() takes them
+  // Returns a view with other geometry and without autograd. `offset` counts elements from this tensor's first.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset = 0) const;
 
   // ---- geometry
@@ -97,7 +98,7 @@ class Tensor {
   explicit operator bool() const = delete;  // ambiguous: use defined() or item<bool>()
   const Shape& shape() const;
   const Shape& sizes() const { return shape(); }
-  // auto [n, c, h, w] = x.sizes<4>(). Throws ShapeError for another rank.
+  // Returns the sizes: auto [n, c, h, w] = x.sizes<4>(). Throws ShapeError for another rank.
   template <size_t rank>
   std::array<int64_t, rank> sizes() const {
     check<ShapeError>(dim() == int(rank), "sizes", "asked for ", rank, " sizes, got ", shape());
@@ -114,7 +115,7 @@ class Tensor {
   Device device() const;
   bool is_contiguous() const;
   bool is_contiguous(MemoryFormat format) const;
-  MemoryFormat format() const;     // channels_last where the elements lie so and not row by row as well
+  MemoryFormat format() const;     // channels_last if the elements lie so and are not contiguous as well
   bool is_floating_point() const { return is_floating(dtype()); }
   size_t nbytes() const { return size_t(numel()) * size_of(dtype()); }
 
@@ -146,23 +147,23 @@ class Tensor {
   TensorView view() const;         // for kernels
 
   // ---- memory
-  // The first element, on device(), to write to: later calls see what is written, also through a pointer that is kept. So of a
-  // weight no 16-bit copy is kept from then on (amp/autocast/autocast.h): to read, const_data_ptr costs nothing.
+  // Returns a pointer to the first element, on device(), for writing. Later calls see what is written, also through a pointer that
+  // is kept. So a weight then keeps no 16-bit copy (amp/autocast/autocast.h); for reading, const_data_ptr costs nothing.
   void* data_ptr() const;
-  template <class T> T* data_ptr() const;  // throws DTypeError when T is not the dtype
+  template <class T> T* data_ptr() const;  // throws DTypeError if T is not the dtype
   const void* const_data_ptr() const { return first_element(); }
   template <class T>
   const T* const_data_ptr() const {
     check<DTypeError>(dtype() == dtype_of<T>, "data_ptr", "asked for ", dtype_of<T>, " but the tensor is ", dtype());
     return static_cast<const T*>(first_element());
   }
-  uint64_t version() const;                // in-place writes so far, over all views of the memory
+  uint64_t version() const;                // in-place writes so far to the memory, through any view
   void bump_version() const;
   const std::shared_ptr<Storage>& storage() const;
   bool shares_memory_with(const Tensor& o) const { return storage() == o.storage(); }
-  bool same(const Tensor& o) const { return impl_ == o.impl_; }  // the same handle target
+  bool same(const Tensor& o) const { return impl_ == o.impl_; }  // whether both handles have the same target
 
-  // Reads back to the host (a synchronisation on a GPU).
+  // Copy values to the host (and synchronise a GPU).
   template <class T = double> T item() const;         // numel() == 1, converted to T
   template <class T> std::vector<T> to_vector() const;  // row-major, converted to T
   std::string str() const;                            // as PyTorch prints it
@@ -175,26 +176,26 @@ class Tensor {
   const Tensor& requires_grad_(bool value = true) const { return set_requires_grad(value); }
   bool is_leaf() const;
   const Tensor& grad() const;              // undefined until backward
-  const Tensor& raw_grad() const;          // as backward left it: in a 16-bit dtype when made under LowGradients
+  const Tensor& raw_grad() const;          // as backward left it: 16-bit if made under LowGradients
   void set_grad(const Tensor& g) const;    // undefined clears it
   void zero_grad() const { set_grad(Tensor()); }
   void backward(const Tensor& gradient = Tensor(), bool retain_graph = false, bool create_graph = false) const;
-  Tensor detach() const;                   // same memory, no history
+  Tensor detach() const;                   // a view without history
   Tensor data() const { return detach(); }  // so w.data().normal_() is not recorded
-  const Tensor& detach_() const;           // forgets the history, and requires no grad; not of a view
+  const Tensor& detach_() const;           // drops the history and requires_grad; not for views
   void retain_grad() const;                // keep .grad of a non-leaf
   uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
   void remove_hook(uint64_t key) const;
   const std::shared_ptr<Node>& node() const;  // the node that computed this tensor; null for leaves
 
-  // ---- elementwise, one method a row of elementwise.def
+  // ---- elementwise: one method per row of elementwise.def
 #define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
 #define HS_BINARY(name, ...)                                                   \
   Tensor name(const Tensor& o) const; Tensor name(Number o) const;             \
   const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(Number o) const;
 #define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(Number o) const;
 #include "generated/elementwise_names.def"
-  // this + alpha o, this - alpha o; of 16-bit tensors the product is not rounded before the sum.
+  // Return this + alpha o and this - alpha o; for 16-bit tensors the product is not rounded before the sum.
   Tensor add(const Tensor& o, double alpha) const;
   Tensor sub(const Tensor& o, double alpha) const;
   const Tensor& add_(const Tensor& o, double alpha) const;
@@ -227,15 +228,15 @@ class Tensor {
   Tensor clip(std::optional<Number> lo, std::optional<Number> hi = {}) const { return clamp(lo, hi); }
 
   // ---- memory and dtype
-  Tensor to(DType dtype) const;            // differentiable; this very tensor when nothing changes
+  Tensor to(DType dtype) const;            // differentiable; returns this tensor if nothing changes
   Tensor to(Device device) const;
   Tensor cpu() const { return to(Device::cpu); }
   Tensor cuda(int index = 0) const { return to(Device{Device::Type::cuda, int8_t(index)}); }
   Tensor type_as(const Tensor& o) const { return to(o.device()).to(o.dtype()); }
   Tensor half() const { return to(DType::f16); }
   Tensor bfloat16() const { return to(DType::bf16); }
-  Tensor to(MemoryFormat format) const;    // the same values, lying otherwise: of 4 or 5 dimensions for channels_last
-  Tensor clone() const;                    // differentiable copy, dense; of a channels_last tensor in its format
+  Tensor to(MemoryFormat format) const;    // the same values in another memory order; channels_last needs 4 or 5 dimensions
+  Tensor clone() const;                    // differentiable dense copy; keeps channels_last
   Tensor clone(MemoryFormat format) const;
   Tensor contiguous() const;
   Tensor contiguous(MemoryFormat format) const { return to(format); }
@@ -248,7 +249,7 @@ class Tensor {
   // ---- views
   Tensor reshape(const Shape& shape) const;  // one size may be -1; a view when the strides allow
   Tensor view(const Shape& shape) const;     // throws where reshape would copy
-  // x.view(n, -1) is x.view({n, -1}), and so on.
+  // Accept sizes without braces: x.view(n, -1) is x.view({n, -1}).
   template <SizeNumber... Sizes>
     requires(sizeof...(Sizes) > 1)
   Tensor reshape(Sizes... sizes) const {
@@ -290,7 +291,7 @@ class Tensor {
 
   Tensor swapaxes(int64_t a, int64_t b) const { return transpose(a, b); }
   Tensor movedim(int64_t from, int64_t to) const;
-  Tensor mT() const { return transpose(-2, -1); }  // of matrices, the last two dimensions
+  Tensor mT() const { return transpose(-2, -1); }  // transposes the last two dimensions
   Tensor view_as(const Tensor& o) const { return view(o.shape()); }
   Tensor reshape_as(const Tensor& o) const { return reshape(o.shape()); }
   Tensor expand_as(const Tensor& o) const { return expand(o.shape()); }
@@ -299,7 +300,7 @@ class Tensor {
   Tensors split(int64_t size, int64_t dim = 0) const;
   Tensors split(std::initializer_list<int64_t> sizes, int64_t dim = 0) const;
   Tensors chunk(int64_t chunks, int64_t dim = 0) const;
-  // auto [q, k, v] = x.chunk<3>(-1), x.split<3>(size, -1). Throws ShapeError where there is another number of parts.
+  // Return a fixed number of parts: auto [q, k, v] = x.chunk<3>(-1), x.split<3>(size, -1). Throw ShapeError if the number differs.
   template <size_t count>
   std::array<Tensor, count> chunk(int64_t dim = 0) const {
     return parts<count>("chunk", chunk(int64_t(count), dim), dim);
@@ -399,7 +400,7 @@ class Tensor {
   Tensor index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
   Tensor index_copy(int64_t dim, const Tensor& index, const Tensor& src) const;
   Tensor index(const Tensors& indices) const;  // undefined entries mean ':'
-  // x.index({Slice(0, 3), None, Ellipsis, mask}); a view where there is no tensor among them.
+  // Indexes with x.index({Slice(0, 3), None, Ellipsis, mask}); returns a view unless an index is a tensor.
   Tensor index(std::initializer_list<TensorIndex> indices) const;
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
   Tensor masked_fill(const Tensor& mask, Number value) const;
@@ -491,24 +492,24 @@ class Tensor {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
-// The low-precision copy of a parameter: true while `version` is the parameter's. See amp/autocast/autocast.h.
+// The low-precision copy of a parameter, current while `version` equals the parameter's. See amp/autocast/autocast.h.
 struct Shadow {
   Tensor low;
   uint64_t version = 0;
 };
 
-// A tensor's place in the graph; made on first need.
+// A tensor's place in the graph, created when needed.
 struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
   bool retains_grad = false;
-  bool replaced = false;        // was a parameter of a module, which has another in its place now
-  bool scaled = false;          // grad is multiplied by a GradScaler's scale; of what backward() begins with: it is that scale
-  bool mixed = false;           // grad is a sum of such gradients and of others
-  uint32_t modules = 0;         // how many modules have it as a parameter
+  bool replaced = false;        // whether it was a parameter of a module that now has another in its place
+  bool scaled = false;          // whether grad is multiplied by a GradScaler's scale; for an argument of backward(): itself
+  bool mixed = false;           // whether grad is a sum of scaled and unscaled gradients
+  uint32_t modules = 0;         // number of modules that have it as a parameter
   Tensor grad;
   std::shared_ptr<Node> node;   // the node that computed the tensor
   uint32_t output_index = 0;    // which of the node's outputs it is
-  std::weak_ptr<Node> accumulator;  // a leaf's gradient sink
+  std::weak_ptr<Node> accumulator;  // AccumulateGrad of a leaf
   std::shared_ptr<HookList> hooks;
   Shadow shadow;
 };
@@ -521,7 +522,7 @@ struct TensorImpl {
   DType dtype = DType::f32;
   bool wrapped_number = false;           // holds a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
-  std::weak_ptr<TensorImpl> base;        // what it views, itself no view; gone where nobody holds that
+  std::weak_ptr<TensorImpl> base;        // the viewed tensor, itself not a view; expired if nobody holds it
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;
   std::string label;

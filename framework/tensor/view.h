@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel sees of a tensor: memory, dtype and geometry. No ownership, no gradients.
+// A tensor as kernels see it: memory, dtype and geometry, without ownership and gradients.
 #pragma once
 
 #include "framework/base/dtype.h"
@@ -21,8 +21,8 @@ struct TensorView {
   template <class T> T* as() const { return static_cast<T*>(data); }
 };
 
-// The same elements with their dimensions in the order of memory: contiguous where `v` is so in `format`. Elementwise kernels,
-// which do not care for the order, are given all their tensors in that of the result.
+// Returns the same elements with dimensions in the order of memory; contiguous if `v` is contiguous in `format`. Elementwise
+// kernels do not depend on the order and get all tensors in the order of the result.
 inline TensorView in_memory_order(TensorView v, MemoryFormat format) {
   if (format == MemoryFormat::contiguous) return v;
   v.shape = in_memory_order(v.shape, format);

@@ -2,7 +2,7 @@
 # halfstep_cuda_targets(OUT GPUS PTX): the GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES has them.
 #
 # GPUS: compute capabilities, "8.6;9.0". For each there is machine code, and the PTX that it is made from, which costs no time;
-# tests/cuda_ptx runs it. Without any it is 9.0, Hopper. (CMake's own `native` is an error where its probe finds no GPU.)
+# tests/emulators/ptx runs it. Without any it is 9.0, Hopper. (CMake's own `native` is an error where its probe finds no GPU.)
 # PTX, a Boolean: besides, PTX from which the driver compiles for every other GPU at the program's first start. There are two:
 # compute_75 for Turing, and compute_80 for all later GPUs, since code for Turing makes the arithmetic of bfloat16 from several
 # integer operations. That of compute_75 alone adds a third to the time of the compiler.

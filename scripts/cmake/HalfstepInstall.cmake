@@ -6,12 +6,22 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/halfstep)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libhalfstep-dev)
 
-install(DIRECTORY framework layers optim amp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.def" REGEX "framework/backend/cpu" EXCLUDE)
-install(FILES halfstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep)
+# The headers that promise something; docs/build.md lists them with apps/halfstep_app.h and halfstep_predict.h. What they include is
+# installed below internal/, and may change with any version.
+set(public_headers halfstep.h amp/amp.h framework/autograd/autograd.h framework/data/data.h
+    framework/distributions/distributions.h framework/io/io.h framework/ops/ops.h framework/tensor/eigen.h framework/tensor/memory.h
+    framework/tensor/tensor.h layers/nn.h optim/optim.h)
+set(headers ${CMAKE_INSTALL_INCLUDEDIR}/halfstep)
+set(others REGEX "framework/backend/cpu" EXCLUDE)
+foreach(header IN LISTS public_headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${headers}/${folder})
+  list(APPEND others REGEX "/${header}$" EXCLUDE)
+endforeach()
+install(DIRECTORY framework layers optim amp DESTINATION ${headers}/internal FILES_MATCHING PATTERN "*.h" PATTERN "*.def" ${others})
 install(FILES ${PROJECT_BINARY_DIR}/generated/elementwise_names.def ${PROJECT_BINARY_DIR}/generated/pointwise_names.def
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/halfstep/generated)
-target_include_directories(halfstep PUBLIC $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/halfstep>)
+        DESTINATION ${headers}/internal/generated)
+target_include_directories(halfstep PUBLIC "$<INSTALL_INTERFACE:${headers};${headers}/internal>")
 install(TARGETS halfstep EXPORT halfstepTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT halfstepTargets NAMESPACE halfstep:: DESTINATION ${package_dir})
 if(HALFSTEP_APPS)

@@ -18,8 +18,8 @@ function(halfstep_unity target)
 endfunction()
 
 # halfstep_level(NAME DIRS dir... [ALONE dir...] [EXCLUDE file...] [PACKAGES target...])
-# All .cpp of the folders (not recursive) as the object library halfstep_NAME. ALONE: folders in which each file stays a translation
-# unit.
+# All .cpp of the folders, not of those below them, as the object library halfstep_NAME. dir/*: each folder in dir. ALONE: folders
+# in which each file stays a translation unit.
 function(halfstep_level name)
   cmake_parse_arguments(ARG "" "" "DIRS;ALONE;EXCLUDE;PACKAGES" ${ARGN})
   foreach(kind DIRS ALONE)

@@ -2,7 +2,7 @@
 // Behaviour 55: every recurrent layer in a region against the same layer computed in 16 bits by hand, without one.
 #include <doctest/doctest.h>
 
-#include "layers/recurrent.h"
+#include "layers/sequences/recurrent.h"
 #include "tests/amp/autocast_calls.h"
 
 using namespace halfstep;

@@ -46,8 +46,3 @@ TEST_CASE("amp 36: an enabled region in an unsupported dtype warns and is disabl
   CHECK(last_warning == "[autocast] cpu regions run in float16 or bfloat16, not float32: this region is disabled");
   CHECK(x.mm(x).dtype() == DType::f32);
 }
-
-TEST_CASE("set_dtype takes 16-bit types only") {
-  CHECK_THROWS_WITH_AS(autocast::set_dtype(Device::Type::cpu, DType::f32),
-                       "[autocast] the dtype must be float16 or bfloat16, got float32", DTypeError);
-}

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "halfstep.h"
 
 using namespace halfstep;
@@ -85,9 +85,9 @@ std::map<std::string, int> kernels_of(MemoryFormat format, bool amp) {
   const Tensor x = zeros({6, 3, 16, 16}, {.format = format}), target = zeros({6}, {.dtype = DType::i64});
   step(x, target);
   std::map<std::string, int> kernels;
-  const LedgerScope ledger;
+  const OpLogScope log;
   step(x, target);
-  for (const LedgerCall& call : ledger.calls()) kernels[std::string(name(call.pass)) + " " + call.op] += call.kernels;
+  for (const LoggedCall& call : log.calls()) kernels[std::string(name(call.pass)) + " " + call.op] += call.kernels;
   return kernels;
 }
 

@@ -122,11 +122,11 @@ TEST_CASE("each loss says what it is a mean over: batches of any sizes have the 
 }
 
 TEST_CASE("sums are no means: batches add up") {
-  const MSELoss mse(Reduction::sum);
+  const MSELoss mse({.reduction = Reduction::sum});
   const NLLLoss nll(NllLossOptions{.reduction = Reduction::sum});
   CHECK(mse.denominator(zeros({3, 2})).is_sum());
   CHECK(nll.denominator(zeros({3}, {.dtype = DType::i64})).is_sum());
-  CHECK(KLDivLoss(KlReduction::sum).denominator(zeros({3, 2})).is_sum());
+  CHECK(KLDivLoss({.reduction = KlReduction::sum}).denominator(zeros({3, 2})).is_sum());
   const Tensor x = (manual_seed(2), randn({12, 6})), y = randn({12, kClasses}) * 0.1;
   LossBench whole(mse, 1), parts(mse, 3);
   whole.step(x, y);

@@ -2,7 +2,7 @@
 // Gradients that are multiplied by the loss scale are no gradients to clip or to measure.
 #include <doctest/doctest.h>
 
-#include "amp/diagnosis/arm.h"
+#include "amp/diagnosis/replay.h"
 #include "amp/step/train_step.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <map>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/amp/history_run.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"

@@ -122,19 +122,18 @@ inline std::unique_ptr<Criterion> criterion_of(const Json& loss) {
   if (kind == "CrossEntropyLoss")
     is(CrossEntropyLoss({.weight = weight, .reduction = reduction, .label_smoothing = loss.value("label_smoothing", 0.0)}));
   if (kind == "NLLLoss") is(NLLLoss({.weight = weight, .reduction = reduction}));
-  if (kind == "MSELoss") is(MSELoss(reduction));
-  if (kind == "L1Loss") is(L1Loss(reduction));
-  if (kind == "SmoothL1Loss") is(SmoothL1Loss(reduction, loss.value("beta", 1.0)));
-  if (kind == "HuberLoss") is(HuberLoss(reduction, loss.value("delta", 1.0)));
+  if (kind == "MSELoss") is(MSELoss({.reduction = reduction}));
+  if (kind == "L1Loss") is(L1Loss({.reduction = reduction}));
+  if (kind == "SmoothL1Loss") is(SmoothL1Loss({.reduction = reduction, .beta = loss.value("beta", 1.0)}));
+  if (kind == "HuberLoss") is(HuberLoss({.reduction = reduction, .delta = loss.value("delta", 1.0)}));
   if (kind == "BCEWithLogitsLoss")
     is(BCEWithLogitsLoss({.weight = weight, .pos_weight = list("pos_weight"), .reduction = reduction}));
   if (kind == "PoissonNLLLoss") is(PoissonNLLLoss({.full = loss.value("full", false), .reduction = reduction}));
-  if (kind == "SoftMarginLoss") is(SoftMarginLoss(reduction));
+  if (kind == "SoftMarginLoss") is(SoftMarginLoss({.reduction = reduction}));
   if (kind == "MultiMarginLoss")
     is(MultiMarginLoss(
         {.p = loss.value("p", 1), .margin = loss.value("margin", 1.0), .weight = weight, .reduction = reduction}));
-  if (kind == "KLDivLoss")
-    is(KLDivLoss(how == "sum" ? KlReduction::sum : how == "batchmean" ? KlReduction::batchmean : KlReduction::mean));
+  if (kind == "KLDivLoss") is(KLDivLoss({.reduction = how}));
   REQUIRE_MESSAGE(out->base, kind);
   out->of_logs = kind == "NLLLoss" || kind == "KLDivLoss";
   return out;
@@ -154,7 +153,7 @@ O with(O options, const Json& args) {
       stored = value.get<std::vector<double>>();
     else
       stored = std::vector<double>{value.is_boolean() ? double(value.get<bool>()) : value.get<double>()};
-    REQUIRE(put_stored(o, options, stored));
+    REQUIRE(o.put(options, from_stored(stored, o)));
   }
   return options;
 }

@@ -6,8 +6,8 @@
 
 #include "amp/step/custom.h"
 #include "amp/step/train_step.h"
-#include "framework/autograd/checkpoint.h"
-#include "framework/backend/ledger.h"
+#include "framework/autograd/recompute.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/core/op_policy.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
@@ -138,10 +138,10 @@ TEST_CASE("policies of nested regions: inherited, replaced, cleared, and gone at
     }
     CHECK(softmax(half, 1).dtype() == DType::f16);
     bool there = true;
-    std::thread([&] { there = autocast::any_policies; }).join();
+    std::thread([&] { there = autocast::any_policies(); }).join();
     CHECK(!there);
   }
-  CHECK(!autocast::any_policies);
+  CHECK(!autocast::any_policies());
   const Autocast region(Device::cpu, DType::f16);
   CHECK(softmax(half, 1).dtype() == DType::f32);
 }
@@ -187,11 +187,11 @@ TEST_CASE("layers that are fused run by themselves, so that each op has its poli
   Linear alone(4, 4);
   const Tensor x = rand({2, 4});
   const Autocast region(Device::cpu, with({{"relu", CastPolicy::f32}}));
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   CHECK(net(x).dtype() == DType::f32);
   alone.relu(x);
   std::vector<std::string> calls;
-  for (const LedgerCall& call : ledger.calls()) calls.push_back(joined(call.op, ' ', call.compute));
+  for (const LoggedCall& call : log.calls()) calls.push_back(joined(call.op, ' ', call.compute));
   CHECK(calls == std::vector<std::string>{"linear float16", "relu float32", "linear float16", "relu float32", "linear float16",
                                           "relu float32"});
 }
@@ -199,11 +199,11 @@ TEST_CASE("layers that are fused run by themselves, so that each op has its poli
 TEST_CASE("policies for ops that are not fused leave layers fused") {
   Sequential net{Linear(4, 4), ReLU(), Linear(4, 4), ReLU()};
   const Autocast region(Device::cpu, with({{"softmax", CastPolicy::keep}, {"mlp", CastPolicy::f32}}));
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   net(rand({2, 4}));
-  REQUIRE(ledger.calls().size() == 1);
-  CHECK(ledger.calls()[0].op == "mlp");
-  CHECK(ledger.calls()[0].compute == DType::f32);
+  REQUIRE(log.calls().size() == 1);
+  CHECK(log.calls()[0].op == "mlp");
+  CHECK(log.calls()[0].compute == DType::f32);
 }
 
 TEST_CASE("the policies of a train step are those of its region, and their names are checked when it is made") {
@@ -222,20 +222,20 @@ TEST_CASE("the policies of a train step are those of its region, and their names
   CHECK(error_of([&] { made({{"sofmax", CastPolicy::keep}}); }).find("did you mean \"softmax\"?") != std::string::npos);
 }
 
-TEST_CASE("the ledger says that a policy is the region's, and a module in float32 has none of them") {
+TEST_CASE("the log of calls says that a policy is the region's, and a module in float32 has none of them") {
   const Tensor half = rand({2, 4}).to(DType::f16);
   Linear layer(4, 4);
   layer.set_precision(DType::f32);
   const Autocast region(Device::cpu,
                         with({{"softmax", CastPolicy::f32}, {"linear", CastPolicy::low}, {"layer_norm", CastPolicy::keep}}));
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   softmax(half, 1);
   layer(half);
   layer_norm(half, {4});
-  REQUIRE(ledger.calls().size() == 3);
-  CHECK(ledger.calls()[0].policy == CastPolicy::f32);
-  CHECK(ledger.calls()[0].reason == "computes in float32, policy set to f32");
-  CHECK(ledger.calls()[1].compute == DType::f32);
-  CHECK(ledger.calls()[2].reason == "takes the dtype it is given, policy set to keep");
-  CHECK(ledger.calls()[2].compute == DType::f16);
+  REQUIRE(log.calls().size() == 3);
+  CHECK(log.calls()[0].policy == CastPolicy::f32);
+  CHECK(log.calls()[0].reason == "computes in float32, policy set to f32");
+  CHECK(log.calls()[1].compute == DType::f32);
+  CHECK(log.calls()[2].reason == "takes the dtype it is given, policy set to keep");
+  CHECK(log.calls()[2].compute == DType::f16);
 }

@@ -7,10 +7,10 @@
 #include <limits>
 #include <random>
 
-#include "amp/step/covering.h"
+#include "amp/step/interval_cover.h"
 #include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
@@ -20,12 +20,12 @@ using namespace halfstep;
 namespace {
 
 // By trying all choices.
-std::optional<double> least_cost(const Covering& problem) {
+std::optional<double> least_cost(const IntervalCover& problem) {
   std::optional<double> best;
   for (uint32_t bits = 0; bits < 1u << problem.items.size(); ++bits) {
     double cost = 0;
     bool right = true;
-    std::vector<const Covering::Item*> chosen;
+    std::vector<const IntervalCover::Item*> chosen;
     for (size_t i = 0; i < problem.items.size(); ++i)
       if (bits >> i & 1) chosen.push_back(&problem.items[i]), cost += problem.items[i].cost;
     for (const auto* a : chosen)
@@ -78,10 +78,10 @@ StepPeak peak_with(const std::vector<std::string>& names, Device here = Device::
   recompute_modules(*net.model, names);
   net.step();
   memory.reset_peak();
-  const LedgerScope ledger(here);
+  const OpLogScope log(here);
   net.step();
   double flops = 0;
-  for (const LedgerCall& call : ledger.calls()) flops += call.flops();
+  for (const LoggedCall& call : log.calls()) flops += call.flops();
   return {memory.stats().peak - others, flops};
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("cheapest: the least cost of all choices, or none") {
   int possible = 0;
   for (int round = 0; round < 400; ++round) {
     CAPTURE(round);
-    Covering problem;
+    IntervalCover problem;
     const int places = 2 + draw(8);
     problem.needs.assign(size_t(places), 0);
     for (int i = 0; i < 9; ++i) {
@@ -118,7 +118,7 @@ TEST_CASE("cheapest: the least cost of all choices, or none") {
     CHECK(cost == *least);
     const auto few = cheapest(problem, 3);  // with pairs left out it still saves enough
     if (few) {
-      Covering kept = problem;
+      IntervalCover kept = problem;
       kept.items.clear();
       for (const size_t i : *few) kept.items.push_back(problem.items[i]);
       CHECK(least_cost(kept).has_value());
@@ -248,10 +248,10 @@ TEST_CASE("Sequential: only the layers that recompute leave the calls that sever
     Sequential net(std::make_shared<Linear>(8, 8), std::make_shared<ReLU>(), std::make_shared<Linear>(8, 8),
                    std::make_shared<ReLU>(), made_block(8, 16));
     if (recompute) net[4]->recompute_in_backward(true);
-    const LedgerScope ledger(Device::meta);
+    const OpLogScope log(Device::meta);
     net(empty({2, 8}));
     std::vector<std::string> out;
-    for (const LedgerCall& call : ledger.calls()) out.push_back(call.op);
+    for (const LoggedCall& call : log.calls()) out.push_back(call.op);
     return out;
   };
   CHECK(ops(true) == ops(false));

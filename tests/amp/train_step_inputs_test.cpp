@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "amp/step/train_step.h"
-#include "framework/data/loader.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/tensor_dataset.h"
 #include "tests/amp/scaling.h"
 #include "tests/io/files.h"
 

@@ -212,7 +212,7 @@ TEST_CASE("train step options and losses are checked") {
                        "[TrainStep] amp must be float16 or bfloat16, got float32\nhelp: leave it out to compute in float32",
                        ValueError);
   Bench a({});
-  const MSELoss none(Reduction::none);
+  const MSELoss none({.reduction = Reduction::none});
   TrainStep step(*a.net, none, a.opt, a.scaler, nullptr);
   CHECK_THROWS_WITH_AS(step(ones({2, 8}), ones({2, 8})),
                        "[TrainStep] the loss must be one number, got shape [2, 8]\nhelp: use the loss with reduction mean",

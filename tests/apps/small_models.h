@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/run/predictor.h"
+#include "apps/use/predictor.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "framework/io/checkpoint.h"
-#include "framework/io/checksum.h"
+#include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/files/checksum.h"
 #include "tests/apps/support.h"
 
 namespace halfstep::app::testing {

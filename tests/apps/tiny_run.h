@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/io/checksum.h"
+#include "framework/io/files/checksum.h"
 #include "tests/apps/support.h"
 
 namespace halfstep::app::testing {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // amp 51: activation checkpointing under autocast.
-#include "framework/autograd/checkpoint.h"
-
 #include <doctest/doctest.h>
 
+#include "framework/autograd/recompute.h"
 #include "halfstep.h"
 #include "tests/amp/autocast_calls.h"
 

@@ -7,8 +7,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
-#include "framework/autograd/checkpoint.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -46,6 +46,12 @@ TEST_CASE("leaf listener: gradients are reported when they are complete, the las
   notes.text.clear();
   grad({mm(x, a).sum()}, {a});
   CHECK(notes.text.empty());
+  a.zero_grad();
+  backward_unheard({mm(x, a)}, {ones({2, 4})});
+  CHECK(notes.text.empty());
+  CHECK(a.grad().shape() == Shape{4, 4});
+  mm(x, a).sum().backward();
+  CHECK(notes.text == "a |");
 }
 
 TEST_CASE("leaf listener: gradients stay in a 16-bit dtype where they may, unlike with a hook") {

@@ -26,7 +26,7 @@ TEST_CASE("rates of a machine are measured once, and grow with the work") {
   CHECK(rates.copy_seconds(4e9) == doctest::Approx(4e9 / rates.bytes_per_second()));
   const double low = rates.copy_seconds(1 << 16), high = rates.copy_seconds(1 << 18);
   CHECK(rates.copy_seconds((1 << 16) + (1 << 17)) == doctest::Approx(low + (high - low) * 2 / 3));
-  LedgerCall call;
+  LoggedCall call;
   call.bytes_read = 3 << 16, call.bytes_written = 1 << 16;
   CHECK(rates.floor_seconds(call) == high);
   call.casts = {{DType::f32, DType::bf16, 1 << 15, false}, {DType::f32, DType::bf16, 1 << 15, true}};  // 3 << 16 of the bytes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile has a span for each call, where the ledger has it, and the bits of a step are the same with it.
+// A profile has a span for each call, where the log of calls has it, and the bits of a step are the same with it.
 #include "framework/backend/profile.h"
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ struct SmallStep {
 std::vector<std::string> calls(const std::vector<ProfileSpan>& spans) {
   std::vector<std::string> out;
   for (const ProfileSpan& s : spans)
-    if (s.kind == SpanKind::op && s.depth == 0 && s.pass != LedgerPass::update)
+    if (s.kind == SpanKind::op && s.depth == 0 && s.pass != StepPass::update)
       out.push_back(joined(name(s.pass), " ", s.name, " of ", s.layer ? *s.layer : "nothing"));
   return out;
 }
@@ -51,10 +51,10 @@ TEST_CASE("a profile has the calls of a plan, in order, within their passes") {
   {
     SmallStep on_meta(Device::meta);
     on_meta.run();
-    const LedgerScope ledger;
+    const OpLogScope log;
     on_meta.run();
-    for (const LedgerCall& c : ledger.calls())
-      if (c.pass != LedgerPass::update)
+    for (const LoggedCall& c : log.calls())
+      if (c.pass != StepPass::update)
         planned.push_back(joined(name(c.pass), " ", c.op, " of ", c.layer.empty() ? "nothing" : c.layer));
   }
   SmallStep s(Device::cpu);
@@ -70,7 +70,7 @@ TEST_CASE("a profile has the calls of a plan, in order, within their passes") {
     CHECK(span.begin <= span.end);
     CHECK(span.device_end == 0);
     if (span.kind == SpanKind::part) parts.push_back(span.name);
-    if (span.pass == LedgerPass::update && span.kind == SpanKind::op && span.depth == 0) update.push_back(span.name);
+    if (span.pass == StepPass::update && span.kind == SpanKind::op && span.depth == 0) update.push_back(span.name);
   }
   CHECK(parts == std::vector<std::string>{"forward", "backward", "update"});
   CHECK(update == std::vector<std::string>{"clip_grad", "optimizer"});
@@ -118,13 +118,13 @@ TEST_CASE("spans end when an op throws, and those beyond the limit are counted")
 TEST_CASE("a profile is of one thread") {
   ProfileScope profile(Device::cpu);
   CHECK_THROWS_AS(static_cast<void>(ProfileScope(Device::cpu)), ValueError);
-  CHECK(ProfileScope::is_open());
+  CHECK(Observing::any());
   std::thread([] {
-    CHECK_FALSE(ProfileScope::is_open());
+    CHECK_FALSE(Observing::any());
     exp(ones({2}));
   }).join();
   CHECK(profile.spans().empty());
-  const ProfileEntry inside(SpanKind::op, "mine");
+  const CallScope inside(SpanKind::task, "mine");
   CHECK_THROWS_AS(profile.spans(), ValueError);
   CHECK_THROWS_AS(static_cast<void>(ProfileScope(Device::meta)), ValueError);
 }

@@ -3,14 +3,11 @@
 //   consumer_app train app.json        consumer_app predict runs/app x.npy
 // Without arguments it trains app.json here and uses the model; fails when the answers are wrong.
 #include <halfstep.h>
+#include <halfstep_app.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
-
-#include "apps/catalog/losses.h"
-#include "apps/catalog/modules.h"
-#include "apps/commands/program.h"
-#include "apps/run/predictor.h"
 
 using namespace halfstep;
 using namespace halfstep::app;

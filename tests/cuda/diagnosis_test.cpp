@@ -6,7 +6,7 @@
 
 #include "amp/diagnosis/diagnose.h"
 #include "amp/diagnosis/observation.h"
-#include "framework/backend/witness.h"
+#include "framework/backend/kernel_log.h"
 #include "tests/cuda/support.h"
 
 using namespace halfstep;
@@ -84,27 +84,27 @@ TEST_CASE("an observed step between replays runs eagerly, has their bits, and le
   CHECK(trained(true) == trained(false));
 }
 
-TEST_CASE("a witness on the device sees what one on the CPU sees") {
+TEST_CASE("a log of kernels on the device has what one on the CPU has") {
   const auto events = [](Device device) {
     manual_seed(3);
     const auto net = mlp_model(device);
     const Batches batches(device, 1);
-    Witness witness(device);
+    KernelLog log(device);
     Tensor loss;
     {
       const Autocast region(device, DType::f16);
       loss = CrossEntropyLoss()((*net)(batches.inputs[0]), batches.targets[0]) / 0.0;
     }
     loss.backward();
-    const Origin origin = trace(witness, loss.detach());
+    const Origin origin = origin_of(log, loss.detach());
     REQUIRE(origin.event >= 0);
-    const KernelEvent& e = witness.events()[size_t(origin.event)];
+    const KernelEvent& e = log.events()[size_t(origin.event)];
     return joined(e.op, ' ', e.kernel, ' ', name(e.pass), ' ', e.writes[0].counts.inf());
   };
   CHECK(events(Device::cuda) == events(Device::cpu));
 }
 
-TEST_CASE("a witness of kernels leaves networks to the library: their bits stay, and each is an event") {
+TEST_CASE("a log of whole kernels leaves networks to the library: their bits stay, and each is an event") {
   if (!has_attention()) return;
   manual_seed(6);
   LSTM lstm(8, 8);
@@ -123,9 +123,9 @@ TEST_CASE("a witness of kernels leaves networks to the library: their bits stay,
   const std::string plain = run();
   std::string kernels;
   {
-    const Witness witness(Device::cuda, nullptr, Witness::Look::kernels);
+    const KernelLog log(Device::cuda, nullptr, KernelLog::Look::kernels);
     CHECK(run() == plain);
-    for (const KernelEvent& e : witness.events()) kernels += e.kernel + " ";
+    for (const KernelEvent& e : log.events()) kernels += e.kernel + " ";
   }
   for (const char* kernel : {"attention ", "attention_backward ", "recurrent ", "recurrent_backward "})
     CHECK_MESSAGE(kernels.find(kernel) != std::string::npos, std::string(kernel), kernels);

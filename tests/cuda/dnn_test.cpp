@@ -33,12 +33,12 @@ void check_within(const Tensor& got, const Tensor& want, double tolerance) {
   CHECK(worst <= tolerance * most);
 }
 
-struct Conv {
+struct ConvCase {
   Shape x, w, y;
   Window window;
   int64_t groups;
 };
-const Conv kConvs[] = {
+const ConvCase kConvs[] = {
     {{3, 4, 9}, {6, 4, 3}, {3, 6, 5}, {.dims = 1, .size = {3, 1, 1}, .stride = {2, 1, 1}, .padding = {1, 0, 0}}, 1},
     {{2, 8, 7, 6}, {8, 8, 3, 3}, {2, 8, 7, 6}, {.dims = 2, .size = {3, 3, 1}, .padding = {1, 1, 0}}, 1},
     {{2, 8, 7, 6}, {4, 8, 1, 1}, {2, 4, 7, 6}, {.dims = 2, .size = {1, 1, 1}}, 1},
@@ -50,7 +50,7 @@ const Conv kConvs[] = {
 // All three directions by a backend, with tensors as `at` places them: the results in the order y, dx, dw, db, and relu of y with
 // and without the bias.
 using Place = std::function<Tensor(const Tensor&, int)>;
-Tensors convolved(Backend& b, const Conv& c, const Place& place, DType results) {
+Tensors convolved(Backend& b, const ConvCase& c, const Place& place, DType results) {
   manual_seed(5);
   const Tensor x = place(randn(c.x), 0), w = place(randn(c.w), 1), g = place(randn(c.y), 2), bias = place(randn({c.w[0]}), 3),
                bias_in = place(randn({c.x[1]}), 3);
@@ -97,7 +97,7 @@ double product_of(const Tensor& a, const Tensor& b) {
 TEST_CASE("convolutions of every kind and layout are the CPU's") {
   if (!has_library()) return;
   const Listening log;
-  for (const Conv& c : kConvs) {
+  for (const ConvCase& c : kConvs) {
     const Tensors want = convolved(
         backend_for(Device::cpu), c, [](const Tensor& t, int) { return t.to(DType::f16).to(DType::f64); }, DType::f64);
     for (DType dtype : {DType::f16, DType::f32}) {
@@ -147,7 +147,7 @@ TEST_CASE("a ReLU in a convolution's pass leaves NaN what it is") {
 TEST_CASE("a convolution of float64, and one that begins off its elements' size, needs no library") {
   if (!has_library()) return;
   const Listening log;
-  Conv c = kConvs[1];
+  ConvCase c = kConvs[1];
   c.x[0] = c.y[0] = 5;
   convolved(
       backend_for(Device::cuda), c, [](const Tensor& t, int) { return t.to(DType::f64).to(Device::cuda); }, DType::f64);
@@ -214,7 +214,7 @@ TEST_CASE("with cudnn_benchmark the fastest way is kept, also for later runs") {
   std::filesystem::create_directories(folder);
   const char* const before = std::getenv("HALFSTEP_TUNE_FILE");
   const std::string kept = before ? before : "", first = folder + "/first.txt", second = folder + "/second.txt";
-  const Conv c{{2, 4, 10, 10}, {4, 4, 3, 3}, {2, 4, 8, 8}, {.dims = 2, .size = {3, 3, 1}}, 1};
+  const ConvCase c{{2, 4, 10, 10}, {4, 4, 3, 3}, {2, 4, 8, 8}, {.dims = 2, .size = {3, 3, 1}}, 1};
   const Place place = [](const Tensor& t, int) { return t.to(DType::f16).to(Device::cuda); };
   const auto run = [&](const std::string& file, int64_t workspace) {
     setenv("HALFSTEP_TUNE_FILE", file.c_str(), 1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches that the loader's workers bring to the device beside its work.
-#include "framework/data/loader.h"
+#include "framework/data/loading/loader.h"
 
 #include <doctest/doctest.h>
 
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/sets/tensor_dataset.h"
 #include "tests/cuda/support.h"
 
 using namespace halfstep;

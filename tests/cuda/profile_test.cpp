@@ -49,6 +49,6 @@ TEST_CASE("spans have the device's times, in the order of its work") {
   backend_for(Device::cuda).begin_recording(default_generator());
   const auto open = [] { const ProfileScope scope(Device::cuda); };
   CHECK_THROWS_WITH_AS(open(), doctest::Contains("calls that are being recorded cannot be timed"), RecordingError);
-  CHECK_FALSE(ProfileScope::is_open());
+  CHECK_FALSE(Observing::any());
   backend_for(Device::cuda).abandon_recording();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/arrays.h"
+#include "framework/data/sets/arrays.h"
 
 #include <doctest/doctest.h>
 
@@ -7,10 +7,10 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/data/form.h"
-#include "framework/data/npy.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/zip.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/files/zip.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/data/array_files.h"
 
@@ -58,6 +58,14 @@ TEST_CASE("npz: stored and deflated arrays by name") {
   CHECK(read_npz(dir / "a.npz", "x").to_vector<int>() == std::vector<int>{1, 2, 3, 4});
   write_bytes(dir / "b.npz", zip({{"y.npy", npy("<i8", "(2,)", raw<int64_t>({1, 0}))}}, false));
   CHECK(read_npz(dir / "b.npz", "y").to_vector<int>() == std::vector<int>{1, 0});
+  // A large one is mapped while it is read.
+  const std::string large(3'000'000, '\7'), values = npy("<i4", "(750000,)", large);
+  for (const bool deflated : {false, true}) {
+    write_bytes(dir / "c.npz", zip({{"w.npy", values}, {"x.npy", values}}, deflated));
+    const Tensor x = read_npz(dir / "c.npz", "x");
+    write_bytes(dir / "c.npz", "");
+    CHECK(x.data_ptr<int32_t>()[749'999] == 0x07070707);
+  }
   const ArrayDataset data = ArrayDataset::npz(dir / "a.npz");
   CHECK(data.describe() == "NPZ " + (dir / "a.npz").string() + ": 2 samples, input [2], 2 classes");
   CHECK(data.batch(std::vector<int64_t>{1}).input.to_vector<int>() == std::vector<int>{3, 4});

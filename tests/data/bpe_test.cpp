@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids and texts of the package `tokenizers` (scripts/make_tokenizer_goldens.py), and what files are refused for.
-#include "framework/data/bpe.h"
+#include "framework/data/tokens/bpe.h"
 
 #include <doctest/doctest.h>
 
@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/bpe_split.h"
-#include "framework/data/unicode.h"
+#include "framework/data/tokens/bpe_split.h"
+#include "framework/data/tokens/unicode.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 

@@ -7,17 +7,17 @@
 #include <functional>
 
 #include "framework/base/check.h"
-#include "framework/data/arrays.h"
-#include "framework/data/cifar.h"
-#include "framework/data/csv.h"
-#include "framework/data/idx.h"
-#include "framework/data/image_file.h"
-#include "framework/data/image_folder.h"
-#include "framework/data/mnist.h"
-#include "framework/data/npy.h"
-#include "framework/data/text.h"
-#include "framework/data/time_series.h"
-#include "framework/io/safetensors.h"
+#include "framework/data/formats/idx.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/sets/arrays.h"
+#include "framework/data/sets/cifar.h"
+#include "framework/data/sets/image_folder.h"
+#include "framework/data/sets/mnist.h"
+#include "framework/data/sets/text.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/data/array_files.h"
 #include "tests/data/picture_files.h"
@@ -116,7 +116,7 @@ std::vector<Broken> all() {
        zip({{"x.npy", x}, {"y.npy", npy("<i8", "(1,)", std::string(8, '\0'))}}, true), npz,
        "input and target must have a row for each sample, got shapes [2, 1] and [1]"},
       {"NPZ with a negative class", "a.npz", zip({{"x.npy", x}, {"y.npy", npy("<i8", "(2,)", std::string(16, '\xff'))}}, true), npz,
-       "labels must be in 0..0, but label 0 is -1"},
+       "labels must be in 0..0, or -100, which is ignored, but label 0 is -1"},
       {"safetensors without the tensor", "a.safetensors",
        safetensors(R"({"x":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}})", "abcd"), tensors,
        "there is no tensor \"y\"; there are x"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/cifar.h"
+#include "framework/data/sets/cifar.h"
 
 #include <doctest/doctest.h>
 

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/permutation.h"
-#include "framework/data/time_series.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/time_series.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -306,10 +305,7 @@ TEST_CASE("csv: a stratified part is scaled by its own rows") {
   std::string text = "x,y\n";
   for (int i = 0; i < 40; ++i) text += std::to_string(i) + (i % 4 == 0 ? ",rare\n" : ",usual\n");
   const Sheet sheet(text);
-  const auto part = [](double begin, double end) {
-    return [=](int64_t, std::span<const int64_t> classes) { return part_of(stratified_order(classes, 3), begin, end); };
-  };
-  const CsvDataset train = sheet.read({.standardize = true, .part = part(0, 0.6)});
+  const CsvDataset train = sheet.read({.standardize = true, .part = {.end = 0.6, .stratified = true, .seed = 3}});
   CHECK(train.size() == 24);
   int rare = 0;
   double sum = 0;

@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/form.h"
-#include "framework/data/time_series.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

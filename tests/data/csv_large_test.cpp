@@ -9,10 +9,10 @@
 #include <random>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/csv_numbers.h"
-#include "framework/data/csv_table.h"
-#include "framework/data/keep.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/csv_numbers.h"
+#include "framework/data/tables/csv_table.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

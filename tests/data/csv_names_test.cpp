@@ -6,8 +6,8 @@
 #include <initializer_list>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/form.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/csv.h"
+#include "framework/data/tables/csv.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -108,8 +108,10 @@ TEST_CASE("csv: targets of a regression are scaled by their own or by given numb
   CHECK(data.target_scale().std == doctest::Approx(11180.339887));
   CHECK(data.target().to_vector<float>()[0] == doctest::Approx(-1.341641));
   CHECK(data.form().scale == data.target_scale());
-  const CsvDataset held_out(
-      file.path, {.classification = false, .begin = 0.5, .standardize_target = true, .target_scale = TargetScale{500000, 10000}});
+  const CsvDataset held_out(file.path, {.classification = false,
+                                        .part = {.begin = 0.5},
+                                        .standardize_target = true,
+                                        .target_scale = TargetScale{500000, 10000}});
   CHECK(held_out.target_scale() == TargetScale{500000, 10000});
   for (float y : held_out.target().to_vector<float>()) CHECK(y == std::round(y));
   const CsvDataset plain(file.path, {.classification = false});
@@ -123,7 +125,7 @@ TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
   std::string text;
   for (int i = 0; i < 20; ++i) text += std::to_string(i) + ',' + (i == 13 ? "rare" : "usual") + '\n';
   const File file(text);
-  const CsvDataset train(file.path, {.begin = 0, .end = 0.75, .seed = 4}), val(file.path, {.begin = 0.75, .end = 1, .seed = 4});
+  const CsvDataset train(file.path, {.part = {.end = 0.75, .seed = 4}}), val(file.path, {.part = {.begin = 0.75, .seed = 4}});
   CHECK(train.size() == 15);
   CHECK(val.size() == 5);
   CHECK(train.classes() == 2);
@@ -132,7 +134,8 @@ TEST_CASE("csv: parts of a seeded split share no row and agree on classes") {
   for (float v : val.input().to_vector<float>()) rows.push_back(v);
   std::sort(rows.begin(), rows.end());
   for (int i = 0; i < 20; ++i) CHECK(rows[size_t(i)] == float(i));
-  CHECK(contains(csv_error("1,2\n3,4\n", {.begin = 0.1, .end = 0.2}), "of 2 rows is empty"));
+  CHECK(contains(csv_error("1,2\n3,4\n", {.part = {.begin = 0.1, .end = 0.2}}), "the part [0.1, 0.2) of 2 rows is empty"));
+  CHECK(contains(csv_error("1,2\n3,4\n", {.part = {.fold = DataFold{.k = 0, .folds = 5}}}), "fold 0 of 5 of 2 rows is empty"));
 }
 
 TEST_CASE("csv: another file is read as the training data was: columns by name, the same categories and classes") {

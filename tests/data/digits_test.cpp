@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/digits.h"
+#include "framework/data/sets/digits.h"
 
 #include <doctest/doctest.h>
 

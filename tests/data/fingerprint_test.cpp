@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fingerprint depends on the samples alone, and reads a bounded number of them.
-#include "framework/data/fingerprint.h"
+#include "framework/data/loading/fingerprint.h"
 
 #include <doctest/doctest.h>
 
 #include <memory>
 
-#include "framework/data/tensor_dataset.h"
-#include "framework/data/transforms.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/transforms.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The form of training data: as JSON and back, damaged JSON, and reading other files by it.
-#include "framework/data/form.h"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,11 +7,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "framework/data/bpe.h"
-#include "framework/data/digits.h"
-#include "framework/data/image_transforms.h"
-#include "framework/data/tensor_dataset.h"
-#include "framework/io/checkpoint.h"
+#include "framework/data/sets/digits.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/data/transforms/image_transforms.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"

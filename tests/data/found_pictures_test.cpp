@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders as people have them: what is a picture there, what is passed over, and what is found before training.
-#include "framework/data/found_pictures.h"
+#include "framework/data/sets/found_pictures.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "framework/base/check.h"
-#include "framework/data/image_folder.h"
-#include "framework/data/picture_check.h"
-#include "framework/data/picture_statistics.h"
-#include "framework/data/subsets.h"
+#include "framework/data/loading/subsets.h"
+#include "framework/data/sets/image_folder.h"
+#include "framework/data/sets/picture_check.h"
+#include "framework/data/sets/picture_statistics.h"
 #include "tests/data/picture_files.h"
 #include "tests/io/files.h"
 #include "tests/support/environment.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/generators.h"
+#include "framework/data/sets/generators.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/digits.h"
+#include "framework/data/sets/digits.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/image_folder.h"
+#include "framework/data/sets/image_folder.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/image_file.h"
-#include "framework/data/loader.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/loading/loader.h"
 #include "tests/data/picture_files.h"
 #include "tests/io/files.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/labels.h"
+#include "framework/data/tables/labels.h"
 
 #include <doctest/doctest.h>
 
 #include "framework/base/check.h"
-#include "framework/data/unicode.h"
+#include "framework/data/tokens/unicode.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/loader.h"
+#include "framework/data/loading/loader.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "framework/base/check.h"
-#include "framework/data/permutation.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/sets/tensor_dataset.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "tests/io/files.h"

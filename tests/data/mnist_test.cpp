@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/mnist.h"
+#include "framework/data/sets/mnist.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/idx.h"
-#include "framework/io/checksum.h"
+#include "framework/data/formats/idx.h"
+#include "framework/io/files/checksum.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;
@@ -97,6 +97,13 @@ TEST_CASE("idx: damaged gzip files") {
   flipped[2000] ^= 0x10;
   write_bytes(dir / "flipped", flipped);
   CHECK(contains(idx_error(dir / "flipped", 1), "it is damaged or cut off"));
+  // Sizes that no file of this length may hold, and those that this one does not.
+  for (const uint32_t size : {4'000'000'000u, 90'000u}) {
+    write_gz(dir / "promises", idx({size}, noise(500)));
+    CHECK(contains(idx_error(dir / "promises", 1), joined('[', size, "] needs ", size + 8ull, " bytes, the file has 508")));
+  }
+  write_gz(dir / "more", idx({400}, noise(500)));
+  CHECK(contains(idx_error(dir / "more", 1), "[400] needs 408 bytes, more follow"));
 }
 
 TEST_CASE("mnist: small files in its format") {

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "framework/base/check.h"
-#include "framework/data/npy.h"
-#include "framework/io/atomic_file.h"
-#include "framework/io/zip.h"
+#include "framework/data/formats/npy.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/zip.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/permutation.h"
+#include "framework/data/loading/permutation.h"
 
 #include <doctest/doctest.h>
 
@@ -38,20 +38,4 @@ TEST_CASE("permutation: all orders are equally likely") {
   double chi2 = 0;
   for (const auto& [order, n] : count) chi2 += (n - 1000.0) * (n - 1000.0) / 1000;
   CHECK(chi2 < 49.7);  // 23 degrees of freedom, p = 0.001
-}
-
-TEST_CASE("split_part: parts are disjoint, ascending and complete") {
-  const std::vector<int64_t> a = split_part(10, 0, 0.3, 1), b = split_part(10, 0.3, 0.8, 1), c = split_part(10, 0.8, 1, 1);
-  CHECK(a.size() == 3);
-  CHECK(b.size() == 5);
-  CHECK(c.size() == 2);
-  std::vector<int64_t> all;
-  for (const auto* part : {&a, &b, &c}) {
-    CHECK(std::is_sorted(part->begin(), part->end()));
-    all.insert(all.end(), part->begin(), part->end());
-  }
-  std::sort(all.begin(), all.end());
-  CHECK(all == split_part(10, 0, 1, 99));
-  CHECK(split_part(10, 0, 0.3, 2) != a);
-  CHECK(contains(message_of<ValueError>([] { split_part(10, 0.5, 0.2, 0); }), "got [0.5, 0.2)"));
 }

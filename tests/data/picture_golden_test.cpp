@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/image_file.h"
-#include "framework/data/picture_header.h"
-#include "framework/io/safetensors.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/formats/picture_header.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/data/picture_files.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"

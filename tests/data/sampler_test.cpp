@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/sampler.h"
+#include "framework/data/loading/sampler.h"
 
 #include <doctest/doctest.h>
 
@@ -10,10 +10,9 @@
 
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
-#include "framework/data/loader.h"
-#include "framework/data/permutation.h"
-#include "framework/data/statistics.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 
@@ -179,31 +178,6 @@ TEST_CASE("DataLoader: a sample that is drawn again has other random numbers, on
   const auto once = std::make_shared<WeightedSampler>(std::vector<double>(12, 1.0), 12, false);
   DataLoader without(data, {.batch_size = 5, .sampler = once, .seed = 4});
   CHECK(epoch_of(without, inputs) == data->batch(once->order(4, 0), 0).input.to_vector<double>());
-}
-
-TEST_CASE("stratified_order: every stretch has the classes in their shares") {
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < 600; ++i) labels.push_back(i < 400 ? 2 : i < 570 ? 0 : 5);  // 400, 170, 30
-  const std::vector<int64_t> order = stratified_order(labels, 4);
-  CHECK(order != stratified_order(labels, 5));
-  for (size_t from = 0; from < 600; from += 45) {
-    for (const auto& share : {std::pair{2, 400}, {0, 170}, {5, 30}}) {
-      const int label = share.first, all = share.second;
-      const size_t to = std::min<size_t>(from + 101, 600);
-      const auto n = std::count_if(order.begin() + int64_t(from), order.begin() + int64_t(to),
-                                   [&](int64_t i) { return labels[size_t(i)] == label; });
-      CHECK(std::abs(double(n) - double(all) * double(to - from) / 600) <= 1.5);
-    }
-  }
-  std::vector<int64_t> joined;
-  for (int k = 0; k < 7; ++k) {
-    for (const int64_t i : part_of(order, k / 7.0, (k + 1) / 7.0)) joined.push_back(i);
-  }
-  std::sort(joined.begin(), joined.end());
-  std::vector<int64_t> all(600);
-  std::iota(all.begin(), all.end(), 0);
-  CHECK(joined == all);
-  CHECK(part_of(split_order(50, 3), 0.2, 0.5) == split_part(50, 0.2, 0.5, 3));
 }
 
 TEST_CASE("channel_statistics: against the formulas, with what is not finite set apart") {

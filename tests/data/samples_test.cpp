@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets that are not derived from Dataset, and the batches that a DataLoader makes of their samples.
-#include "framework/data/samples.h"
+#include "framework/data/loading/samples.h"
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
-#include "framework/data/loader.h"
-#include "framework/data/subsets.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/loading/subsets.h"
+#include "framework/data/sets/tensor_dataset.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "tests/io/files.h"

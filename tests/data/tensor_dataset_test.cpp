@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/sets/tensor_dataset.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 #include "framework/base/check.h"
-#include "framework/data/synthetic.h"
+#include "framework/data/sets/synthetic.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 

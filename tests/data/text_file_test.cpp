@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encodings, packed files, and files that are something else.
-#include "framework/data/text_file.h"
+#include "framework/data/formats/text_file.h"
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
+#include <fstream>
+
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/image_file.h"
-#include "framework/data/npy.h"
-#include "framework/data/text.h"
-#include "framework/data/time_series.h"
-#include "framework/io/safetensors.h"
-#include "framework/io/torch_file.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/sets/text.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/io/files/gzip.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/io/weights/torch_file.h"
 #include "tests/data/array_files.h"
 #include "tests/io/files.h"
+#include "tests/support/environment.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -104,6 +110,74 @@ TEST_CASE("text files: packed by gzip, whatever the name") {
   CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(gzipped(text).size()) - 1);
   write_bytes(one.dir / "t.gz", gzipped(text));
   CHECK(TextDataset(one.dir / "t.gz", {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(text.size()) - 1);
+}
+
+TEST_CASE("text files: what gzip packed of more than a bound lies in a file without a name") {
+  const TempDir dir;
+  std::string text;
+  for (int i = 0; i < 400'000; ++i) text += std::to_string(i * 7919 % 100'003) + '\n';
+  const std::string packed = gzipped(text.substr(0, 1'000'000)) + gzipped(text.substr(1'000'000)) + std::string(20, '\0');
+  const auto unpack = [](const std::string& bytes) { return unpack_gzip(bytes, false, "CSV", "t.csv", 1 << 20); };
+  const auto fault = [&](const std::string& bytes) { return message_of<DataError>([&] { unpack(bytes); }); };
+  {
+    const Environment folder("TMPDIR", dir.path().string());
+    Unpacked out = unpack(packed);
+    CHECK(out.mapped);
+    CHECK(out.note == "unpacked by gzip into a temporary file of 2 MB in " + dir.path().string());
+    CHECK(std::filesystem::is_empty(dir.path()));
+    CHECK(out.bytes == text);
+    const Unpacked small = unpack_gzip(packed, false, "CSV", "t.csv");
+    CHECK_FALSE(small.mapped);
+    CHECK(small.bytes == text);
+    CHECK(contains(fault(packed + "more"), "t.csv: the file is packed by gzip, but something else follows the packed data"));
+    CHECK(contains(fault(packed.substr(0, packed.size() - 25)), "is packed by gzip, but is cut off"));
+    std::string damaged = packed;
+    damaged[packed.size() - 25] = char(damaged[packed.size() - 25] ^ 0x55);  // of the checksum
+    CHECK(contains(fault(damaged), "is packed by gzip, but is damaged"));
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const auto handler = signal(SIGXFSZ, SIG_IGN);
+    const rlimit few{1'500'000, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &few);
+    const std::string full = message_of<IoError>([&] { unpack(packed); });
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    CHECK_MESSAGE(contains(full, "t.csv: what gzip packed has no room in /"), full);
+    CHECK_MESSAGE(contains(full, "after 1500000 bytes\nhelp: the variable TMPDIR names another folder"), full);
+    CHECK(std::filesystem::is_empty(dir.path()));
+  }
+  const Environment nowhere("TMPDIR", (dir / "nowhere").string());
+  const Unpacked out = unpack(packed);
+  CHECK_FALSE(out.mapped);
+  CHECK(out.bytes == text);
+}
+
+TEST_CASE("text files: packed by gzip and large, they take no memory for their text") {
+  const TempDir dir;
+  const Environment folder("TMPDIR", dir.path().string());
+  const auto own = [] {  // bytes of memory that no file backs
+    std::ifstream in("/proc/self/status");
+    int64_t kib = 0;
+    for (std::string word; in >> word;)
+      if (word == "RssAnon:") in >> kib;
+    return kib * 1024;
+  };
+  const std::string line = "0123456789,abcdefghij\n";
+  {
+    std::string member;
+    for (int i = 0; i < 400'000; ++i) member += line;
+    const std::string packed = gzipped(member);
+    std::string all;
+    for (int i = 0; i < 10; ++i) all += packed;
+    write_bytes(dir / "t.gz", all);
+  }
+  const int64_t before = own();
+  const TextDataset bytes(dir / "t.gz", {.tokenizer = Tokenizer::byte, .seq_len = 10});
+  CHECK(own() - before < 30'000'000);
+  CHECK(bytes.notes().made == "unpacked by gzip into a temporary file of 88 MB in " + dir.path().string());
+  const Batch last = bytes.batch(std::vector<int64_t>{bytes.size() - 1});
+  CHECK(bytes.size() == 8'799'999);
+  CHECK(last.target.to_vector<int>().back() == line[87'999'990 % line.size()]);
 }
 
 TEST_CASE("files that are something else are named in every reader") {

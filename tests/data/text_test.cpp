@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/text.h"
+#include "framework/data/sets/text.h"
 
 #include <doctest/doctest.h>
 
 #include <memory>
 
 #include "framework/base/check.h"
-#include "framework/data/bpe.h"
-#include "framework/data/keep.h"
-#include "framework/data/loader.h"
-#include "framework/data/text_tokens.h"
-#include "framework/data/unicode.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/text_tokens.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/tokens/unicode.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 
@@ -119,8 +119,8 @@ TEST_CASE("Text: files of tokens") {
 TEST_CASE("Text: the tokens of a published tokenizer") {
   const TempDir dir;
   write_bytes(dir / "t", "Before we proceed<|endoftext|>Before we proceed");
-  const auto bpe = std::make_shared<const BpeTokenizer>(
-      BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json"));
+  const auto bpe =
+      std::make_shared<const BpeTokenizer>(BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/gpt2.json"));
   const TextDataset data(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = bpe});
   CHECK(data.vocabulary() == bpe->size());
   CHECK(data.classes() == bpe->size());
@@ -138,8 +138,8 @@ TEST_CASE("Text: the tokens of a published tokenizer") {
   CHECK(contains(message_of<ValueError>([&] { TextDataset(dir / "t", {.tokenizer = Tokenizer::bpe}); }),
                  "\"bpe\" needs a tokenizer"));
   // What the file of a tokenizer puts around a text is not put around a part of one.
-  const auto roberta = std::make_shared<const BpeTokenizer>(
-      BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/roberta.json"));
+  const auto roberta =
+      std::make_shared<const BpeTokenizer>(BpeTokenizer::load(halfstep_source_dir() + "/tests/data/tokenizers/roberta.json"));
   const TextDataset other(dir / "t", {.tokenizer = Tokenizer::bpe, .seq_len = 2, .bpe = roberta});
   CHECK(other.encode("we") == roberta->encode("we", false));
   CHECK(roberta->encode("we").size() == roberta->encode("we", false).size() + 2);

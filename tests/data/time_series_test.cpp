@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/data/time_series.h"
+#include "framework/data/tables/time_series.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "framework/base/check.h"
-#include "framework/data/form.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

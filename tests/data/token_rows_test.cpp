@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of tokens against the package `tokenizers` (scripts/make_tokenizer_goldens.py), and tables whose input is a text.
-#include "framework/data/token_rows.h"
+#include "framework/data/tokens/token_rows.h"
 
 #include <doctest/doctest.h>
 
@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/data/bpe.h"
-#include "framework/data/csv.h"
-#include "framework/data/form.h"
-#include "framework/io/checkpoint.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/data/image_transforms.h"
-#include "framework/data/tensor_dataset.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/image_transforms.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/data/image_transforms.h"
-#include "framework/data/loader.h"
-#include "framework/data/tensor_dataset.h"
-#include "framework/io/safetensors.h"
+#include "framework/data/loading/loader.h"
+#include "framework/data/sets/tensor_dataset.h"
+#include "framework/data/transforms/image_transforms.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"

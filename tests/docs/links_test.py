@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every link of a page leads to a file that is there, and to a heading of it: links_test.py FOLDER
 
-Pages are the .md files at the top of FOLDER and in FOLDER/docs. Addresses elsewhere are not opened. Before that it
+Pages are the .md files at the top of FOLDER and anywhere in FOLDER/docs. Addresses elsewhere are not opened. Before that it
 tries itself on pages with broken links.
 """
 import os
@@ -24,7 +24,7 @@ def text_of(path):
 
 
 def pages(root):
-    for folder in (root, os.path.join(root, "docs")):
+    for folder in (root, *(folder for folder, _, _ in sorted(os.walk(os.path.join(root, "docs"))))):
         yield from (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".md"))
 
 
@@ -43,14 +43,17 @@ def broken(root):
 
 def self_test():
     with tempfile.TemporaryDirectory() as root:
-        os.mkdir(os.path.join(root, "docs"))
+        os.makedirs(os.path.join(root, "docs/deep"))
         with open(os.path.join(root, "a.md"), "w", encoding="utf-8") as file:
             file.write("[good](docs/b.md#two-words) [self](#a) [web](https://x.org/none) `[code](none.md)`\n# A\n"
                        "[lost](none.md) [gone](docs/b.md#three)\n```\n[code](none.md)\n# Code\n```\n[not](#code)\n")
         with open(os.path.join(root, "docs/b.md"), "w", encoding="utf-8") as file:
             file.write("# Two `words`\n[up](../a.md#a)\n")
+        with open(os.path.join(root, "docs/deep/c.md"), "w", encoding="utf-8") as file:
+            file.write("[up](../b.md#two-words) [lost](b.md)\n")
         found = list(broken(root))
-    expected = ["a.md: none.md: no such file", "a.md: docs/b.md#three: no such heading", "a.md: #code: no such heading"]
+    expected = ["a.md: none.md: no such file", "a.md: docs/b.md#three: no such heading", "a.md: #code: no such heading",
+                "docs/deep/c.md: b.md: no such file"]
     assert found == expected, found
 
 

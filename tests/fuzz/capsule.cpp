@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metadata of a capsule: the parts of the input are what is known of its step, its config, data.json and state, with digests
 // that fit.
-#include "apps/run/capsule.h"
+#include "apps/train/capsule.h"
 
-#include "apps/run/model_file.h"
-#include "framework/io/checksum.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/model_file.h"
+#include "framework/io/files/checksum.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/fuzz/fuzz.h"
 

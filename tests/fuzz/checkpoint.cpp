@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a run with one checkpoint. The parts of the input: model.safetensors, state.safetensors, state.json, latest,
 // best and manifest.json; without the last, a manifest that fits is written, so that the other files are read.
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 
 #include <nlohmann/json.hpp>
 
-#include "framework/io/checksum.h"
+#include "framework/io/files/checksum.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;

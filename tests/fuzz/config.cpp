@@ -7,7 +7,7 @@
 
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/run/plan.h"
+#include "apps/train/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;

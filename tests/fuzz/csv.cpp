@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table in a delimited file. The first byte chooses how it is read.
-#include "framework/data/csv.h"
+#include "framework/data/tables/csv.h"
 
 #include <algorithm>
 
-#include "framework/data/form.h"
-#include "framework/data/time_series.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(csv) {
@@ -18,7 +18,7 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   if (data[0] & 16) options.format = {.delimiter = ';', .decimal = ',', .thousands = '.'};
   if (data[0] & 32) options.target = "0";
   if (data[0] & 64) options.features = {"a", "-1"};
-  if (data[0] & 128) options.begin = 0.25, options.end = 0.75;
+  if (data[0] & 128) options.part = {.begin = 0.25, .end = 0.75};
   switch (data[0] % 11) {
     case 5: options.format.accounting = true; break;
     case 6: options.tokens = TokenRowOptions{.length = 9, .min_count = 1}, options.missing = CsvMissing::constant; break;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data.json of a checkpoint: the form of its training data. What can be read must be written and read again as the same.
-#include "framework/data/form.h"
-
-#include "framework/io/json.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/files/json.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(form) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compressed IDX file. An even first byte: the rest is the file. An odd one: the rest is compressed, in as many members as
-// the second byte says, then cut at and damaged where the next bytes say, which reaches beyond the checksum.
+// A compressed IDX file, which may also be that of a text. An even first byte: the rest is the file. An odd one: the rest is
+// compressed, in as many members as the second byte says, then cut at and damaged where the next bytes say, which reaches beyond
+// the checksum.
 #include <zlib.h>
 
 #include <algorithm>
 
-#include "framework/data/idx.h"
+#include "framework/data/formats/idx.h"
+#include "framework/io/files/gzip.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -42,5 +44,9 @@ HALFSTEP_FUZZ_HARNESS(gz) {
   }
   const fuzz::MemoryFile file(bytes);
   fuzz::typed([&] { read_idx(file.path(), 1 + (data[0] >> 2 & 3)); });
+  fuzz::typed([&] {  // through a temporary file, and in memory
+    if (is_gzip(bytes) && unpack_gzip(bytes, false, "gz", "f", 0).bytes != unpack_gzip(bytes, false, "gz", "f").bytes)
+      fuzz::found("other bytes from a temporary file");
+  });
   return 0;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of the MNIST family, plain: the first byte is the rank, 0 for a folder with images and labels, which a line "====="
 // separates.
-#include "framework/data/idx.h"
+#include "framework/data/formats/idx.h"
 
-#include "framework/data/mnist.h"
+#include "framework/data/sets/mnist.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(idx) {

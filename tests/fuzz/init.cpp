@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "apps/config/config.h"
-#include "apps/run/starter.h"
-#include "framework/io/json.h"
+#include "apps/start/init_config.h"
+#include "framework/io/files/json.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;
@@ -15,11 +15,11 @@ HALFSTEP_FUZZ_HARNESS(init) {
   const char* const names[] = {"t.csv", "t.csv", "t.npz", "t.txt"};
   const auto file = fuzz::folder() / names[data[0] % 4];
   fuzz::put(file, fuzz::text_of(data + 1, size - 1));
-  StarterWishes wishes;
+  InitWishes wishes;
   if (data[0] & 4) wishes.target = "0";
   if (data[0] & 8) wishes.task = data[0] & 16 ? "classification" : "regression";
-  std::optional<Starter> made;
-  fuzz::typed([&] { made = starter_config(file, wishes); });
+  std::optional<InitConfig> made;
+  fuzz::typed([&] { made = init_config(file, wishes); });
   if (!made) return 0;
   const Config config = resolve_config(read_json<Json>(made->text, /*comments=*/true), "init");
   if (!config.data_fault.empty() || !config.facts) fuzz::found("a config whose data cannot be read", made->text);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metadata of an exported model: the parts of the input are its golden samples, config, data.json, metrics and step.
-#include "apps/run/model_file.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/model_file.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays of NumPy. The first byte: 0 mod 3 for a file of one array, 1 for an archive, 2 for an archive that is rebuilt around the
 // rest as its array "x", so that a right checksum leads on to the array.
-#include "framework/data/npy.h"
+#include "framework/data/formats/npy.h"
 
-#include "framework/data/arrays.h"
+#include "framework/data/sets/arrays.h"
 #include "tests/data/array_files.h"
 #include "tests/fuzz/fuzz.h"
 

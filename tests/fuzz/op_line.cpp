@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/run/op_call.h"
-#include "framework/io/json.h"
-#include "framework/io/safetensors.h"
+#include "apps/examine/op_call.h"
+#include "framework/io/files/json.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/fuzz/fuzz.h"
 

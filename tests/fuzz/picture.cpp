@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A picture: the first byte says whether it is read in color, turned as EXIF says, and what is behind it. The same bytes are an
 // EXIF block.
-#include "framework/data/image_file.h"
-#include "framework/data/picture_header.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/formats/picture_header.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(picture) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A safetensors file. An even first byte: the rest is the file. An odd one: the next two are the length of the header. What can
 // be read must come back from a file written by save_safetensors.
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 
 #include <cstring>
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/data/bpe.h"
-#include "framework/data/unicode.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/tokens/unicode.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

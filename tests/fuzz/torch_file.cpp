@@ -2,13 +2,13 @@
 // A file of torch.save. An even first byte: the rest is the file. An odd one: the next two are the length of a pickle, and an
 // archive is built of it and of what follows as the values of each storage, so that right checksums lead on to the tensors. What
 // can be read must be the same when it is mapped, and come back from a safetensors file.
-#include "framework/io/torch_file.h"
+#include "framework/io/weights/torch_file.h"
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/data/array_files.h"
 #include "tests/fuzz/fuzz.h"
 

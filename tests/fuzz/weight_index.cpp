@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The index of weights in several files: it lies beside two, which have the tensors "a" and "b", and "a" and "c". What is read has
 // each name once.
-#include "framework/io/weight_file.h"
+#include "framework/io/weights/weight_file.h"
 
 #include <set>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 HALFSTEP_FUZZ_HARNESS(weight_index) {

@@ -9,7 +9,7 @@
 #include "examples/gpt2.h"
 #include "examples/resnet18.h"
 #include "framework/autograd/grad_mode.h"
-#include "layers/export.h"
+#include "layers/module/export.h"
 
 namespace {
 

@@ -9,10 +9,10 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/interchange/onnx_export.h"
 #include "framework/interchange/protobuf.h"
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 #include "framework/ops/ops.h"
-#include "layers/export.h"
 #include "layers/layers.h"
+#include "layers/module/export.h"
 
 using namespace halfstep;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/atomic_file.h"
+#include "framework/io/files/atomic_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "framework/base/check.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

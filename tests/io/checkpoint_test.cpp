@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
-#include "framework/io/checksum.h"
+#include "framework/io/files/checksum.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

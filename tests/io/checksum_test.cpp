@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/checksum.h"
+#include "framework/io/files/checksum.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "framework/base/check.h"
-#include "framework/io/sha256_blocks.h"
+#include "framework/io/files/sha256_blocks.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/json.h"
+#include "framework/io/files/json.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 
 #include <doctest/doctest.h>
 

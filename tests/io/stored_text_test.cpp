@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/check.h"
-#include "framework/data/csv.h"
-#include "framework/data/form.h"
-#include "framework/data/text.h"
-#include "framework/data/unicode.h"
-#include "framework/io/checkpoint.h"
-#include "framework/io/json.h"
-#include "framework/io/printable.h"
+#include "framework/data/sets/text.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tokens/unicode.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/files/json.h"
+#include "framework/io/files/printable.h"
 #include "tests/io/files.h"
 
 using namespace halfstep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of torch.save. Those of tests/io/torch are PyTorch's own, written by scripts/make_torch_files.py.
-#include "framework/io/torch_file.h"
+#include "framework/io/weights/torch_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/io/files.h"
 #include "tests/support/source_dir.h"
 

@@ -41,7 +41,7 @@ TEST_CASE("pooling refuses what does not fit") {
                       [] { MaxPool2d(3, {.padding = 2}); });
   refuses<ValueError>("[AvgPool3d] stride must be >= 1, got -1", [] { AvgPool3d(2, {.stride = -1}); });
   refuses<ValueError>("[AvgPool1d] has no divisor_override", [] { AvgPool1d(2, {.divisor_override = 3}); });
-  refuses<ValueError>("[AvgPool2d] divisor_override must not be 0", [] { AvgPool2d(2, {.divisor_override = 0}); });
+  refuses<ValueError>("[AvgPool2d] divisor_override must be >= 1, got 0", [] { AvgPool2d(2, {.divisor_override = 0}); });
   refuses<ValueError>("[LPPool1d] norm_type must be > 0, got 0", [] { LPPool1d(0, 2); });
   refuses<ValueError>("[AdaptiveAvgPool2d] output_size must be one number or 2, got 3 numbers", [] {
     AdaptiveAvgPool2d({1, 2, 3});
@@ -77,9 +77,9 @@ TEST_CASE("the other layers refuse what does not fit") {
   refuses<ValueError>("[FeatureAlphaDropout] p must be in [0, 1], got 2", [] { FeatureAlphaDropout(2); });
   refuses<ShapeError>("[Dropout2d] needs an input of 3 to 4 dimensions, got [2, 3]", [] { Dropout2d()(ones({2, 3})); });
   refuses<ValueError>("[CELU] alpha must not be 0", [] { CELU(0); });
-  refuses<ValueError>("[Hardtanh] min_val must be below max_val, got 1 and 1", [] { Hardtanh(1, 1); });
+  refuses<ValueError>("[Hardtanh] min_val must be below max_val, got 1 and 1", [] { Hardtanh({.min_val = 1}); });
   refuses<ValueError>("[Softshrink] lambd must be >= 0, got -1", [] { Softshrink(-1); });
-  refuses<ValueError>("[RReLU] lower must not be above upper, got 1 and 0", [] { RReLU(1, 0); });
+  refuses<ValueError>("[RReLU] lower must not be above upper, got 1 and 0", [] { RReLU({.lower = 1, .upper = 0}); });
   refuses<ValueError>("[PReLU] num_parameters must be >= 1, got 0", [] { PReLU(0); });
   refuses<ShapeError>("[Softmax2d] needs an input of 3 to 4 dimensions, got [2, 3]", [] { Softmax2d()(ones({2, 3})); });
   refuses<ValueError>("[ZeroPad2d] padding must be one number or 4, got [1, 2]", [] { ZeroPad2d({1, 2}); });
@@ -107,8 +107,8 @@ TEST_CASE("the other layers refuse what does not fit") {
 }
 
 TEST_CASE("losses refuse what does not fit") {
-  refuses<ValueError>("[SmoothL1Loss] beta must be >= 0, got -1", [] { SmoothL1Loss(Reduction::mean, -1); });
-  refuses<ValueError>("[HuberLoss] delta must be > 0, got 0", [] { HuberLoss(Reduction::mean, 0); });
+  refuses<ValueError>("[SmoothL1Loss] beta must be >= 0, got -1", [] { SmoothL1Loss({.beta = -1}); });
+  refuses<ValueError>("[HuberLoss] delta must be > 0, got 0", [] { HuberLoss({.delta = 0}); });
   refuses<ValueError>("[MultiMarginLoss] p must be 1 or 2, got 3", [] { MultiMarginLoss({.p = 3}); });
   refuses<ValueError>("[CrossEntropyLoss] label_smoothing must be in [0, 1], got 2",
                       [] { CrossEntropyLoss({.label_smoothing = 2}); });
@@ -128,7 +128,7 @@ TEST_CASE("layers of several tensors refuse what does not fit") {
   refuses<ValueError>("[Bilinear] in1_features, in2_features and out_features must be >= 1, got 2, 0 and 3",
                       [] { Bilinear(2, 0, 3); });
   CHECK_THROWS_AS(Bilinear(2, 3, 4)(ones({5, 2}), ones({5, 2})), ShapeError);
-  refuses<ValueError>("[EmbeddingBag] mode must be \"sum\", \"mean\" or \"max\", got \"min\"", [] {
+  refuses<ValueError>("[EmbeddingBag] mode must be \"mean\", \"sum\" or \"max\", got \"min\"", [] {
     EmbeddingBag(4, 2, {.mode = "min"})(zeros({1, 2}, {.dtype = DType::i64}));
   });
   refuses<ValueError>("[EmbeddingBag] num_embeddings and embedding_dim must be >= 1, got 0 and 2", [] { EmbeddingBag(0, 2); });

@@ -66,7 +66,7 @@ TEST_CASE("the Dropout family drops elements or channels with probability p, and
 
 TEST_CASE("RReLU draws slopes between its bounds while training") {
   manual_seed(4);
-  RReLU layer(0.25, 0.5);
+  RReLU layer({.lower = 0.25, .upper = 0.5});
   const Tensor y = layer(full({1000}, -1.0));
   CHECK(y.min().item<float>() >= -0.5f);
   CHECK(y.max().item<float>() <= -0.25f);

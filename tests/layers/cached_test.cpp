@@ -6,8 +6,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
-#include "layers/functional_call.h"
 #include "layers/layers.h"
+#include "layers/module/functional_call.h"
 #include "layers/nn.h"
 #include "tests/layers/support.h"
 

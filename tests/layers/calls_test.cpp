@@ -9,8 +9,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/gradcheck.h"
-#include "framework/io/json.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/files/json.h"
+#include "framework/io/weights/safetensors.h"
 #include "layers/layers.h"
 #include "tests/support/source_dir.h"
 
@@ -183,7 +183,7 @@ Subject made(const std::string& type, const Json& a) {
   if (type == "AdaptiveLogSoftmaxWithLoss") return rare_classes(a);
   if (type == "Bilinear") {
     const auto m = make<Bilinear>(a["in1_features"].get<int64_t>(), a["in2_features"].get<int64_t>(),
-                                  a["out_features"].get<int64_t>(), a.value("bias", true));
+                                  a["out_features"].get<int64_t>(), BilinearOptions{a.value("bias", true)});
     return {m, [m](const Inputs& in) { return Tensors{(*m)(in["input1"], in["input2"])}; }};
   }
   if (type == "MultiheadAttention") return attention(a);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers, copies of modules, shared parameters.
-#include "layers/containers.h"
+#include "layers/containers/containers.h"
 
 #include <doctest/doctest.h>
 

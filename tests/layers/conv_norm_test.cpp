@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/autograd/autograd.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/window/laid_weights.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
@@ -22,10 +22,10 @@ using Ops = std::vector<std::string>;
 
 template <class F>
 Ops ops_in(const F& f) {
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   f();
   Ops out;
-  for (const LedgerCall& call : ledger.calls()) {
+  for (const LoggedCall& call : log.calls()) {
     const bool* const with = find_attribute<bool>(call.attributes, "relu");
     out.push_back(call.op + (with && *with ? "+relu" : ""));
   }

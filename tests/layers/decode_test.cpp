@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences that are read piece by piece: the same results as all at once.
-#include "layers/decode.h"
+#include "layers/sequences/decode.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls of a module with other tensors in place of its own.
-#include "layers/functional_call.h"
+#include "layers/module/functional_call.h"
 
 #include <doctest/doctest.h>
 

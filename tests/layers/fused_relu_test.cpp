@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/autograd.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "layers/layers.h"
 
 using namespace halfstep;
@@ -18,10 +18,10 @@ using Ops = std::vector<std::string>;
 
 // The ops of a forward, with "+relu" where one ends with a ReLU.
 Ops ops_of(Module& net, const Tensor& x) {
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   net(x);
   Ops out;
-  for (const LedgerCall& call : ledger.calls()) {
+  for (const LoggedCall& call : log.calls()) {
     const bool* const with = find_attribute<bool>(call.attributes, "relu");
     out.push_back(call.op + (with && *with ? "+relu" : ""));
   }

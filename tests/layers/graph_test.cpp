@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules whose branches meet again: against the same written out by hand.
-#include "layers/graph.h"
+#include "layers/containers/graph.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules of any signature, and hooks on modules.
-#include "layers/hooks.h"
+#include "layers/module/hooks.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/init.h"
+#include "layers/module/init.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lazy layers: from the first call on the plain layers, to the bit.
-#include "layers/lazy.h"
+#include "layers/feedforward/lazy.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/module.h"
+#include "layers/module/module.h"
 
 #include <doctest/doctest.h>
 

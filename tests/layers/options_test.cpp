@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rule for all constructors: required arguments by position, optional ones in braces under PyTorch's names; and what does not
-// fit does not compile.
+// One rule for all constructors: required arguments by position, optional ones in braces under PyTorch's names; what does not fit
+// does not compile, and what is outside the domain of an option is refused as its list says.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <concepts>
 #include <string>
+#include <vector>
 
 #include "layers/layers.h"
 #include "tests/support/errors.h"
@@ -39,64 +41,119 @@ constexpr bool none_of_bools = !(makes<Types, bool> || ...);
 
 }  // namespace
 
-TEST_CASE("every layer takes its optional arguments in braces") {
-  same(Linear(5, 4, {.bias = false}), Linear(5, 4, false));
-  same(Bilinear(2, 3, 4, {.bias = false}), Bilinear(2, 3, 4, false));
-  same(ELU({.alpha = 2}), ELU(2));
-  same(CELU({.alpha = 2}), CELU(2.0));
-  same(LeakyReLU({.negative_slope = 0.2}), LeakyReLU(0.2));
-  same(Hardtanh({.min_val = -2, .max_val = 2}), Hardtanh(-2, 2.0));
-  same(Hardshrink({.lambd = 1}), Hardshrink(1));
-  same(Softshrink({.lambd = 1}), Softshrink(1));
-  same(Softplus({.beta = 2, .threshold = 10}), Softplus(2, 10));
-  same(Softplus({.beta = 2}), Softplus(2));
-  same(GLU({.dim = 1}), GLU(1));
-  same(GELU({.approximate = "tanh"}), GELU("tanh"));
-  same(Softmax({.dim = 1}), Softmax(1));
-  same(Softmin({.dim = 1}), Softmin(1));
-  same(LogSoftmax({.dim = 1}), LogSoftmax(1));
-  same(PReLU({.num_parameters = 3, .init = 0.1}), PReLU(3, 0.1));
-  same(RReLU({.lower = 0.1, .upper = 0.2}), RReLU(0.1, 0.2));
-  same(Flatten({.start_dim = 0, .end_dim = 1}), Flatten(0, 1));
-  same(Dropout({.p = 0.1}), Dropout(0.1));
-  same(Dropout1d({.p = 0.1}), Dropout1d(0.1));
-  same(Dropout2d({.p = 0.1}), Dropout2d(0.1));
-  same(Dropout3d({.p = 0.1}), Dropout3d(0.1));
-  same(AlphaDropout({.p = 0.1}), AlphaDropout(0.1));
-  same(FeatureAlphaDropout({.p = 0.1}), FeatureAlphaDropout(0.1));
-  same(UnitNorm({.p = 1, .eps = 0.5}), UnitNorm(1, 1, 0.5));
-  same(LocalResponseNorm(2, {.alpha = 1e-3, .k = 2}), LocalResponseNorm(2, 1e-3, 0.75, 2));
-  same(Conv1d(4, 8, 3, {.stride = 2, .padding = 1}), Conv1d(4, 8, 3, 2, 1));
-  same(Conv2d(4, 8, 3, {.stride = 2}), Conv2d(4, 8, 3, 2));
-  same(Conv2d(4, 8, 3, {.padding = "same", .bias = false}), Conv2d(4, 8, 3, 1, "same", {.bias = false}));
-  same(Conv3d(4, 8, 3, {.stride = 2, .groups = 2}), Conv3d(4, 8, 3, 2, {.groups = 2}));
-  same(ConvTranspose1d(4, 8, 3, {.stride = 2, .padding = 1}), ConvTranspose1d(4, 8, 3, 2, 1));
-  same(ConvTranspose2d(4, 8, 3, {.stride = 2, .padding = 1, .output_padding = 1}),
-       ConvTranspose2d(4, 8, 3, 2, 1, {.output_padding = 1}));
-  same(ConvTranspose3d(4, 8, 3, {.stride = 2}), ConvTranspose3d(4, 8, 3, 2));
-  same(MaxPool1d(3, {.stride = 2, .padding = 1}), MaxPool1d(3, 2, 1));
-  same(MaxPool2d(2, {.stride = 2}), MaxPool2d(2, 2));
-  same(MaxPool3d(2, {.stride = 2, .ceil_mode = true}), MaxPool3d(2, 2, {.ceil_mode = true}));
-  same(AvgPool1d(3, {.stride = 2, .padding = 1}), AvgPool1d(3, 2, 1));
-  same(AvgPool2d(3, {.stride = 2, .padding = 1, .count_include_pad = false}), AvgPool2d(3, 2, 1, {.count_include_pad = false}));
-  same(AvgPool3d(2, {.stride = 2}), AvgPool3d(2, 2));
-  same(LPPool2d(2, 3, {.stride = 2}), LPPool2d(2, 3, 2));
-  same(MaxUnpool2d(2, {.stride = 2}), MaxUnpool2d(2, 2));
-  same(RNN(5, 8, {.num_layers = 2, .nonlinearity = "relu"}), RNN(5, 8, 2, {.nonlinearity = "relu"}));
-  same(LSTM(5, 8, {.num_layers = 2, .batch_first = true}), LSTM(5, 8, 2, {.batch_first = true}));
-  same(GRU(5, 8, {.num_layers = 2}), GRU(5, 8, 2));
-  same(LSTMCell(5, 8, {.bias = false}), LSTMCell(5, 8, false));
-  same(GRUCell(5, 8, {.bias = false}), GRUCell(5, 8, false));
+TEST_CASE("what PyTorch's users write by position") {
+  same(Linear(5, 4, false), Linear(5, 4, {.bias = false}));
+  same(Conv1d(4, 8, 3, 2, 1), Conv1d(4, 8, 3, {.stride = 2, .padding = 1}));
+  same(Conv2d(4, 8, 3, 2), Conv2d(4, 8, 3, {.stride = 2}));
+  same(Conv2d(4, 8, 3, 1, "same", {.bias = false}), Conv2d(4, 8, 3, {.padding = "same", .bias = false}));
+  same(Conv3d(4, 8, 3, 2, {.groups = 2}), Conv3d(4, 8, 3, {.stride = 2, .groups = 2}));
+  same(ConvTranspose2d(4, 8, 3, 2, 1, {.output_padding = 1}),
+       ConvTranspose2d(4, 8, 3, {.stride = 2, .padding = 1, .output_padding = 1}));
+  same(MaxPool1d(3, 2, 1), MaxPool1d(3, {.stride = 2, .padding = 1}));
+  same(MaxPool2d(2, 2), MaxPool2d(2, {.stride = 2}));
+  same(AvgPool2d(3, 2, 1), AvgPool2d(3, {.stride = 2, .padding = 1}));
+  same(MaxUnpool2d(2, 2), MaxUnpool2d(2, {.stride = 2}));
+  same(LSTM(5, 8, 2, {.batch_first = true}), LSTM(5, 8, {.num_layers = 2, .batch_first = true}));
+  same(RNN(5, 8, 2), RNN(5, 8, {.num_layers = 2}));
+  same(GRU(5, 8, 2), GRU(5, 8, {.num_layers = 2}));
+  // The first option of a layer without required arguments.
+  same(ELU(2), ELU({.alpha = 2}));
+  same(CELU(2.0), CELU({.alpha = 2}));
+  same(LeakyReLU(0.2), LeakyReLU({.negative_slope = 0.2}));
+  same(Hardshrink(1), Hardshrink({.lambd = 1}));
+  same(Softshrink(1), Softshrink({.lambd = 1}));
+  same(Softplus(2), Softplus({.beta = 2}));
+  same(GLU(1), GLU({.dim = 1}));
+  same(GELU("tanh"), GELU({.approximate = "tanh"}));
+  same(Softmax(1), Softmax({.dim = 1}));
+  same(Softmin(1), Softmin({.dim = 1}));
+  same(LogSoftmax(1), LogSoftmax({.dim = 1}));
+  same(PReLU(3), PReLU({.num_parameters = 3}));
+  same(Flatten(0), Flatten({.start_dim = 0}));
+  same(Dropout(0.1), Dropout({.p = 0.1}));
+  same(Dropout2d(0.1), Dropout2d({.p = 0.1}));
+  same(UnitNorm(1), UnitNorm({.p = 1}));
+}
+
+TEST_CASE("describe() prints what the lists say") {
   CHECK(Embedding(10, 3, {.padding_idx = 0}).describe() == "Embedding(10, 3, padding_idx=0)");
   CHECK(RNNCell(5, 8, {.nonlinearity = "relu"}).describe() == "RNNCell(5, 8, nonlinearity=relu)");
+  CHECK(EmbeddingBag(4, 2).describe() == "EmbeddingBag(4, 2, mode='mean')");
+  CHECK(GELU().describe() == "GELU(approximate='none')");
+  CHECK(Softshrink().describe() == "Softshrink(0.5)");
+  CHECK(Hardtanh({.min_val = -2, .max_val = 2}).describe() == "Hardtanh(min_val=-2.0, max_val=2.0)");
   CHECK(BatchNorm2d(8, {.momentum = std::nullopt}).describe().find("momentum=None") != std::string::npos);
-  CHECK(MultiheadAttention(8, 2, {.dropout = 0.1, .batch_first = true}).parameter_count() > 0);
-  const TransformerOptions small{.num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8};
-  CHECK(Transformer(8, 2, small).parameter_count() ==
-        Transformer({.d_model = 8, .nhead = 2, .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8})
-            .parameter_count());
   CHECK(TransformerEncoder(TransformerEncoderLayer(8, 2, {.dim_feedforward = 8}), 2, LayerNorm(8)).layers->size() == 2);
   CHECK(TransformerDecoder(TransformerDecoderLayer(8, 2, {.dim_feedforward = 8}), 2).layers->size() == 2);
+}
+
+namespace {
+
+// A value outside the domain of an option; none where everything is legal.
+std::vector<OptionValue> damaged(const OptionFacts& o) {
+  std::vector<OptionValue> out;
+  const auto add = [&](double x) {
+    if (o.kind == OptionKind::whole) out.emplace_back(int64_t(x));
+    if (o.kind == OptionKind::number) out.emplace_back(x);
+    if (o.kind == OptionKind::sizes) out.emplace_back(Sizes(int64_t(x)));
+  };
+  if (std::isfinite(o.least)) add(o.least - (o.above_least ? 0 : 1));
+  if (std::isfinite(o.most)) add(o.most + (o.below_most ? 0 : 1));
+  if (o.not_zero) add(0);
+  if (o.kind == OptionKind::number) out.emplace_back(std::nan(""));
+  if ((o.kind == OptionKind::text || o.kind == OptionKind::sizes) && !o.words.empty()) out.emplace_back("no such word");
+  return out;
+}
+
+// Each option of O with a damaged value: `make` refuses it with the name of class and option.
+template <class O, class Make>
+int check_damaged(const std::string& type, const Make& make) {
+  int tried = 0;
+  for (const Option<O>& option : O::list()) {
+    CAPTURE(type + "." + option.name);
+    CHECK(!option.doc.empty());
+    O usual;
+    CHECK_NOTHROW(make(usual));
+    for (const OptionValue& value : damaged(option)) {
+      O options;
+      // A class of words takes no others, where it knows them itself.
+      const std::string message = error_of([&] {
+        if (!option.put(options, value)) fail<ValueError>(type, option.name, " is of another form");
+        make(options);
+      });
+      CHECK_MESSAGE((message.find(option.name) != std::string::npos || message.find("no such word") != std::string::npos), message);
+      ++tried;
+    }
+  }
+  return tried;
+}
+template <class M, class... Required>
+int check_layer(const Required&... required) {
+  return check_damaged<typename M::Options>(M::kName, [&](const typename M::Options& o) { M(required..., o); });
+}
+
+}  // namespace
+
+TEST_CASE("every option of every layer and loss refuses what is outside its domain") {
+  int tried = 0;
+  const auto add = [&](auto... each) { ((tried += each), ...); };
+  add(check_layer<ELU>(), check_layer<CELU>(), check_layer<LeakyReLU>(), check_layer<Hardshrink>(), check_layer<Softshrink>(),
+      check_layer<Softplus>(), check_layer<Hardtanh>(), check_layer<GLU>(), check_layer<GELU>(), check_layer<Softmax>(),
+      check_layer<PReLU>(), check_layer<RReLU>(), check_layer<Flatten>(), check_layer<Unfold>(2), check_layer<Fold>(4, 2));
+  add(check_layer<Dropout>(), check_layer<Dropout1d>(), check_layer<AlphaDropout>(), check_layer<FeatureAlphaDropout>());
+  add(check_layer<BatchNorm1d>(2), check_layer<InstanceNorm3d>(2), check_layer<LayerNorm>(2), check_layer<RMSNorm>(2),
+      check_layer<GroupNorm>(1, 2), check_layer<LocalResponseNorm>(2), check_layer<UnitNorm>());
+  add(check_layer<Conv1d>(1, 1, 1), check_layer<Conv2d>(1, 1, 1), check_layer<ConvTranspose3d>(1, 1, 1), check_layer<MaxPool2d>(2),
+      check_layer<AvgPool3d>(2), check_layer<LPPool1d>(2.0, 2), check_layer<MaxUnpool2d>(2));
+  add(check_layer<Linear>(1, 1), check_layer<Embedding>(3, 1), check_layer<EmbeddingBag>(3, 1), check_layer<RNN>(1, 2),
+      check_layer<LSTM>(1, 2), check_layer<GRU>(1, 2), check_layer<RNNCell>(1, 1), check_layer<LSTMCell>(1, 1),
+      check_layer<GRUCell>(1, 1), check_layer<MultiheadAttention>(2, 1), check_layer<TransformerEncoderLayer>(2, 1),
+      check_layer<PositionalEncoding>(2), check_layer<PositionEmbedding>(2, 2), check_layer<RotaryEmbedding>(2));
+  add(check_layer<MSELoss>(), check_layer<SmoothL1Loss>(), check_layer<HuberLoss>(), check_layer<PoissonNLLLoss>(),
+      check_layer<KLDivLoss>(), check_layer<BCELoss>(), check_layer<BCEWithLogitsLoss>(), check_layer<HingeEmbeddingLoss>(),
+      check_layer<CrossEntropyLoss>(), check_layer<NLLLoss>(), check_layer<MultiMarginLoss>(),
+      check_layer<MultiLabelSoftMarginLoss>());
+  CHECK(tried > 100);
 }
 
 TEST_CASE("{} is nothing given, not zero") {
@@ -110,16 +167,17 @@ TEST_CASE("every loss takes its optional arguments in braces") {
   const Tensor x = tensor({0.5, 2.0}), y = tensor({0.0, 1.0}), sign = tensor({1.0, -1.0}), rows = tensor({1, 2, 3, 4}, {2, 2});
   const auto equal = [](const Tensor& a, const Tensor& b) { CHECK(a.to_vector<float>() == b.to_vector<float>()); };
   const auto sum_ = Reduction::sum;
-  equal(MSELoss({.reduction = sum_})(x, y), MSELoss(sum_)(x, y));
-  equal(L1Loss({.reduction = sum_})(x, y), L1Loss(sum_)(x, y));
+  equal(MSELoss({.reduction = sum_})(x, y), mse_loss(x, y, sum_));
+  equal(L1Loss({.reduction = sum_})(x, y), l1_loss(x, y, sum_));
   equal(SmoothL1Loss({.beta = 2})(x, y), smooth_l1_loss(x, y, Reduction::mean, 2));
-  equal(HuberLoss({.reduction = sum_, .delta = 2})(x, y), HuberLoss(sum_, 2)(x, y));
-  equal(KLDivLoss({.reduction = KlReduction::batchmean, .log_target = true})(x, y), KLDivLoss(KlReduction::batchmean, true)(x, y));
-  equal(SoftMarginLoss({.reduction = sum_})(x, sign), SoftMarginLoss(sum_)(x, sign));
-  equal(HingeEmbeddingLoss({.margin = 2, .reduction = sum_})(x, sign), HingeEmbeddingLoss(2, sum_)(x, sign));
-  equal(MultiLabelSoftMarginLoss({.weight = x})(rows, rows * 0.0), MultiLabelSoftMarginLoss(x)(rows, rows * 0.0));
+  equal(HuberLoss({.reduction = sum_, .delta = 2})(x, y), huber_loss(x, y, sum_, 2));
+  equal(KLDivLoss({.reduction = KlReduction::batchmean, .log_target = true})(x, y), kl_div(x, y, KlReduction::batchmean, true));
+  equal(SoftMarginLoss({.reduction = sum_})(x, sign), soft_margin_loss(x, sign, sum_));
+  equal(HingeEmbeddingLoss({.margin = 2, .reduction = sum_})(x, sign), hinge_embedding_loss(x, sign, 2, sum_));
+  equal(MultiLabelSoftMarginLoss({.weight = x})(rows, rows * 0.0), multilabel_soft_margin_loss(rows, rows * 0.0, x));
   const Tensor classes = arange(2);
-  equal(MultiLabelMarginLoss({.reduction = sum_})(rows, rows * 0.0), MultiLabelMarginLoss(sum_)(rows, rows * 0.0));
+  equal(MultiLabelMarginLoss({.reduction = sum_})(rows, rows * 0.0),
+        multilabel_margin_loss(rows, (rows * 0.0).to(DType::i64), sum_));
   equal(CrossEntropyLoss({.label_smoothing = 0.1})(rows, classes), cross_entropy(rows, classes, {.label_smoothing = 0.1}));
   equal(NLLLoss({.reduction = sum_})(rows, classes), nll_loss(rows, classes, {.reduction = sum_}));
   equal(BCELoss({.reduction = sum_})(y, y), binary_cross_entropy(y, y, {}, sum_));
@@ -148,7 +206,7 @@ TEST_CASE("a bool is no number, a fraction no whole number, and a number no bool
   static_assert(!makes<LSTM, int, int, bool> && !makes<LSTM, int, int, double> && !makes<LSTMCell, int, int, int>);
   static_assert(!makes<Embedding, int, double> && !makes<MultiheadAttention, int, double> &&
                 !makes<TransformerEncoderLayer, int, bool>);
-  static_assert(!makes<Hardtanh, bool, bool> && !makes<Threshold, bool, bool>);
+  static_assert(!makes<Threshold, bool, bool>);
   static_assert(!makes<MSELoss, int> && !makes<HuberLoss, double> && !makes<KLDivLoss, Reduction>);
 }
 
@@ -164,9 +222,7 @@ TEST_CASE("options of windows are taken by name only") {
   CHECK(MaxPool2d({3, 2}, Sizes{2, 1}).describe() == MaxPool2d({3, 2}, {.stride = {2, 1}}).describe());
   refuses<ValueError>("[options] stride is given twice, by position and by name", [] { Conv2d(1, 1, 3, 2, {.stride = 3}); });
   refuses<ValueError>("[options] padding is given twice, by position and by name", [] { Conv2d(1, 1, 3, 2, 1, {.padding = 2}); });
-  refuses<ValueError>("[options] stride is given twice, by position and by name", [] { MaxPool2d(3, 2, {.stride = 2}); });
   refuses<ValueError>("[options] num_layers is given twice, by position and by name", [] { LSTM(2, 3, 2, {.num_layers = 3}); });
-  refuses<ValueError>("[options] d_model is given twice, by position and by name", [] { Transformer(8, 2, {.d_model = 16}); });
 }
 
 TEST_CASE("FractionalMaxPool draws its windows at each call, also in evaluation, from the generator that it is given") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values and gradients are compared in parametrize_test.cpp.
-#include "layers/orthogonal.h"
+#include "layers/module/orthogonal.h"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/autograd/gradcheck.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 #include "tests/layers/support.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parametrizations: values, gradients, state and text against PyTorch (scripts/make_parametrize_goldens.py), and what becomes of
 // them where modules are copied, moved, saved, trained and called in a region.
-#include "layers/parametrize.h"
+#include "layers/module/parametrize.h"
 
 #include <doctest/doctest.h>
 
@@ -14,10 +14,10 @@
 #include "amp/step/train_step.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/gradcheck.h"
-#include "framework/io/safetensors.h"
-#include "layers/functional_call.h"
+#include "framework/io/weights/safetensors.h"
 #include "layers/layers.h"
-#include "layers/save.h"
+#include "layers/module/functional_call.h"
+#include "layers/module/save.h"
 #include "optim/optimizers.h"
 #include "tests/io/files.h"
 #include "tests/layers/support.h"

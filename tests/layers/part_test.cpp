@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is assigned is what is trained: parts, parameters and buffers that are replaced, copied and moved with their module.
-#include "layers/part.h"
+#include "layers/module/part.h"
 
 #include <doctest/doctest.h>
 

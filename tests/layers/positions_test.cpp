@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers for positions in a sequence. Their values are compared with PyTorch's in tests/apps/catalog/layer_goldens_test.cpp.
-#include "layers/positions.h"
+#include "layers/sequences/positions.h"
 
 #include <doctest/doctest.h>
 

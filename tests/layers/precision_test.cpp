@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "amp/autocast/autocast.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
 #include "tests/support/errors.h"
@@ -17,10 +17,10 @@ namespace {
 
 // "0: linear float16", for each call of an op that computes.
 std::vector<std::string> calls_of(const std::function<void()>& f) {
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   f();
   std::vector<std::string> out;
-  for (const LedgerCall& call : ledger.calls())
+  for (const LoggedCall& call : log.calls())
     if (call.op != "view" && call.op != "permute") out.push_back(joined(call.layer, ": ", call.op, ' ', call.compute));
   return out;
 }
@@ -358,21 +358,21 @@ TEST_CASE("a weight that two modules share in two precisions has the gradients o
   CHECK((both - sum).abs().max().item<double>() <= 1e-5 * sum.abs().max().item<double>());
 }
 
-TEST_CASE("the ledger says which module has set the dtype") {
+TEST_CASE("the log of calls says which module has set the dtype") {
   Sequential net{Linear(4, 4), Linear(4, 4), Linear(4, 4), Softmax(-1)};
   net[0]->set_precision(DType::f32);
   net[1]->set_precision(DType::bf16);
   net[3]->set_precision(DType::f32);
-  const LedgerScope ledger(Device::cpu);
+  const OpLogScope log(Device::cpu);
   {
     const Autocast region(Device::cpu, DType::f16);
     net(randn({2, 4}));
   }
-  REQUIRE(ledger.calls().size() == 4);
-  CHECK(ledger.calls()[0].reason == "computes in float32, set for 0");
-  CHECK(ledger.calls()[1].reason == "computes in bfloat16, set for 1");
-  CHECK(ledger.calls()[2].reason == "computes in float16 in a region");
-  CHECK(ledger.calls()[3].reason == "computes in float32, set for 3");
-  CHECK(ledger.calls()[3].casts.size() == 1);
-  CHECK(ledger.calls()[3].casts[0].to == DType::f32);
+  REQUIRE(log.calls().size() == 4);
+  CHECK(log.calls()[0].reason == "computes in float32, set for 0");
+  CHECK(log.calls()[1].reason == "computes in bfloat16, set for 1");
+  CHECK(log.calls()[2].reason == "computes in float16 in a region");
+  CHECK(log.calls()[3].reason == "computes in float32, set for 3");
+  CHECK(log.calls()[3].casts.size() == 1);
+  CHECK(log.calls()[3].casts[0].to == DType::f32);
 }

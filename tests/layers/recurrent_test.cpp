@@ -9,8 +9,8 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/grad_mode.h"
+#include "layers/containers/sequential.h"
 #include "layers/layers.h"
-#include "layers/sequential.h"
 #include "tests/support/errors.h"
 
 using namespace halfstep;
@@ -322,10 +322,10 @@ TEST_CASE("recurrent layers and packed sequences refuse what does not fit") {
   refuses<ValueError>("[LSTM] input_size and hidden_size must be >= 1, got 0 and 4", [] { LSTM(0, 4); });
   refuses<ValueError>("[GRUCell] input_size and hidden_size must be >= 1, got 3 and -1", [] { GRUCell(3, -1); });
   refuses<ValueError>("[GRU] num_layers must be >= 1, got 0", [] { GRU(3, 4, {.num_layers = 0}); });
-  refuses<ValueError>("[RNN] dropout must be within [0, 1], got 1.5", [] { RNN(3, 4, {.dropout = 1.5}); });
+  refuses<ValueError>("[RNN] dropout must be in [0, 1], got 1.5", [] { RNN(3, 4, {.dropout = 1.5}); });
   refuses<ValueError>("[RNN] nonlinearity must be \"tanh\" or \"relu\", got \"gelu\"", [] { RNN(3, 4, {.nonlinearity = "gelu"}); });
   refuses<ValueError>("[RNNCell] nonlinearity must be \"tanh\" or \"relu\", got \"\"", [] { RNNCell(3, 4, {.nonlinearity = ""}); });
-  refuses<ValueError>("[LSTM] proj_size must be >= 0 and less than hidden_size = 4, got 4", [] { LSTM(3, 4, {.proj_size = 4}); });
+  refuses<ValueError>("[LSTM] proj_size must be less than hidden_size = 4, got 4", [] { LSTM(3, 4, {.proj_size = 4}); });
   refuses<ValueError>("[LSTM] output must be \"sequence\" or \"last\", got \"first\"", [] { LSTM(3, 4, {.output = "first"}); });
 
   LSTM lstm(3, 4, {.batch_first = true});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "layers/running_statistics.h"
+#include "layers/feedforward/running_statistics.h"
 
 #include <doctest/doctest.h>
 

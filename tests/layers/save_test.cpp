@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules to safetensors files and back.
-#include "layers/save.h"
+#include "layers/module/save.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "framework/autograd/autograd.h"
-#include "framework/autograd/checkpoint.h"
+#include "framework/autograd/recompute.h"
 #include "layers/layers.h"
 #include "tests/io/files.h"
 

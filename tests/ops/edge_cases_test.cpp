@@ -9,7 +9,6 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/ops/core/registry.h"
-#include "framework/ops/loss/loss_seed.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -174,12 +173,7 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
       const Tensor x = rand({7, 5}).to(dtype).set_requires_grad(), seed = full({}, 1024.0);
       const auto bits = [&](const Tensor& given, const std::function<void()>& before_backward) {
         x.zero_grad();
-        Tensor loss;
-        {
-          const LossSeed expected(seed);
-          loss = mse_loss(x, target, reduction).to(DType::f32);
-        }
-        CHECK(!LossSeed::expected().defined());
+        const Tensor loss = mse_loss(x, target, reduction, seed).to(DType::f32);
         before_backward();
         loss.backward(given);
         return x.grad().to_vector<double>();
@@ -193,9 +187,8 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
       CHECK(bits(full({}, 2.0), [] {}) == plain(2));            // another
       CHECK(bits(seed, [&] { seed.fill_(4); }) == plain(4));  // changed since
       // Kept graphs: the second backward makes it anew.
-      const LossSeed expected(seed);
       x.zero_grad();
-      const Tensor loss = mse_loss(x, target, reduction).to(DType::f32);
+      const Tensor loss = mse_loss(x, target, reduction, seed).to(DType::f32);
       loss.backward(seed, /*retain_graph=*/true);
       const std::vector<double> once = x.grad().to_vector<double>();
       x.zero_grad();

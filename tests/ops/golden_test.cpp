@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/core/registry.h"
 #include "halfstep.h"
 #include "tests/support/source_dir.h"

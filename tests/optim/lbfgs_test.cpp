@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "framework/ops/ops.h"
-#include "tests/optim/torch_goldens.h"
+#include "tests/optim/goldens.h"
 
 using namespace halfstep;
 
@@ -36,21 +38,25 @@ struct Rosenbrock {
 }  // namespace
 
 TEST_CASE("LBFGS takes PyTorch's steps and as many evaluations") {
-  const LBFGSOptions options[] = {{.lr = 2e-3, .max_iter = 8, .history_size = 3},
-                                  {.max_iter = 6, .line_search_fn = "strong_wolfe"},
-                                  {.lr = 0.5, .max_iter = 5, .max_eval = 9, .history_size = 2, .line_search_fn = "strong_wolfe"}};
-  for (size_t k = 0; k < std::size(options); ++k) {
-    const goldens::Descent& want = goldens::kLbfgs[k];
-    CAPTURE(want.name);
+  const std::map<std::string, LBFGSOptions> settings = {
+      {"plain", {.lr = 2e-3, .max_iter = 8, .history_size = 3}},
+      {"wolfe", {.max_iter = 6, .line_search_fn = "strong_wolfe"}},
+      {"wolfe_short", {.lr = 0.5, .max_iter = 5, .max_eval = 9, .history_size = 2, .line_search_fn = "strong_wolfe"}}};
+  REQUIRE(settings.size() == goldens::count("lbfgs"));
+  for (const auto& setting : settings) {
+    CAPTURE(setting.first);
+    const std::vector<double> points = goldens::values("lbfgs", setting.first);
+    const std::vector<double> evaluations = goldens::values("evaluations", setting.first);
     Rosenbrock problem;
-    LBFGS opt({problem.p}, options[k]);
-    for (int step = 1, recorded = 0; step <= 6; ++step) {
+    LBFGS opt({problem.p}, setting.second);
+    size_t recorded = 0;
+    for (int step = 1; step <= 6; ++step) {
       opt.step(problem.closure());
       if (step != 1 && step != 3 && step != 6) continue;
       CAPTURE(step);
-      CHECK(problem.calls == want.calls[recorded]);
+      CHECK(problem.calls == evaluations[recorded]);
       const std::vector<double> at = problem.p.to_vector<double>();
-      for (size_t i = 0; i < 6; ++i) CHECK(std::abs(at[i] - want.at[recorded][i]) < 1e-6);
+      for (size_t i = 0; i < 6; ++i) CHECK(std::abs(at[i] - points[6 * recorded + i]) < 1e-6);
       ++recorded;
     }
   }
@@ -96,5 +102,5 @@ TEST_CASE("LBFGS says what it needs") {
                        "help: opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })",
                        ValueError);
   CHECK_THROWS_WITH_AS(LBFGS({problem.p}, {.line_search_fn = "armijo"}),
-                       "[LBFGS] line_search_fn must be one of none, strong_wolfe, got armijo", ValueError);
+                       "[LBFGS] line_search_fn must be \"none\" or \"strong_wolfe\", got \"armijo\"", ValueError);
 }

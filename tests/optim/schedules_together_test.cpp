@@ -2,6 +2,7 @@
 // Several schedules of one optimizer, and groups that come later. The rates are PyTorch's.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "optim/device_rates.h"

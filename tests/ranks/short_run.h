@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "tests/apps/tiny_run.h"
 
 namespace halfstep::app::testing {

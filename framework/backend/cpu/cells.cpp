@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows the products of recurrent cells.
+// The elementwise part of recurrent cells, after their products. N samples with H units; gates are the sums x_gates + h_gates.
+//   LSTM  gates [N, 4H]: i, f, o = sigmoid, g = tanh;  c' = f c + i g, h' = o tanh(c')
+//         t = tanh(c'), D = dc' + dh' o (1 - t^2):  di = D g i (1 - i), df = D c f (1 - f), dg = D i (1 - g^2),
+//         do = dh' t o (1 - o), dc = D f
+//   GRU   gates [N, 3H]: r, z = sigmoid, n = tanh(x_n + r h_n);  h' = (1 - z) n + z h
+//         dn = dh' (1 - z) (1 - n^2), dr = dn h_n r (1 - r), dz = dh' (h - n) z (1 - z), dh = dh' z
+//         dx_gates = (dr, dz, dn), dh_gates = (dr, dz, dn r)
+// Each thread takes whole rows, in parts of kPart units.
 #include <algorithm>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/norm_rows.h"
+#include "framework/backend/cpu/norm/norm_rows.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPart = 256;  // units of a row at once: all operands' blocks stay in the first-level cache
+constexpr int64_t kPart = 256;  // units of a row at once, so that the blocks of all operands stay in the first-level cache
 
-// f(row, unit, n) for parts of [rows, units], on all threads.
+// Calls f(row, unit, n) for parts of [rows, units], on all threads.
 template <class F>
 void each_part(int64_t rows, int64_t units, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(units, 1));
@@ -22,7 +29,7 @@ void each_part(int64_t rows, int64_t units, const F& f) {
   });
 }
 
-// Up to N operands of a part: each has a buffer of its own.
+// Buffers for up to N operands of a part.
 template <class C, int N>
 struct Parts {
   alignas(64) C buffer[N][kPart];

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes over all gradients: the scaler's check and unscaling, norms and clipping.
+// Passes over all gradients g.
+//   unscale  g = g float(1 / scale); *found_inf = 1 if any g is not finite
+//   norm     (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   clip     g = g min(1, max_norm / (norm + 1e-6))
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/lists.h"
+#include "framework/backend/cpu/tensor_lists.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// Tests f16 and bf16 by their bits: all exponent bits set, which is `top` for the dtype.
+// Tests f16 and bf16 by their bits: not finite if all exponent bits are set, i.e. at least `top`.
 HS_CLONES bool any_at_least(const uint16_t* x, uint16_t top, int64_t n) {
   uint16_t bad = 0;
   for (int64_t i = 0; i < n; ++i) bad |= uint16_t((x[i] & 0x7fffu) >= top);
@@ -28,7 +31,7 @@ HS_CLONES bool any_not_finite(const C* x, int64_t n) {
   return bad != 0;
 }
 
-// out = factor in, and whether any of `in` is inf or NaN.
+// out = factor in; returns whether any of `in` is inf or NaN.
 template <class C>
 HS_CLONES bool scale_and_check(const C* in, C* out, C factor, int64_t n) {
   std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t> bad = 0;
@@ -49,7 +52,7 @@ void with_float_or_double(DType t, F&& f) {
     f(float{});
 }
 
-// Multiplies by `factor` (leaving the bits alone where it is 1) and returns whether a value was inf or NaN before.
+// Multiplies by `factor` (a factor of 1 keeps the bits) and returns whether a value was inf or NaN before.
 bool scale_all(std::span<const TensorView> tensors, float factor) {
   const std::vector<Part> parts = cut(tensors);
   std::atomic<bool> found = false;
@@ -57,7 +60,7 @@ bool scale_all(std::span<const TensorView> tensors, float factor) {
     const Part& part = parts[index];
     const TensorView& g = tensors[part.tensor];
     const Space s(g.shape, {&g.strides});
-    if (factor == 1 && is_half(g.dtype) && s.dense(0)) {  // read as they are
+    if (factor == 1 && is_half(g.dtype) && s.dense(0)) {  // reads them without widening
       const uint16_t top = g.dtype == DType::f16 ? 0x7c00 : 0x7f80;
       const int64_t n = std::min(part.end, s.numel) - part.begin;
       if (any_at_least(g.as<const uint16_t>() + part.begin, top, n)) found.store(true, std::memory_order_relaxed);
@@ -73,7 +76,7 @@ bool scale_all(std::span<const TensorView> tensors, float factor) {
         if (factor == 1) {
           bad |= any_not_finite(in, n);
         } else {
-          C* out = const_cast<C*>(in);  // the gradient itself or the buffer
+          C* out = const_cast<C*>(in);  // the gradient itself, or the buffer
           bad |= scale_and_check(in, out, C(factor), n);
           if (out == buffer) put<C>(s, 0, g, i, n, out);
         }

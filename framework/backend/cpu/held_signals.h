@@ -9,14 +9,14 @@
 
 namespace halfstep::cpu {
 
-// Holds back this thread's signals in a scope; they are delivered at its end. Threads started in the scope keep them blocked.
+// Blocks this thread's signals while it lives; they are delivered at its end. Threads started inside keep them blocked.
 //
 // oneDNN's float32 gemm code moves the stack pointer to a buffer on the heap when a product sums over many elements. A signal
-// handler's frame is written below the stack pointer, so a signal that arrives there overwrites whatever lies before the buffer.
-// SIGINT or a profiler's timer then ends the program by "corrupted size vs. prev_size", or changes numbers. Found with version
-// 2.6 on a CPU without AVX-512; the source is src/cpu/x64/gemm/f32/jit_avx_gemm_f32.cpp.
+// handler's frame is written below the stack pointer, so a signal at that time overwrites the memory before the buffer. SIGINT or
+// a profiler's timer then ends the program with "corrupted size vs. prev_size", or changes numbers. Found with version 2.6 on a
+// CPU without AVX-512; the source is src/cpu/x64/gemm/f32/jit_avx_gemm_f32.cpp.
 //
-// Signals that an instruction itself raises, as SIGSEGV does, are not held: a debugger and the sanitizers need them.
+// Signals that an instruction raises itself, such as SIGSEGV, are not blocked: debuggers and the sanitizers need them.
 class HeldSignals {
  public:
   [[nodiscard]] explicit HeldSignals(bool needed = true) : held_(needed) {
@@ -43,7 +43,7 @@ class HeldSignals {
 #endif
 };
 
-// Does the oneDNN code of this name (impl_info_str) move the stack pointer?
+// Returns whether the oneDNN code of this name (impl_info_str) moves the stack pointer.
 inline bool moves_stack_pointer(std::string_view code) { return code.find("gemm:jit") != std::string_view::npos; }
 
 }  // namespace halfstep::cpu

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathering along one dimension. `index` has the shape of the output, or is one-dimensional and then chooses whole slices; a stride
-// of 0 in it does the same.
+// Gathers along one dimension: out[a, i, b] = x[a, index[a, i, b], b]. `index` has the shape of the output, or is one-dimensional
+// and then chooses whole slices; a stride of 0 in it does the same.
 #include "framework/backend/cpu/index.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -29,11 +29,11 @@ HS_CLONES void gather_line(const T* line, const int64_t* index, T* to, int64_t n
   for (int64_t k = 0; k < n; ++k) to[k] = line[index[k]];
 }
 
-constexpr int64_t kAhead = 4096;  // bytes of a row that are asked for early
+constexpr int64_t kAhead = 4096;  // bytes of a row that are prefetched
 
 template <class T>
 void gather_bits(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
-  Strides others = x.strides;  // x without its way along dim
+  Strides others = x.strides;  // strides of x except along dim
   if (!others.empty()) others[dim] = 0;
   const int64_t step = x.shape.empty() ? 0 : x.strides[dim];
   const Space s(out.shape, {&out.strides, &index.strides, &others});
@@ -49,7 +49,7 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
       const T* source = in + from.offset();
       const int64_t* chosen = indices + i.offset();
       if (is == 0 && fs == 1 && os == 1) {
-        if (done + n < end) {  // rows lie anywhere: the next one is asked for while this one is copied
+        if (done + n < end) {  // prefetches the next row, which may be anywhere, while copying this one
           Cursor next_index = i, next_from = from;
           next_index.advance(n);
           next_from.advance(n);

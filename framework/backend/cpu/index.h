@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gathering and scattering share.
+// Helpers for gathering and scattering.
 #pragma once
 
 #include "framework/tensor/view.h"
 
 namespace halfstep::cpu {
 
-// The index seen with `shape`: one that is one-dimensional chooses whole slices along dim.
+// Returns the index broadcast to `shape`: a one-dimensional one chooses whole slices along dim.
 inline TensorView spread(const TensorView& index, const Shape& shape, int dim) {
   if (index.shape.size() == shape.size()) return index;
   TensorView v = index;

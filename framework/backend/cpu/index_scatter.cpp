@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattering along one dimension. `index` has the shape of the source, or is one-dimensional and then names whole slices. Lines
-// along dim are independent of each other, and each is walked in order by one thread: the order of equal indices is the source's.
+// Scatters along one dimension: out[a, index[a, i, b], b] += or = src[a, i, b]. `index` has the shape of the source, or is
+// one-dimensional and then chooses whole slices. Lines along dim are independent; one thread walks each in order, so that equal
+// indices take effect in the order of the source.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/index.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kWideSlice = 16;  // elements from which slices are worth sorting by their target
+constexpr int64_t kWideSlice = 16;  // slice size from which it pays to sort slices by their target
 
-// The lines along dim: where they begin in out, index and src, and the steps along them.
+// The lines along dim: their starts in out, index and src, and the steps along them.
 struct Lines {
   Space space;
   int64_t length, out_step, index_step, src_step;
@@ -29,7 +30,7 @@ struct Lines {
         src_step(src.shape.empty() ? 0 : src.strides[dim]),
         index(index_view.as<const int64_t>()) {}
 
-  // f(out, index, src, lines, their strides): offsets and strides of lines that lie side by side.
+  // Calls f(out, index, src, lines, their strides) with offsets and strides of lines side by side.
   template <class F>
   void for_each(const F& f) const {
     parallel_for(space.numel, 16, space.numel * length, [&](int64_t begin, int64_t end) {
@@ -45,7 +46,7 @@ struct Lines {
     });
   }
 
-  // A line at a time, since it lies dense, or one entry of n lines at a time?
+  // Returns whether to walk one line at a time, because it is dense, instead of one entry of n lines at a time.
   bool one_by_one(int64_t n, int64_t src_stride) const { return n == 1 || (src_step == 1 && src_stride != 1); }
   bool dense() const { return out_step == 1 && index_step == 1 && src_step == 1; }
 
@@ -56,7 +57,7 @@ struct Lines {
   }
 };
 
-// Where the entries of a line go, all steps being 1.
+// Add or store the entries of a line whose steps are all 1.
 template <class T>
 void add_line(T* to, const int64_t* index, const T* from, int64_t n) {
 #pragma GCC unroll 8
@@ -132,7 +133,7 @@ void place_lines(T* out, const Lines& lines, const T* src) {
   });
 }
 
-// The entries of an index by value: those of values[g] are order[start[g]], ..., ascending.
+// The entries of an index by value: those of values[g] are order[start[g]], ..., in ascending order.
 struct Groups {
   std::vector<int64_t> values, start, order;
 
@@ -161,7 +162,7 @@ HS_CLONES void add_to(C* sum, const C* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sum[i] = m::add(sum[i], x[i]);
 }
 
-// Slices that go to one place are summed before the one rounding; places share nothing.
+// Adds up the slices for each target before the one rounding; targets share nothing.
 template <class C>
 void add_slices(const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
   const Groups groups(index, out.shape[dim]);
@@ -198,7 +199,7 @@ void scatter_add(const TensorView& out, int dim, const TensorView& index, const 
   with_compute(compute_of(out.dtype), [&](auto tag) {
     using C = decltype(tag);
     if (out.dtype == dtype_of<C>) return add_lines(out.as<C>(), lines, src);
-    // Many terms may land on one element: they are summed before the one rounding.
+    // Sums all terms of an element before the one rounding.
     int64_t span = 1;
     for (int d = 0; d < out.shape.size(); ++d) span += (out.shape[d] - 1) * out.strides[d];
     std::vector<C> sums(static_cast<size_t>(span));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 64 bytes of numbers side by side, in vectors of the instruction set that a loop runs on, and stored values as numbers in them. A
-// loop has as many sums as there are lanes, so its result does not depend on the instruction set.
+// 64 bytes of numbers side by side, in vectors of the loop's instruction set, and loads of stored values into them. A loop has one
+// sum per lane, so its result does not depend on the instruction set.
 //
 //   float sum(const float* x, int64_t n) {
 //     return with_lanes([=](auto bytes) HS_INLINE {
@@ -8,17 +8,17 @@
 //       for (int64_t i = 0; i + 16 <= n; i += 16) load_lanes(x + i, v), sums += v;
 //       ...
 //
-// Vectors must not be wider than those of the instruction set: GCC would keep them in memory, which takes many times as long.
+// Vectors must not be wider than the instruction set's: GCC would keep them in memory, which takes many times as long.
 #pragma once
 
 #include <cstring>
 #include <type_traits>
 
 #include "framework/base/dtype.h"
-#include "framework/base/hd.h"
+#include "framework/base/host_device.h"
 
-// On a lambda that loops of a function with HS_CLONES call, or that with_lanes calls: compiled for their instruction set, not for
-// the oldest.
+// Marks a lambda that is called by loops of a function with HS_CLONES or by with_lanes, so that it is compiled for their
+// instruction set and not for the oldest one.
 #define HS_INLINE __attribute__((always_inline))
 #define HS_LANES [[gnu::always_inline]] inline
 
@@ -71,7 +71,7 @@ struct Lanes {
   }
 };
 
-// f(bytes), a lambda with HS_INLINE that takes its arguments by value, compiled for each instruction set with the bytes of its
+// Calls f(bytes), a lambda with HS_INLINE that captures by value. It is compiled for each instruction set, with the bytes of its
 // vectors as an integral_constant.
 template <int bytes>
 using LaneBytes = std::integral_constant<int, bytes>;
@@ -102,7 +102,7 @@ auto with_lanes(const F& f) {
 }
 #endif
 
-// 0 in the lanes of v in which x <= zero.
+// Sets v to 0 in the lanes with x <= zero.
 template <class T, int bytes>
 HS_LANES void drop(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
   v.each([&](auto& p, int k) HS_INLINE {
@@ -111,7 +111,7 @@ HS_LANES void drop(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
   });
 }
 
-// As many stored values as there are lanes, as numbers. A vector at a time: GCC copies all 64 bytes through memory.
+// Loads as many stored values as there are lanes, one vector at a time: GCC would copy all 64 bytes through memory.
 template <class T, int bytes>
 HS_LANES void load_lanes(const T* x, Lanes<T, bytes>& v) {
   v.each([&](auto& p, int k) HS_INLINE { std::memcpy(&p, x + k * v.kEach, bytes); });
@@ -138,7 +138,7 @@ HS_LANES void load_lanes(const float* x, Lanes<double, bytes>& v) {
     p = __builtin_convertvector(floats, Doubles);
   });
 }
-// For loops that end with single numbers.
+// Loads one number, for loops that end with single numbers.
 template <class T>
 HS_LANES void load_lanes(const T* x, T& v) {
   v = *x;
@@ -148,7 +148,7 @@ HS_LANES void store_lanes(const T& v, T* x) {
   *x = v;
 }
 
-// Zero where lanes do not hold the last `rest` numbers of a row whose whole vectors have been taken.
+// Zeroes the lanes that do not hold the last `rest` numbers of a row whose whole vectors were processed.
 template <class T, int bytes>
 HS_LANES void keep_last(int64_t rest, Lanes<T, bytes>& v) {
   constexpr int kWidth = kLanes / int(sizeof(T));
@@ -157,7 +157,7 @@ HS_LANES void keep_last(int64_t rest, Lanes<T, bytes>& v) {
   for (int k = 0; k < kWidth; ++k) lanes[k] = k < kWidth - rest ? T(0) : lanes[k];
   load_lanes(lanes, v);
 }
-// The last `rest` of n stored values in the last lanes, zeros in those before.
+// Loads the last `rest` of n stored values into the last lanes, with zeros before them.
 template <class S, class T, int bytes>
 HS_LANES void load_last(const S* x, int64_t n, int64_t rest, Lanes<T, bytes>& v) {
   constexpr int kWidth = kLanes / int(sizeof(T));

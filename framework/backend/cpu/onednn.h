@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files that call oneDNN share. Where versions 2 and 3 of its interface differ, the difference is here.
+// Helpers for files that call oneDNN, with the differences between versions 2 and 3 of its interface.
 #pragma once
 
 #include <omp.h>
 
+#include <cstdint>
+#include <cstring>
 #include <dnnl.hpp>
+#include <string>
 
 #include "framework/base/dtype.h"
+#include "framework/base/process_end.h"
 
 namespace halfstep::cpu {
 
+// Nothing of oneDNN's that is static here is ever destroyed: see framework/base/process_end.h.
 inline dnnl::engine& engine() {
-  static dnnl::engine e(dnnl::engine::kind::cpu, 0);
+  static auto& e = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return e;
 }
 
-// The description of a primitive. Version 2 has one more step, a description of the operation.
+// Makes the description of a primitive. Version 2 first needs a description of the operation.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attributes, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -24,7 +29,7 @@ typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attribut
   return {typename Primitive::desc(args...), attributes, engine()};
 #endif
 }
-// The same for a gradient. `forward`: the description of what it is the gradient of.
+// Makes the description of a gradient from that of its forward.
 template <class Primitive, class Forward, class... Args>
 typename Primitive::primitive_desc describe_gradient(const dnnl::primitive_attr& attributes, const Forward& forward,
                                                      const Args&... args) {
@@ -35,7 +40,7 @@ typename Primitive::primitive_desc describe_gradient(const dnnl::primitive_attr&
 #endif
 }
 
-// A tensor of the same sizes and type, in a layout for the library to choose.
+// Returns a tensor of the same sizes and type whose layout the library may choose.
 inline dnnl::memory::desc in_any_layout(const dnnl::memory::desc& d) {
 #if DNNL_VERSION_MAJOR >= 3
   return {d.get_dims(), d.get_data_type(), dnnl::memory::format_tag::any};
@@ -50,8 +55,32 @@ inline dnnl::memory::data_type type_of(DType t) {
                            : dnnl::memory::data_type::f32;
 }
 
-// The number of OpenMP threads that oneDNN's code is made for and run on, on this host thread and for the time of one call: a
-// program's own setting comes back.
+// Of a key that consists of words of 64 bits.
+inline size_t hash_of_words(const void* key, size_t bytes) {
+  uint64_t h = 0, word = 0;
+  for (size_t at = 0; at < bytes; at += sizeof word) {
+    std::memcpy(&word, static_cast<const char*>(key) + at, sizeof word);
+    h = (h ^ word) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+  }
+  return size_t(h);
+}
+
+// A stream of this thread.
+struct OwnStream : dnnl::stream {
+  OwnStream() : dnnl::stream(engine()) {}
+};
+inline dnnl::stream& stream() { return of_this_thread<OwnStream>(); }
+
+// The name of the code behind a primitive.
+inline std::string code_name(const dnnl::primitive& p) {
+  const char* name = "";
+  const_dnnl_primitive_desc_t of = nullptr;
+  if (dnnl_primitive_get_primitive_desc(p.get(), &of) == dnnl_success)
+    dnnl_primitive_desc_query(of, dnnl_query_impl_info_str, 0, &name);
+  return name;
+}
+
+// Sets the number of OpenMP threads for oneDNN's code on this host thread during one call, and restores the program's own setting.
 class OpenMpThreads {
  public:
   [[nodiscard]] explicit OpenMpThreads(int n) : before_(omp_get_max_threads()) { set(n); }

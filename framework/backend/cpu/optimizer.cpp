@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/lists.h"
+#include "framework/backend/cpu/tensor_lists.h"
 #include "framework/math/update_rules.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// Updates n elements with a rule that keeps `States` states, each in an array of its own.
+// Updates n elements by a rule with `States` states, each in its own array.
 template <int States, class Rule, class T>
 HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> kept, int64_t n,
                           const typename Rule::Step step, const Rule rule) {
@@ -31,7 +31,7 @@ HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kS
   }
 }
 
-// The same with a number of states that is known when it runs.
+// The same for a number of states that is known only at run time.
 template <class Rule, class T, int States = 0>
 void update_with(const Rule& rule, int states, T* p, const T* g, const std::array<T*, ParamUpdate::kStates>& kept, int64_t n,
                  const typename Rule::Step& step) {
@@ -45,7 +45,8 @@ HS_CLONES void scale_to(const T* in, T factor, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = in[i] * factor;
 }
 
-// Walks a part of one parameter in blocks: f(p, g, at, n) updates n elements of p from the unscaled g, `at` from the start.
+// Walks through a part of one parameter in blocks: f(p, g, at, n) updates n elements of p from the unscaled g, `at` elements from
+// the start.
 template <class T, class F>
 void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back, const F& f) {
   alignas(64) T p_buffer[kBlock], g_buffer[kBlock];
@@ -75,13 +76,13 @@ void check(std::span<const ParamUpdate> params, float* found_inf) {
   check_finite(grads, found_inf);
 }
 
-// Every part of every parameter, then the step counts, nothing of both when an inf was found; last the tail.
+// Updates every part of every parameter and then the step counts, unless an inf was found; then runs the tail.
 template <class Rule>
 void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl& control) {
   if (control.check) check(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
-  const int states = rule.states();  // before a schedule may set the momentum to 0
+  const int states = rule.states();  // before a schedule sets the momentum to 0
   math::take_rates(rule, control.lr, control.momentum);
   std::vector<typename Rule::Step> steps;
   for (const ParamUpdate& u : params)

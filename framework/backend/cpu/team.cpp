@@ -19,6 +19,7 @@
 #endif
 
 #include "framework/backend/cpu/held_signals.h"
+#include "framework/base/float_state.h"
 #include "framework/base/sanitizers.h"
 
 namespace halfstep::cpu {
@@ -26,22 +27,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a thread looks out before it sleeps: about as long as the serial parts between two calls of a training step last. The
-// caller waits a shorter time: when it sleeps, a helper that was pushed off its core by another program can run on the caller's.
+// How long a thread spins before it sleeps: about as long as the serial parts between two calls of a training step. The caller
+// spins less: while it sleeps, a helper that another program pushed off its core can run on the caller's core.
 constexpr Clock::duration kHelperLooks = std::chrono::microseconds(250), kCallerLooks = std::chrono::microseconds(10);
 
-// A caller that has waited for its helpers longer than it worked itself, and longer than any of them needs to wake up, shares its
-// cores with another program. It then works alone for ten times as long: less than a tenth of the time is lost by waiting.
+// Wait after which a caller works alone. If it waited for its helpers longer than it worked, and longer than any of them needs to
+// wake up, another program shares its cores. It then works alone for ten times as long, so less than a tenth of the time is lost.
 constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
 constexpr int kAlone = 10;
 
-// OpenMP's threads wait at least so long for more work before they sleep, unless the environment says otherwise.
+// Least time that OpenMP's threads wait for more work before they sleep, unless the environment sets another.
 constexpr Clock::duration kOpenMpWaits = std::chrono::milliseconds(2);
-// A caller cannot leave tasks to others there, and waits at the end for threads that the system does not run. After such a wait the
-// team is used for so long.
+// In an OpenMP team a caller cannot leave tasks to others, and waits for threads that the system does not run. After such a wait,
+// halfstep's own team is used for this long.
 constexpr Clock::duration kNoOpenMp = std::chrono::milliseconds(250);
 
-// GCC's OpenMP, which oneDNN uses. Another one would bring threads of its own. The thread sanitizer does not see how its threads
+// Only GCC's OpenMP, which oneDNN uses; another one would start its own threads. The thread sanitizer does not see how its threads
 // wait for each other.
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__) && !defined(HALFSTEP_THREAD_SANITIZER)
 constexpr bool kHasOpenMp = true;
@@ -55,11 +56,14 @@ bool openmp_threads_look_out() {
   return kHasOpenMp && !count && (!policy || strcasecmp(policy, "passive") != 0);
 }
 const bool may_use_openmp = openmp_threads_look_out();
-std::atomic<bool> forked = false;  // the child of a fork has none of OpenMP's threads
+std::atomic<bool> forked = false;  // the child of a fork has no OpenMP threads
 [[maybe_unused]] const int hears_of_forks = pthread_atfork(nullptr, nullptr, [] { forked = true; });
 // When this thread used them last, and how many.
-thread_local constinit Clock::time_point openmp_used{};
-thread_local constinit int openmp_threads = 0;
+struct OpenMpUse {
+  Clock::time_point last{};
+  int threads = 0;
+};
+thread_local constinit OpenMpUse openmp_use{};
 
 void pause() {
 #if defined(__x86_64__)
@@ -67,7 +71,8 @@ void pause() {
 #endif
 }
 
-// Waits until `come`, for at most `longest`. A pause takes between 10 ns and 50, by the CPU, and reading the clock about 25.
+// Waits until `come` is true, for at most `longest`. A pause takes 10 to 50 ns, depending on the CPU; reading the clock takes
+// about 25.
 template <class F>
 void look_out(Clock::duration longest, const F& come) {
   for (Clock::time_point until{};;) {
@@ -81,10 +86,11 @@ void look_out(Clock::duration longest, const F& come) {
   }
 }
 
-// The helpers live as long as the process, asleep in between.
+// Helper threads, which live as long as the process and sleep in between.
 class Team {
  public:
   void run(int64_t tasks, int threads, void (*task)(void*, int64_t), void* context) {
+    const FloatState plain;
     const auto alone = [&] {
       for (int64_t i = 0; i < tasks; ++i) task(context, i);
     };
@@ -100,24 +106,24 @@ class Team {
     context_ = context;
     tasks_ = tasks;
     next_ = 0;
-    if (may_use_openmp && openmp_threads >= threads && begun - openmp_used < kOpenMpWaits && begun >= no_openmp_until_ &&
+    if (may_use_openmp && openmp_use.threads >= threads && begun - openmp_use.last < kOpenMpWaits && begun >= no_openmp_until_ &&
         !forked.load(std::memory_order_relaxed)) {
       work_in_openmp(threads, begun);
       taken_.clear(std::memory_order_release);
       return;
     }
     for (; helpers_ < threads - 1; ++helpers_) {
-      const HeldSignals held;  // the program's handlers run on the program's own threads
+      const HeldSignals held;  // the program's signal handlers run on its own threads
       try {
         std::thread([this] { help(); }).detach();
-      } catch (const std::system_error&) { break; }  // no more threads to be had: fewer will do
+      } catch (const std::system_error&) { break; }  // no more threads available; fewer will do
     }
     seats_ = threads - 1;
     open_ = true;
     round_.fetch_add(1);
     for (int k = std::min(threads - 1, sleeping_.load()); k > 0; --k) round_.notify_one();
     work();
-    open_ = false;  // who comes now does not enter; who has entered is counted in inside_
+    open_ = false;  // newcomers do not enter any more; inside_ counts those that have entered
     look_out(kCallerLooks, [&] { return inside_ == 0; });
     if (inside_ != 0) wait(begun);
     taken_.clear(std::memory_order_release);
@@ -130,19 +136,20 @@ class Team {
     for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
   }
 
-  // With as many threads as the last time: OpenMP ends those that a smaller team leaves over.
+  // Uses as many threads as the last time, because OpenMP ends the threads that a smaller team does not need.
   void work_in_openmp(int threads, Clock::time_point begun) {
     Clock::duration own{};
 #if defined(_OPENMP)
-#pragma omp parallel num_threads(openmp_threads)
+#pragma omp parallel num_threads(openmp_use.threads)
     {
+      const FloatState plain;
       const Clock::time_point entered = Clock::now();
       if (omp_get_thread_num() < threads) work();
       if (omp_get_thread_num() == 0) own = Clock::now() - entered;
     }
 #endif
-    openmp_used = Clock::now();
-    if (openmp_used - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_used + kNoOpenMp;
+    openmp_use.last = Clock::now();
+    if (openmp_use.last - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_use.last + kNoOpenMp;
   }
 
   void wait(Clock::time_point begun) {
@@ -155,6 +162,7 @@ class Team {
   }
 
   void help() {
+    const FloatState plain;  // in place of that of the thread which happened to come first
     for (uint32_t seen = 0;;) {
       look_out(kHelperLooks, [&] { return round_ != seen; });
       if (round_ == seen) {
@@ -163,7 +171,7 @@ class Team {
         --sleeping_;
       }
       seen = round_;
-      ++inside_;  // before open_ is read, as the caller closes it before it reads inside_
+      ++inside_;  // before reading open_, because the caller closes it before it reads inside_
       if (open_ && seats_.fetch_sub(1) > 0) work();
       if (--inside_ == 0 && caller_sleeps_) inside_.notify_one();
     }
@@ -179,11 +187,11 @@ class Team {
   std::atomic<int> seats_ = 0, sleeping_ = 0;
   std::atomic<int64_t> calls_ = 0;
   alignas(64) std::atomic<uint32_t> round_ = 0;   // grows with each call; helpers sleep on it
-  alignas(64) std::atomic<uint32_t> inside_ = 0;  // helpers that may be in a task
-  alignas(64) std::atomic<int64_t> next_ = 0;     // the first task that no thread has taken
+  alignas(64) std::atomic<uint32_t> inside_ = 0;  // helpers that may be running a task
+  alignas(64) std::atomic<int64_t> next_ = 0;     // the first untaken task
 };
 
-// Never destroyed: helpers refer to it until the process ends. The child of a fork has none of them and starts its own.
+// Never destroyed: helpers refer to it until the process ends. The child of a fork has no helpers and starts its own.
 Team& team() {
   static Team* shared = new Team;
   [[maybe_unused]] static const int registered = pthread_atfork(nullptr, nullptr, [] { shared = new Team; });
@@ -198,8 +206,8 @@ void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i)
 
 void openmp_was_used() {
 #if defined(_OPENMP)
-  openmp_used = Clock::now();
-  openmp_threads = omp_get_max_threads();
+  openmp_use.last = Clock::now();
+  openmp_use.threads = omp_get_max_threads();
 #endif
 }
 

@@ -66,7 +66,7 @@ namespace {
   fail<ValueError>(op, "'", name, "' must be ", wanted, ", got ", got.dump());
 }
 
-// The attribute, or `otherwise`, or an error.
+// Returns the attribute, or `otherwise`; throws if neither exists.
 template <class T, class Read>
 T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
   if (const Json* v = args.raw(name)) return read(*v);
@@ -163,6 +163,28 @@ std::optional<DType> Args::dtype(std::string_view name) {
   if (!dtype) wrong(op_, name, "the name of a dtype", *v);
   return dtype;
 }
+OptionValue Args::option(const OptionFacts& o) {
+  switch (o.kind) {
+    case OptionKind::flag: return flag(o.name);
+    case OptionKind::whole: return integer(o.name);
+    case OptionKind::number: return number(o.name);
+    case OptionKind::text: return text(o.name);
+    case OptionKind::sizes: return Sizes(ints(o.name));
+    case OptionKind::numbers: return numbers(o.name);
+    case OptionKind::tensor: break;
+  }
+  return {};
+}
+OptionValue OptionMember<LossReduction>::get(const LossReduction& member) {
+  const Reduction value = member;
+  return std::string(value == Reduction::mean ? "mean" : value == Reduction::sum ? "sum" : "none");
+}
+bool OptionMember<LossReduction>::put(LossReduction& member, const OptionValue& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  if (text) member = parse_reduction(*text);
+  return text;
+}
+
 Reduction Args::reduction() { return parse_reduction(text("reduction", "mean"), op_); }
 
 void check_one_shape(std::string_view op, const Shape& input, const Shape& target) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of an op that is called by its name: tensors by position, everything else by PyTorch's names.
+// Arguments of an op that is called by name: tensors by position, everything else by PyTorch's names.
 //
 //   list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2)); });
 //
-// Positions count the tensor arguments of PyTorch's signature; one that may be a tensor or a number is a position, too, and
-// has a name for the number. Each getter throws ValueError or DTypeError, naming op and argument, when what was given does
-// not fit. What no getter asked for is an error of the call (invoke in registry.h).
+// Positions count the tensor arguments of PyTorch's signature. An argument that may be a tensor or a number also has a position,
+// and a name for the number. Each getter throws ValueError or DTypeError, with op and argument, for an unsuitable value. Arguments
+// that no getter requested are an error of the call (invoke in registry.h).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,11 +15,12 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
+#include "framework/base/options.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-// One tensor argument: a tensor, a list of tensors, or (both empty) left out.
+// One tensor argument: a tensor, a list of tensors, or (both empty) omitted.
 struct TensorArgument {
   Tensor one = {};
   Tensors many = {};
@@ -35,27 +36,37 @@ class Args {
   Tensor tensor_or_none(size_t position);
   Tensors list(size_t position);
 
-  bool has(std::string_view name) const;  // and is not null
-  // Without `otherwise` the attribute must be given.
+  bool has(std::string_view name) const;  // and it is not null
+  // Return an attribute, which is required without `otherwise`.
   double number(std::string_view name, std::optional<double> otherwise = {});  // also "inf", "-inf", "nan"
   Number scalar(std::string_view name, std::optional<Number> otherwise = {});  // as written: 2, 2.0 or true
   int64_t integer(std::string_view name, std::optional<int64_t> otherwise = {});
   bool flag(std::string_view name, std::optional<bool> otherwise = {});
   std::string text(std::string_view name, std::optional<std::string> otherwise = {});
-  Dims ints(std::string_view name, std::optional<Dims> otherwise = {});  // a number is a list of one
+  Dims ints(std::string_view name, std::optional<Dims> otherwise = {});  // accepts a number as a list of one
   std::vector<double> numbers(std::string_view name, std::optional<std::vector<double>> otherwise = {});
-  // Unset when left out or null.
+  // Returns nothing for an omitted or null attribute.
   std::optional<double> number_or_none(std::string_view name);
   std::optional<Number> scalar_or_none(std::string_view name);
   std::optional<int64_t> integer_or_none(std::string_view name);
   std::optional<DType> dtype(std::string_view name = "dtype");
-  Reduction reduction();  // "mean" unless given
+  Reduction reduction();  // "mean" by default
+  // Returns all options but tensors by their names; omitted ones have the struct's own values.
+  template <HasOptionList O>
+  O options() {
+    O out;
+    for (const Option<O>& o : O::list())
+      if (o.kind != OptionKind::tensor && raw(o.name)) o.put(out, option(o));
+    return out;
+  }
+
+  OptionValue option(const OptionFacts& option);
 
   std::string_view op() const { return op_; }
-  const nlohmann::json* raw(std::string_view name);  // null when left out; for values without a getter
-  // The name given, and not asked for so far, that comes nearest to the missing `name`; empty if none is near.
+  const nlohmann::json* raw(std::string_view name);  // null if omitted; for values without a getter
+  // Returns the unused given name nearest to the missing `name`; empty if none is near.
   std::string misspelt(std::string_view name) const;
-  // Throws ValueError when something was given that no getter asked for.
+  // Throws ValueError if some argument was not requested by a getter.
   void check_all_used() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op is defined, and the one way from the API to the graph.
+// Defines ops; all calls from the API to the graph go through call().
 //
 //   struct Mse {
 //     struct Attr { Reduction reduction; };
@@ -9,29 +9,29 @@
 //     static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& g);  // one per input; undefined = zero
 //                                                         // (take `Tensors g` by value to free gradients early)
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
-//     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name says all
-//     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: as composite, for exports alone
+//     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name suffices
+//     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: a composite for exports only
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
 //
-// backward may be recorded (create_graph). It is then either written in differentiable ops, or the op has a `composite`, saves
-// all its inputs in order, and the recorded backward goes through the composite. So every op differentiates any number of times.
+// backward may be recorded (create_graph). Then it must consist of differentiable ops; or the op has a `composite`, saves all its
+// inputs in order, and the recorded backward uses the composite. So every op is differentiable any number of times.
 #pragma once
 
 #include <any>
+#include <optional>
 #include <type_traits>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
 #include "framework/backend/backend.h"
-#include "framework/backend/ledger.h"
-#include "framework/backend/trace.h"
+#include "framework/backend/observe.h"
 #include "framework/base/layer_path.h"
 
 namespace halfstep {
 
-// Which tensors an op computes with: floating; integers too; bool too; integers and bool alone.
+// The tensors that an op accepts: floating; also integers; also bool; only integers and bool.
 enum class Takes : uint8_t { floating, numbers, any, bits };
 
 struct OpInfo {
@@ -40,8 +40,8 @@ struct OpInfo {
   std::string_view doc;
   bool differentiable = true;
   Takes takes = Takes::floating;
-  bool reads_half = false;       // policy f32 without a cast pass: the kernel reads 16-bit inputs and computes in float32
-  bool takes_dtype = false;      // Attr::dtype is the result's, which the caller may choose; a region sets float32 where it is not
+  bool reads_half = false;       // with policy f32: no cast; the kernel reads 16-bit inputs and computes in float32
+  bool takes_dtype = false;      // Attr::dtype is the result's dtype; a region sets float32 unless the caller chose one
   std::string_view advice = "";  // for banned ops: the op to use instead
 };
 
@@ -49,7 +49,7 @@ struct OpInfo {
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr = {});
 
-// What an op keeps from forward to backward.
+// What an op saves in forward for backward.
 class OpContext {
  public:
   bool recording() const { return recording_; }
@@ -59,38 +59,40 @@ class OpContext {
   void save_output(const Tensor& t, int index = 0) {
     if (recording_) pending_.push_back({t, index});
   }
-  std::any state;  // anything that is not a tensor
+  std::any state;  // anything but tensors
 
  private:
-  template <class Op> friend class OpNode;
+  template <class Op>
+  friend class OpNode;
   template <class Op>
   friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr);
   bool recording_ = false;
   std::vector<std::pair<Tensor, int>> pending_;
 };
 
-// The saved state of the forward, and the requests of this run of backward.
+// The saved state of the forward, and the requests of this backward run.
 class BackwardContext {
  public:
   BackwardContext(Node& node, const BackwardCall& call, std::vector<SavedTensor>& saved, const std::any& state)
       : state(state), node_(node), call_(call), saved_(saved) {}
-  // The tensors that forward saved, in its order. An op that saves several names the places: enum Saved : size_t { kX, kTarget };
+  // Returns a tensor that forward saved, in its order. An op that saves several names the indices: enum Saved : size_t { kX,
+  // kTarget };
   Tensor saved(size_t place) const { return saved_[place].unpack(node_); }
-  Tensor saved() const { return saved_.front().unpack(node_); }  // the only one
+  Tensor saved() const { return saved_.front().unpack(node_); }  // the only saved one
   bool has_saved(size_t place) const { return place < saved_.size(); }
   size_t saved_count() const { return saved_.size(); }
-  // Frees tensors that are not needed any more before the backward ends, unless the graph is kept.
+  // Frees a saved tensor before the end of backward, unless the graph is kept.
   void release(size_t i) const {
     if (call_.is_last) saved_[i].release();
   }
   bool needs(size_t input) const { return call_.needs(input); }
-  // Deliver the gradient of `input` in this dtype if it costs nothing; the engine converts otherwise.
+  // Returns the preferred dtype of an input's gradient, for ops that can produce it at no cost; the engine converts others.
   DType grad_dtype(size_t input) const {
     const DType own = node_.outputs[0].dtype;
     return is_half(own) && may_stay_low(node_.edges[input]) ? own : node_.edges[input].dtype;
   }
 
-  const std::any& state;  // as forward left it
+  const std::any& state;  // as forward set it
 
  private:
   Node& node_;
@@ -99,20 +101,22 @@ class BackwardContext {
 };
 
 void check_same_device(std::string_view op, const Tensors& in);
-// The one road into autocast: casts the inputs of an op as its policy says, or the one that the region has for it. True when the
-// result shall be float32. Throws AmpError for a banned op, and ValueError for a name in the region's policies that no op has. What
-// computes through other ops does the rest with autocast off.
+// Casts the inputs of an op by its policy, or by the region's policy for this op; no other code may do that. Returns whether the
+// result must be float32. Throws AmpError for a banned op, and ValueError for an unknown op name in the region's policies. Ops
+// composed of others compute the rest with autocast off.
 bool apply_policy(const OpInfo& info, std::span<Tensor> in);
-// Throws MetaError when one of `in` is on Device::meta: for ops whose result's shape, or whose course, depends on values of theirs.
+// Throws MetaError if one of `in` is on Device::meta: for ops whose result shape, or control flow, depends on values.
 void check_has_values(std::string_view op, const Tensors& in);
-// All floating inputs of one dtype; the text says that ops outside autocast do not mix.
+// Requires one dtype for all floating inputs; the error explains that ops outside autocast do not mix dtypes.
 void check_same_dtype(std::string_view op, const Tensors& in);
 
-// The info of ops whose facts depend on the attributes (the rows of elementwise.def).
+// Returns the info of an op; some ops' facts depend on the attributes (the rows of elementwise.def).
 template <class Op>
 const OpInfo& info_of(const typename Op::Attr& attr) {
-  if constexpr (requires { Op::info_of(attr); }) return Op::info_of(attr);
-  else return Op::info;
+  if constexpr (requires { Op::info_of(attr); })
+    return Op::info_of(attr);
+  else
+    return Op::info;
 }
 
 template <class Op>
@@ -143,7 +147,7 @@ class OpNode final : public Node {
     Tensors in, wanted, result(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
       Tensor t = saved_[i].unpack(*this);
-      // An alias of the input: grad() stops at it and does not walk the caller's graph behind it.
+      // An alias of the input, at which grad() stops instead of walking through the caller's graph behind it.
       if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
       in.push_back(t);
     }
@@ -173,6 +177,16 @@ Attributes describe(const typename Op::Attr& attr) {
   return {};
 }
 
+template <class Op>
+ObservedCall observed_call(const OpInfo& info, const Tensors& in, const typename Op::Attr& attr) {
+  return {.name = info.name,
+          .inputs = in,
+          .layer = LayerScope::current(),
+          .policy = info.policy,
+          .attr = &attr,
+          .describe = [](const void* a) { return describe<Op>(*static_cast<const typename Op::Attr*>(a)); }};
+}
+
 // Runs and records Op on inputs that are cast and checked.
 template <class Op>
 auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
@@ -180,19 +194,19 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   ctx.recording_ = info.differentiable && should_record(in);
   if (ctx.recording_) ctx.pending_.reserve(in.size() + 1);
   const bool record = ctx.recording_;
-  const LedgerEntry entry(info.name, info.policy, in, LayerScope::current());
+  CallScope scope([&] { return observed_call<Op>(info, in, attr); });
   auto out = [&] {
     const autocast::Off off;
     const NoGrad quiet;
     return Op::forward(ctx, attr, in);
   }();
-  if (Ledger::is_open()) [[unlikely]] {
-    for (const auto& [t, index] : ctx.pending_) Ledger::saved(t);
-    Ledger::attributes(describe<Op>(attr));
+  if (scope.observed()) [[unlikely]] {
+    Tensors saved;
+    for (const auto& [t, index] : ctx.pending_) saved.push_back(t);
     if constexpr (std::is_same_v<decltype(out), Tensor>)
-      Ledger::outputs({&out, 1});
+      scope.done({{&out, 1}, saved});
     else
-      Ledger::outputs(out);
+      scope.done({out, saved});
   }
   if (record) {
     auto node = make_node<OpNode<Op>>(std::move(ctx), std::move(attr));
@@ -203,42 +217,38 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   return out;
 }
 
-// The same while a trace is open. What its reader does not take is computed by simpler ops, if there are any.
-template <class Op>
-auto run_traced(TraceScope& trace, const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
-  using Result = decltype(run<Op>(info, in, std::move(attr)));
-  Attributes attributes = describe<Op>(attr);
-  if (!trace.takes(info.name, attributes, in) && TraceSimpler::may(trace, info.name)) {
-    const TraceSimpler simpler(trace, info.name);
-    const autocast::Off off;
-    if constexpr (requires { Op::in_simpler_ops(attr, in); })
-      return Result{Op::in_simpler_ops(attr, in)};
-    else if constexpr (requires { Op::composite(attr, in); })
-      return Result{Op::composite(attr, in)};
-  }
-  TraceEntry entry(trace, info.name, std::move(attributes), in);
-  Result out = run<Op>(info, in, std::move(attr));
-  if constexpr (std::is_same_v<Result, Tensor>)
-    entry.done({&out, 1});
+// The op's form in simpler ops, if an observer asks for that.
+template <class Op, class Result>
+std::optional<Result> run_simpler(const OpInfo& info, const Tensors& in, const typename Op::Attr& attr) {
+  ObservedCall call = observed_call<Op>(info, in, attr);
+  if (!Observing::asks_for_simpler(call)) return {};
+  call.kind = SpanKind::simpler;
+  const CallScope scope([&] { return call; });
+  const autocast::Off off;
+  if constexpr (requires { Op::in_simpler_ops(attr, in); })
+    return Result{Op::in_simpler_ops(attr, in)};
   else
-    entry.done(out);
-  return out;
+    return Result{Op::composite(attr, in)};
 }
 
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr) {
   const OpInfo& info = info_of<Op>(attr);
   check_same_device(info.name, in);
-  if (info.policy != CastPolicy::keep || autocast::any_policies) {
+  if (info.policy != CastPolicy::keep || autocast::any_policies()) {
     const bool widens = apply_policy(info, in);
     if constexpr (requires { attr.dtype; }) {
       const DType own = in[0].dtype();
       if (info.takes_dtype && widens && !attr.dtype && is_floating(own) && own != DType::f64) attr.dtype = DType::f32;
     }
   }
-  if constexpr (requires { Op::check(attr, in); }) Op::check(attr, in);
-  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
-    return run_traced<Op>(*trace, info, in, std::move(attr));
+  if constexpr (requires { (Op::check)(attr, in); }) (Op::check)(attr, in);
+  if constexpr (requires { Op::in_simpler_ops(attr, in); } || requires { Op::composite(attr, in); }) {
+    using Result = decltype(run<Op>(info, in, std::move(attr)));
+    if (Observing::any()) [[unlikely]] {
+      if (std::optional<Result> simpler = run_simpler<Op, Result>(info, in, attr)) return std::move(*simpler);
+    }
+  }
   return run<Op>(info, in, std::move(attr));
 }
 

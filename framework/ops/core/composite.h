@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op that is made of other ops.
+// Helpers for ops composed of other ops.
 #pragma once
 
 #include "framework/ops/core/call.h"
@@ -7,7 +7,7 @@
 
 namespace halfstep {
 
-// Gives an error of an op inside another the name of the one that was called: "[norm] dim ..." becomes "[normalize] dim ...".
+// Renames an error of an inner op to the op that was called: "[norm] dim ..." becomes "[normalize] dim ...".
 template <class Body>
 auto under_name(std::string_view op, Body&& body) {
   const auto renamed = [op](const Error& e) {
@@ -25,8 +25,8 @@ auto under_name(std::string_view op, Body&& body) {
 }
 
 // Applies the policy of `info` to the inputs (undefined ones stay), then computes body(inputs) with autocast off. 16-bit inputs
-// are read as float32 and the result is rounded once, to what the inputs promote to.
-// body: Tensor(const Tensors&), in differentiable ops.
+// are read as float32, and the result is rounded once, to the promoted dtype of the inputs. body: Tensor(const Tensors&), in
+// differentiable ops.
 template <class Body>
 Tensor composite(const OpInfo& info, Tensors in, Body&& body) {
   check_same_device(info.name, in);
@@ -42,7 +42,7 @@ Tensor composite(const OpInfo& info, Tensors in, Body&& body) {
   return result && is_half(*result) && out.is_floating_point() ? out.to(*result) : out;
 }
 
-// A loss of each element, averaged, summed or as it is.
+// Reduces the losses of the elements: averages, sums or keeps them.
 inline Tensor reduce_loss(const Tensor& each, Reduction how) {
   return how == Reduction::none ? each : how == Reduction::sum ? sum(each) : mean(each);
 }

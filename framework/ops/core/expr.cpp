@@ -9,7 +9,7 @@ namespace m {
 HS_EXPR_UNARY(HS_FUNCTION)
 #undef HS_FUNCTION
 
-// Of two tensors, or of one and a number on the side where the op takes one.
+// Functions of two tensors, or of a tensor and a number where the op accepts one.
 #define HS_FUNCTION(name)                                                     \
   Expr name(const Expr& a, const Expr& b) {                                   \
     if constexpr (requires { halfstep::name(a.tensor(), b.number()); }) {     \
@@ -49,7 +49,7 @@ HS_EXPR(*, mul)
 HS_EXPR(/, div)
 #undef HS_EXPR
 
-// The rows compare a tensor with a number or with a tensor.
+// Comparisons; rows compare a tensor with a number or a tensor.
 #define HS_EXPR(symbol, op)                                                               \
   Expr operator symbol(const Expr& a, const Expr& b) {                                    \
     return Expr(b.is_number() ? op(a.tensor(), b.number()) : op(a.tensor(), b.tensor())); \

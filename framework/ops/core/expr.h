@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value in a formula of elementwise.def when it is read on tensors: a Tensor or a plain number.
+// A value in a formula of elementwise.def that is read on tensors: a Tensor or a plain number.
 #pragma once
 
 #include "framework/math/functors.h"
@@ -31,6 +31,6 @@ Expr operator>(const Expr& a, const Expr& b);
 Expr operator>=(const Expr& a, const Expr& b);
 Expr operator==(const Expr& a, const Expr& b);
 Expr operator!=(const Expr& a, const Expr& b);
-Expr select(const Expr& cond, const Expr& a, const Expr& b);  // not two numbers
+Expr select(const Expr& cond, const Expr& a, const Expr& b);  // a and b must not both be numbers
 
 }  // namespace halfstep

@@ -14,7 +14,7 @@
 namespace halfstep {
 namespace {
 
-// Where a view's elements lie in the memory of the tensor that it views, its base.
+// The place of a view's elements in the memory of its base, the viewed tensor.
 struct RegionAttr {
   Shape base;
   Strides base_strides;
@@ -22,9 +22,9 @@ struct RegionAttr {
   Strides strides;
   int64_t offset;  // from the base's first element
 
-  // The view's elements of a tensor that lies as the base does.
+  // Returns the view's elements of a tensor with the base's layout.
   Tensor in(const Tensor& full) const { return full.alias(shape, strides, offset); }
-  // A new tensor that lies as the base does, of the dtype of `like`: gaps between the base's rows are gaps here as well.
+  // Makes a tensor with the base's layout and the dtype of `like`, including gaps between rows.
   Tensor new_base(const Tensor& like) const {
     int64_t extent = 1;
     for (int d = 0; d < base.size(); ++d) extent += std::max<int64_t>(base[d] - 1, 0) * base_strides[d];
@@ -37,7 +37,7 @@ struct RegionAttr {
   }
 };
 
-// The gradient of a view's elements, out of the base's gradient; dense.
+// Takes the view's elements out of the base's gradient; dense.
 struct TakeRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "take_region", .doc = "the elements of a view, out of a tensor like its base"};
@@ -50,7 +50,7 @@ struct TakeRegion {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
-// Its transpose: zeros with x in the view's place.
+// Places x at the view's place in zeros; the transpose of TakeRegion.
 struct PlaceRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "place_region", .doc = "zeros like a view's base, with x where the view is"};
@@ -67,7 +67,7 @@ Tensors TakeRegion::backward(const BackwardContext&, const Attr& a, const Tensor
   return {call<PlaceRegion>({grads[0]}, a)};
 }
 
-// The gradient of the base's values that the view does not replace. It is its own transpose.
+// Sets the view's elements of the base's gradient to zero, for the old values that the view does not replace. Its own transpose.
 struct EraseRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "erase_region", .doc = "x like a view's base, with zeros where the view is"};
@@ -82,7 +82,7 @@ struct EraseRegion {
   }
 };
 
-// Writes `values` into the base's memory where the view is, without a copy of the rest.
+// Writes `values` into the base's memory at the view's place, without copying the rest.
 struct WriteRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{
@@ -100,11 +100,11 @@ struct WriteRegion {
   }
 };
 
-// The tensor whose history a recorded write to x changes as well; undefined where x is no view, or where nobody holds its base.
+// Returns the base, whose history a recorded write to x also changes; undefined if x is not a view, or nobody holds its base.
 Tensor base_of(const Tensor& x) { return x.impl()->is_view ? Tensor(x.impl()->base.lock()) : Tensor(); }
 
-// Do two elements share memory, as those of an expanded tensor or of overlapping windows do? May be true of dense tensors with
-// unusual strides.
+// Returns whether two elements may share memory, as in an expanded tensor or overlapping windows. May be true for dense tensors
+// with unusual strides.
 bool overlaps_itself(const Tensor& x) {
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
   for (int d = 0; d < x.dim(); ++d)
@@ -118,12 +118,12 @@ bool overlaps_itself(const Tensor& x) {
   return false;
 }
 
-// Replaces the history of x, a non-leaf or a leaf that requires no grad, by that of `from`.
+// Replaces the history of x, a non-leaf or a leaf that does not require grad, by that of `from`.
 void take_history(const Tensor& x, const Tensor& from) {
   AutogradMeta& meta = x.impl()->meta();
   const bool retains = std::exchange(meta.retains_grad, false);
   if (retains) meta.node->retained[meta.output_index].reset();
-  meta.hooks.reset();  // they belong to the value before
+  meta.hooks.reset();  // they belong to the old value
   meta.node = from.node();
   meta.output_index = from.impl()->meta().output_index;
   if (retains && meta.node) x.retain_grad();
@@ -165,8 +165,8 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
     backend_for(x.device()).copy(r.view(), x.view());
   }
   x.bump_version();
-  if (TraceScope* const trace = TraceScope::at_top()) [[unlikely]]
-    trace->add({"copy_", "", {}, {{result, result.version()}}, {{x, x.version()}}});
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.written(result, x); });
   if (recorded) {
     x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
     take_history(x, r);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a loss is reduced: a Reduction, or its name as PyTorch has it: mse_loss(x, y, "sum"), {.reduction = "none"}.
+// The reduction of a loss: a Reduction, or PyTorch's name for it: mse_loss(x, y, "sum"), {.reduction = "none"}.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,16 @@
 #include <string_view>
 
 #include "framework/backend/backend.h"
+#include "framework/base/options.h"
 #include "framework/base/shape.h"
 
 namespace halfstep {
 
-// "none", "mean", "sum". Throws ValueError for anything else.
+// Parses "none", "mean" or "sum". Throws ValueError for anything else.
 Reduction parse_reduction(std::string_view text, std::string_view where = "loss");
 
-// The rule of all losses of elements against targets: both have one shape, or one of them is a 0-dim number for all elements.
-// Broadcasting [N, 1] against [N] would compare every element with every target. Throws ShapeError.
+// Requires, for losses of elements against targets, that both have one shape or one is a 0-dim number. Broadcasting [N, 1] against
+// [N] would compare every element with every target. Throws ShapeError.
 void check_one_shape(std::string_view op, const Shape& input, const Shape& target);
 
 class LossReduction {
@@ -29,5 +30,16 @@ class LossReduction {
  private:
   Reduction value_;
 };
+template <>
+struct OptionMember<LossReduction> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static OptionValue get(const LossReduction& member);
+  static bool put(LossReduction& member, const OptionValue& value);
+};
+// The option that most losses have.
+template <class O>
+Option<O> reduction_of() {
+  return option("reduction", &O::reduction, "over the batch; training takes the mean").one_of({"mean", "sum", "none"}).unseen();
+}
 
 }  // namespace halfstep

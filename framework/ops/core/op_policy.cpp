@@ -109,7 +109,7 @@ void check_names(const OpPolicies& policies) {
     check<ValueError>(op->alias_of.empty(), "autocast", '"', name, "\" is another name of ", op->alias_of, ": give that one");
     check<ValueError>(!calls_others(name), "autocast", name,
                       " has no policy of its own: it calls other ops, as matmul calls mm and bmm",
-                      Help{"a ledger, or halfstep plan, lists them"});
+                      Help{"an OpLogScope, or halfstep plan, lists them"});
     check<ValueError>(policy != CastPolicy::f32_output || op->takes_dtype || op->reads_half, "autocast", name,
                       " has no dtype of its result to choose, so its policy cannot be f32_output", Help{"f32 casts its inputs"});
   }

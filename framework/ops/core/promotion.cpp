@@ -13,7 +13,7 @@ int category(DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1;
 
 namespace {
 
-// `low` matters only when its category is higher.
+// Combines two dtypes; `low` matters only if its category is higher.
 std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low) {
   if (!high) return low;
   if (!low || category(*low) <= category(*high)) return high;
@@ -49,12 +49,12 @@ Tensor wrapped_number(Number value, const Tensor& like) {
 }
 
 Number number_beside(double value, const Tensor& like) {
-  const bool whole = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
-  return whole ? Number(int64_t(value)) : Number(value);
+  const bool is_integer = !like.is_floating_point() && value == std::nearbyint(value) && std::fabs(value) < 0x1p63;
+  return is_integer ? Number(int64_t(value)) : Number(value);
 }
 
 void fill(const Tensor& to, Number value) {
-  constexpr int64_t kExact = int64_t(1) << 53;  // beyond it a double rounds
+  constexpr int64_t kExact = int64_t(1) << 53;  // larger integers are rounded in double
   const TensorView all = ordered(to, to.format());
   Backend& backend = backend_for(to.device());
   if (value.is_floating() || (value.whole() >= -kExact && value.whole() <= kExact)) return backend.fill(all, value.floating());
@@ -84,7 +84,7 @@ MemoryFormat format_of(const Shape& shape, std::span<const Tensor> in) {
 }
 
 bool apply_policy(const OpInfo& info, std::span<Tensor> in) {
-  if (autocast::any_policies) [[unlikely]]
+  if (autocast::any_policies()) [[unlikely]]
     check_names(autocast::policies_for(in));
   const std::optional<CastPolicy> policy = autocast::apply(info.name, info.policy, info.reads_half, in, info.advice);
   return policy == CastPolicy::f32 || policy == CastPolicy::f32_output;

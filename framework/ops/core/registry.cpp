@@ -24,7 +24,7 @@ std::vector<Op> OpList::finish() {
 }
 
 const std::vector<Op>& all_ops() {
-  static const std::vector<Op> list = [] {
+  static const auto& list = *new std::vector<Op>([] {
     OpList l;
     for (auto add :
          {add_elementwise,   add_pointwise,      add_activations,     add_bitwise,      add_where,         add_copies,
@@ -37,7 +37,7 @@ const std::vector<Op>& all_ops() {
           add_normalization, add_recurrent,      add_sequences,       add_embedding_bag})
       add(l);
     return l.finish();
-  }();
+  }());
   return list;
 }
 
@@ -49,7 +49,7 @@ const Op* find_op(std::string_view name) {
 
 namespace {
 
-// ", such as 'conv1d', ...": a few names that hold this one.
+// Returns ", such as 'conv1d', ...": a few names that contain this one.
 std::string some_with(std::string_view part, const std::vector<std::string>& known) {
   std::string out;
   int n = 0;

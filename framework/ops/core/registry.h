@@ -13,7 +13,7 @@ namespace halfstep {
 
 struct Op : OpInfo {
   std::function<Tensors(Args&)> run;  // through the public function, in PyTorch's argument order
-  std::string_view alias_of = "";     // another name of that op: the operator forms and modules of the autocast lists
+  std::string_view alias_of = "";     // the op of which this is another name: operators and modules in the autocast lists
 };
 
 class OpList {
@@ -26,7 +26,7 @@ class OpList {
     else
       ops_.push_back({info, run});
   }
-  // Another name of an op, with a call of its own where its arguments have other names.
+  // Adds another name of an op, with its own call if its arguments have other names.
   void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) {
     aliases_.push_back({name, of, run});
   }
@@ -47,7 +47,7 @@ const Op* find_op(std::string_view name);
 // Calls an op by name. Throws ValueError for an unknown one ("did you mean") and for arguments that it does not take.
 Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const nlohmann::json& attributes);
 
-// One function a family, defined beside its ops.
+// Add the ops of a family; each is defined beside its ops.
 void add_elementwise(OpList& list);
 void add_pointwise(OpList& list);
 void add_bitwise(OpList& list);

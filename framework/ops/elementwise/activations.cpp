@@ -51,14 +51,14 @@ struct Glu {
   }
 };
 
-// Of floating tensors. Both gradients are one: the result alone says where.
+// For floating tensors. Both inputs have the same gradient, which depends only on the result.
 struct AddRelu {
   struct Attr {
     Shape a_shape, b_shape;
   };
   static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .takes = Takes::numbers};
 
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info.name);
     const MemoryFormat format = format_of(shape, in);
@@ -79,7 +79,7 @@ constexpr OpInfo kSoftminInfo{.name = "softmin", .policy = CastPolicy::f32_outpu
 constexpr OpInfo kGumbelSoftmax{.name = "gumbel_softmax", .doc = "a sample of classes that has a gradient; hard: 0 and 1"};
 constexpr OpInfo kRreluInfo{.name = "rrelu", .doc = "x, or s x for x <= 0; in training s is random, else (lower + upper)/2"};
 
-// The shape in which a weight broadcasts along x's dimension 1.
+// Returns the shape in which a weight broadcasts along x's dimension 1.
 Shape along_channels(const Tensor& x, const Tensor& weight) {
   check<ValueError>(x.defined() && weight.defined(), "prelu", "an input is undefined");
   check<ShapeError>(weight.dim() <= 1, "prelu", "weight must be one value or [C], got ", weight.shape());
@@ -92,7 +92,7 @@ Shape along_channels(const Tensor& x, const Tensor& weight) {
   return shape;
 }
 
-// Integers are taken as float32.
+// Converts integers to float32.
 Tensor real(const Tensor& x, std::string_view op) {
   check<ValueError>(x.defined(), op, "the input is undefined");
   return x.is_floating_point() ? x : x.to(DType::f32);
@@ -119,9 +119,20 @@ Tensor add_relu(const Tensor& a, const Tensor& b) {
   return under_name(AddRelu::info.name, [&] { return relu(add(a, b)); });
 }
 
-Tensor softplus(const Tensor& x, double beta, double threshold) {
-  return call_pointwise(Pointwise::softplus, {x}, beta, threshold);
-}
+#define HS_ONE_OPTION(row, layer, p, p_default, p_doc, p_bound)      \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound) \
+  Tensor row(const Tensor& x, double p) {                            \
+    check_options(#row, layer##Options{p});                          \
+    return call_pointwise(Pointwise::row, {x}, p);                   \
+  }
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, q_default, q_doc, q_bound)         \
+  HALFSTEP_OPTIONS(layer##Options, option(#p, &O::p, p_doc) p_bound, option(#q, &O::q, q_doc) q_bound) \
+  Tensor row(const Tensor& x, double p, double q) {                                                    \
+    check_options(#row, layer##Options{p, q});                                                         \
+    return call_pointwise(Pointwise::row, {x}, p, q);                                                  \
+  }
+#include "framework/math/pointwise.def"
+
 Tensor polygamma(int64_t n, const Tensor& x) {
   check<ValueError>(n >= 0 && n <= 100, "polygamma", "n must lie in [0, 100], got ", n);
   return n == 0 ? digamma(x) : call_pointwise(Pointwise::polygamma, {x}, double(n));
@@ -132,7 +143,7 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   check_floating(kGumbelSoftmax.name, {logits});
   const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
   return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
-    // u lies in [0, 1): 1 - u has a logarithm.
+    // u is in [0, 1), so 1 - u has a logarithm.
     const Tensor exponential = neg(log1p(neg(rand_like(in[0], {}, generator)))), noise = neg(log(clamp_min(exponential, 1e-38)));
     const Tensor soft = softmax((in[0] + noise) / tau, d);
     if (!hard) return soft;
@@ -141,12 +152,6 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   });
 }
 
-Tensor leaky_relu(const Tensor& x, double negative_slope) { return call_pointwise(Pointwise::leaky_relu, {x}, negative_slope); }
-Tensor elu(const Tensor& x, double alpha) { return call_pointwise(Pointwise::elu, {x}, alpha); }
-Tensor celu(const Tensor& x, double alpha) {
-  check<ValueError>(alpha != 0, "celu", "alpha cannot be 0");
-  return call_pointwise(Pointwise::celu, {x}, alpha);
-}
 Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   check<ValueError>(x.defined(), "hardtanh", "the input is undefined");
   check<ValueError>(min_val <= max_val, "hardtanh", "min_val must not be above max_val, got ", min_val, " and ", max_val);
@@ -155,11 +160,6 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   // Integers keep their dtype.
   const double least = x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val);
   return clamp(x, number_beside(least, x), number_beside(std::trunc(max_val), x));
-}
-Tensor hardshrink(const Tensor& x, double lambd) { return call_pointwise(Pointwise::hardshrink, {x}, lambd); }
-Tensor softshrink(const Tensor& x, double lambd) {
-  check<ValueError>(lambd >= 0, "softshrink", "lambd must not be negative, got ", lambd);
-  return call_pointwise(Pointwise::softshrink, {x}, lambd);
 }
 Tensor threshold(const Tensor& x, double threshold, double value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
@@ -213,15 +213,14 @@ Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 
 void add_activations(OpList& list) {
   list.add(AddRelu::info, [](Args& a) { return add_relu(a.tensor(0), a.tensor(1)); });
-  list.add(info_of(Pointwise::softplus),
-           [](Args& a) { return softplus(a.tensor(0), a.number("beta", 1), a.number("threshold", 20)); });
-  list.add(info_of(Pointwise::leaky_relu), [](Args& a) { return leaky_relu(a.tensor(0), a.number("negative_slope", 0.01)); });
-  list.add(info_of(Pointwise::elu), [](Args& a) { return elu(a.tensor(0), a.number("alpha", 1)); });
-  list.add(info_of(Pointwise::celu), [](Args& a) { return celu(a.tensor(0), a.number("alpha", 1)); });
+#define HS_ONE_OPTION(row, layer, p, ...) \
+  list.add(info_of(Pointwise::row), [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p)); });
+#define HS_TWO_OPTIONS(row, layer, p, p_default, p_doc, p_bound, q, ...) \
+  list.add(info_of(Pointwise::row),                                      \
+           [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p), a.number(#q, layer##Options{}.q)); });
+#include "framework/math/pointwise.def"
   list.add(of_numbers(info_of(Pointwise::hardtanh)),
            [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });
-  list.add(info_of(Pointwise::hardshrink), [](Args& a) { return hardshrink(a.tensor(0), a.number("lambd", 0.5)); });
-  list.add(info_of(Pointwise::softshrink), [](Args& a) { return softshrink(a.tensor(0), a.number("lambd", 0.5)); });
   list.add(of_numbers(info_of(Pointwise::threshold)),
            [](Args& a) { return threshold(a.tensor(0), a.number("threshold"), a.number("value")); });
   list.add(of_numbers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });

@@ -23,7 +23,7 @@ constexpr OpInfo kBitwiseNot = bits_row("bitwise_not", "~x, bit by bit; of bool:
 
 bool shifts(Bitwise op) { return op == Bitwise::left_shift || op == Bitwise::right_shift; }
 
-// The dtype of the result.
+// Returns the dtype of the result.
 DType check_bits(const OpInfo& info, const Tensors& in, bool shift) {
   const DType type = result_type(in);
   const Help help{"compare first for a mask (x > 0), or convert with to(DType::i64)"};
@@ -40,7 +40,7 @@ struct BitwiseOp {
   static const OpInfo& info_of(const Attr& a) { return kBitsInfo[size_t(a.op)]; }
 
   static void check(const Attr& a, const Tensors& in) { check_bits(info_of(a), in, shifts(a.op)); }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
     const MemoryFormat format = format_of(shape, in);
@@ -54,7 +54,7 @@ struct BitwiseOp {
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-// Masks have kernels of their own, which read bytes.
+// Uses separate kernels for masks, which read bytes.
 Tensor call_bits(Bitwise op, const Tensor& a, const Tensor& b) {
   const auto is_mask = [](const Tensor& t) { return t.defined() && t.dtype() == DType::boolean; };
   if (is_mask(a) && is_mask(b) && !shifts(op)) {

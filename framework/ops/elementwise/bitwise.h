@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops on the bits of integers, and on masks. Shapes broadcast and dtypes promote as in other ops of two tensors. Of bool tensors,
-// which have one bit, and, or, xor and not are the logical ones. Floating tensors have no bits to work on: DTypeError; shifts of
-// bool are refused, too. No gradient.
+// Ops on the bits of integers, and on masks. Shapes broadcast and dtypes promote as in other ops of two tensors. On bool tensors,
+// which have one bit, and, or, xor and not are the logical ones. Throws DTypeError for floating tensors, and for shifts of bool.
+// No gradient.
 #pragma once
 
 #include <concepts>
@@ -11,7 +11,7 @@
 
 namespace halfstep {
 
-// A C++ number beside a tensor, which keeps the tensor's dtype unless that is bool.
+// Makes an operand from a C++ number, which keeps the tensor's dtype unless that is bool.
 Tensor bit_number(int64_t value);
 Tensor bit_number(bool value);
 template <std::integral Number>
@@ -25,7 +25,8 @@ Tensor bits_of(Number value) {
 Tensor bitwise_not(const Tensor& x);
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 
-// Right shifts keep the sign. A shift by a negative number, or by all bits and more, gives 0 on the left, and on the right 0 or -1.
+// Right shifts keep the sign. A shift by a negative number, or by at least the number of bits, gives 0 on the left, and 0 or -1 on
+// the right.
 #define HS_BITS(name, symbol)                                                                                    \
   Tensor name(const Tensor& a, const Tensor& b);                                                                 \
   template <std::integral N> Tensor name(const Tensor& a, N b) { return name(a, bits_of(b)); }                   \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of elementwise.def as ops: dispatch to the backend, and backward either as one kernel or, when recorded, by the
-// same formula read on tensors.
+// The rows of elementwise.def as ops: forward calls the backend; backward is one kernel or, when recorded, the same formula on
+// tensors.
 #include <cmath>
 #include <string_view>
 
@@ -35,8 +35,8 @@ Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat fo
 
 DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
-// Throws DTypeError for the bool that rows of kind number have no meaning for. sub takes none at all, as its result would depend on
-// which operand it is.
+// Throws DTypeError for bool in rows of kind number. sub accepts no bool at all, because its result dtype would depend on which
+// operand it is.
 void check_kind(const ElementwiseRow& row, const Tensors& in) {
   if (row.kind != OpKind::number) return;
   bool refused = result_type(in) == DType::boolean;
@@ -55,7 +55,7 @@ struct UnaryOp {
   static Tensor in_simpler_ops(const Attr& a, const Tensors& in) { return unary_formula(a.op, in[0]); }
 
   static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
@@ -80,20 +80,20 @@ struct UnaryOp {
 
 // ---- binary
 
-// Of a row's two gradients.
+// Facts about one of a row's two gradients.
 struct BinaryGradient {
-  unsigned names;  // which of g, a, b it reads (framework/math/names.h)
+  unsigned names;  // bits of g, a, b that it reads (framework/math/gradient_names.h)
   bool is_g;       // it is g itself
 };
 constexpr unsigned kNamesA = 2, kNamesB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
-#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                             \
+#define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
   {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
    {functor::name##_backward_b{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#db) == "g"}},
 #include "framework/math/elementwise.def"
 };
 
-// What the gradients that are asked for read of a and b.
+// Returns what the requested gradients read of a and b.
 unsigned names_of(Binary op, bool for_a, bool for_b) {
   const auto& gradients = kBinaryGradients[size_t(op)];
   return (for_a ? gradients[0].names : 0) | (for_b ? gradients[1].names : 0);
@@ -109,11 +109,11 @@ struct BinaryOp {
   static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return binary_formula(at.op, in[0], in[1]); }
 
   static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
-    // Two C++ numbers make another one, in double.
+    // Two C++ numbers give another one, in double.
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
     const MemoryFormat format = format_of(shape, in);
@@ -145,10 +145,10 @@ struct BinaryOp {
     if (kBinaryGradients[size_t(at.op)][input].is_g) return g;
     Tensor a, b;
     if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
-    if (!a.defined()) a = g;  // not named by this side's derivative
+    if (!a.defined()) a = g;  // unused by this side's derivative
     if (!b.defined()) b = g;
     if (grad_enabled()) return binary_gradient(at.op, input, g, a, b);
-    // Without a broadcast to undo, the kernel rounds straight to the dtype the gradient is delivered in.
+    // Without a broadcast to undo, the kernel rounds directly to the gradient's final dtype.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
     const MemoryFormat format = format_of(g.shape(), {g, a, b});
     const Tensor out = empty_for(g.shape(), dtype, g.device(), format);
@@ -161,7 +161,7 @@ struct BinaryOp {
 
 // ---- tests
 
-// A number beside a tensor of floats is compared as a value of their dtype: float32's 0.1 equals 0.1.
+// Converts a number beside a floating tensor to its dtype: float32's 0.1 equals 0.1.
 Tensor as_compared(const Tensor& t, const Tensor& other) {
   if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
   return wrapped_number(dispatch(other.dtype(),
@@ -180,21 +180,20 @@ struct TestOp {
     Test op;
   };
   static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
     const MemoryFormat format = format_of(shape, in);
     const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
-    backend_for(out.device())
-        .test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    backend_for(out.device()).test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-// The square of bool is a number, as PyTorch's, which calls pow(x, 2) for it.
+// Makes the square of bool a number, as in PyTorch, which calls pow(x, 2) for it.
 Tensor call_unary(Unary op, const Tensor& x) {
   const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
   return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
@@ -204,7 +203,7 @@ Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
   return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
 }
 
-// x + alpha y or x - alpha y; other rows have alpha 1. Of 16-bit tensors the product is not rounded before the sum.
+// Returns x + alpha y or x - alpha y; other rows have alpha 1. For 16-bit tensors the product is not rounded before the sum.
 Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
   if (alpha == 1) return call_binary(op, x, y);
   check<ValueError>(x.defined() && y.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
@@ -226,9 +225,9 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
-// May the kernel write x itself? Not in a trace, which follows values.
+// May the kernel write x itself? Not where an observer follows values.
 bool direct(const Tensor& x, DType dtype) {
-  return x.is_contiguous(x.format()) && dtype == x.dtype() && !TraceScope::at_top();
+  return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
 }
 
 const Tensor& unary_in_place(Unary op, const Tensor& x) {
@@ -237,7 +236,7 @@ const Tensor& unary_in_place(Unary op, const Tensor& x) {
   check_kind(row, {x});
   const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : row_result(row, x.dtype());
   const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
-  // What backward will read must not be overwritten.
+  // Must not overwrite what backward will read.
   if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
   if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
   backend_for(x.device()).unary(op, ordered(x, x.format()), ordered(x, x.format()));
@@ -315,7 +314,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
                    [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
 }
 
-// The caller asks for float64, so a region does not change it.
+// A region does not change float64, because the caller asks for it.
 Tensor float_power(const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kFloatPowerInfo.name, "an input is undefined");
   const autocast::Off off;
@@ -329,7 +328,7 @@ Tensor Tensor::float_power(Number b) const { return halfstep::float_power(*this,
 
 Tensor operator/(Number a, const Tensor& b) {
   Tensors in{b};
-  apply_policy(kUnaryInfo[size_t(Unary::reciprocal)], in);  // as PyTorch, where this is a b^-1
+  apply_policy(kUnaryInfo[size_t(Unary::reciprocal)], in);  // as in PyTorch, where this is a b^-1
   return div(a, in[0]);
 }
 
@@ -343,7 +342,7 @@ void add_elementwise(OpList& list) {
       return call_unary(approximate == "tanh" ? Unary::gelu_tanh : Unary(i), a.tensor(0));
     });
   }
-  // One of the two operands may be a number: pow's have names of their own.
+  // Either operand may be a number; pow has its own names for them.
   const auto operands = [](Args& a, bool power) {
     const bool first = a.has_tensor(0), second = a.has_tensor(1);
     const Tensor x = first ? a.tensor(0) : Tensor(), y = second ? a.tensor(1) : Tensor();

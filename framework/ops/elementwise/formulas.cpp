@@ -6,11 +6,11 @@
 #include "framework/ops/core/expr.h"
 #include "framework/ops/ops.h"
 
-// clang-format off: it joins the last line of a macro with the #include that reads it
+// clang-format off: it would join the last line of a macro with the #include that reads it
 namespace halfstep {
 namespace {
 
-// A result that is a plain number is that number everywhere.
+// Returns a tensor filled with the number if the result is a plain number.
 Tensor as_tensor(const Expr& e, const Tensor& like) { return e.is_number() ? full_like(like, e.number()) : e.tensor(); }
 
 }  // namespace

@@ -36,7 +36,7 @@ DType dtype_of_result(const Tensors& in) {
   return is_floating(type) ? type : DType::f32;
 }
 
-// The gradient of in[input] in differentiable ops. 16-bit operands are widened: it is rounded at its end.
+// Computes the gradient of in[input] in differentiable ops. 16-bit operands are widened, and the result is rounded at the end.
 struct PointwiseOp {
   struct Attr {
     Pointwise row;
@@ -80,7 +80,7 @@ struct PointwiseOp {
   static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
     if (grad_enabled()) return pointwise_gradient(at.row, input, g, in, at.p, at.q);
     const bool broadcasts = at.shapes[size_t(input)] != g.shape();
-    // What will be summed is not rounded before.
+    // Does not round terms before they are summed.
     const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : widened(g.dtype());
     Tensors all = in;
     all.insert(all.begin(), g);
@@ -138,7 +138,7 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
   const Shape shape = shape_of(row, in);
   const DType dtype = dtype_of_result(in);
   if (check_in_place(x, shape, dtype, others_recorded, op)) {
-    // What backward will read must not be overwritten.
+    // Must not overwrite what backward will read.
     const Tensor before = clone(x);
     Tensors now;
     for (const Tensor& t : in) now.push_back(t.same(x) ? before : t);
@@ -146,7 +146,7 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
     return;
   }
   const MemoryFormat format = x.format();
-  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap || TraceScope::at_top()) {
+  if (!x.is_contiguous(format) || dtype != x.dtype() || overlap || Observing::follow_values()) {
     assign_in_place(x, call_pointwise(row, in, p, q), op);
     return;
   }

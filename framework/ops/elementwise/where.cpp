@@ -23,7 +23,7 @@ struct Where {
   static void check(const Attr&, const Tensors& in) {
     halfstep::check<DTypeError>(in[0].dtype() == DType::boolean, "where", "cond must be bool, got ", in[0].dtype());
   }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     const Tensor &cond = in[0], &a = in[1], &b = in[2];
     const Shape shape = broadcast(cond.shape(), broadcast(a.shape(), b.shape(), "where"), "where");
@@ -59,13 +59,13 @@ void check_bounds(const Tensor& x, std::optional<Number> lo, std::optional<Numbe
   check<ValueError>(lo || hi, "clamp", "needs a lower or an upper bound");
 }
 
-// Integers between integers stay integers.
+// Returns the result's dtype; integers with integer bounds stay integers.
 DType bounded_dtype(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
-  const auto whole = [](std::optional<Number> v) { return !v || !v->is_floating(); };
-  return x.is_floating_point() ? x.dtype() : whole(lo) && whole(hi) ? DType::i64 : DType::f32;
+  const auto is_integer = [](std::optional<Number> v) { return !v || !v->is_floating(); };
+  return x.is_floating_point() ? x.dtype() : is_integer(lo) && is_integer(hi) ? DType::i64 : DType::f32;
 }
 
-// The row's p and q: NaN for no bound, which no comparison finds. An upper bound below the lower one wins everywhere.
+// Returns the row's p and q: NaN for no bound, so that comparisons are false. An upper bound below the lower one wins everywhere.
 std::pair<double, double> interval(std::optional<Number> lo, std::optional<Number> hi) {
   const double p = lo.value_or(kNan).floating(), q = hi.value_or(kNan).floating();
   return {q < p ? q : p, q};
@@ -81,12 +81,12 @@ double largest_finite(DType t) {
   }
 }
 
-// A number by name as a 0-dim tensor of its own kind: bool, int64 or float32.
+// Returns a named number as a 0-dim tensor of its own kind: bool, int64 or float32.
 Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
   return full({}, a.scalar(name), {.device = like.device()});
 }
 
-// An undefined bound means no bound.
+// Clamps x; an undefined bound means none.
 Tensor bounded(std::string_view op, const Tensor& x, const Tensor& lo, const Tensor& hi) {
   check<ValueError>(x.defined() && (lo.defined() || hi.defined()), op, "needs a tensor and a lower or an upper bound");
   check_same_device(op, {x, lo, hi});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single elements chosen along a dimension; cat and stack.
+// Selects single elements along a dimension; also cat and stack.
 #include <algorithm>
 
 #include "framework/ops/core/composite.h"
@@ -12,20 +12,20 @@
 namespace halfstep {
 namespace {
 
-// index may be smaller than x in every dimension but `dim`, where it may have any size.
+// Checks that index is at most as large as x in every dimension but `dim`, where it may have any size.
 void check_shapes(std::string_view op, const Shape& x, const Shape& index, int dim) {
   bool ok = x.size() == index.size();
   for (int i = 0; ok && i < x.size(); ++i) ok = i == dim || index[i] <= x[i];
   check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
 }
 
-// An empty one may have any dtype, as in PyTorch.
+// Accepts any dtype for an empty index, as PyTorch does.
 Tensor line_of_indices(std::string_view op, const Tensor& index) {
   const bool empty = index.defined() && index.numel() == 0;
   return as_line(empty ? index.to(DType::i64) : index_tensor(op, index));
 }
 
-// The checked arguments of a scatter, 0-dim tensors seen as lines, src cut to what the index names.
+// The checked arguments of a scatter: 0-dim tensors as lines, src cut to index's shape.
 struct Scattered {
   int dim;
   Tensor index, src;
@@ -161,7 +161,7 @@ struct Cat {
   }
 };
 
-// x times src at the places that index names. Along dim one slice after the other, as within one no place occurs twice.
+// Multiplies x by src at the places in index, one slice along dim after the other, because no place occurs twice within a slice.
 Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   const bool recorded = should_record(Tensors{x, src});
   Tensor out = clone(x);
@@ -175,8 +175,8 @@ Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor
   return out;
 }
 
-// The largest of what src has for each place; a NaN counts as the largest. weights: the share of the result's gradient that x and
-// src get, which equal extremes have in common.
+// Takes the largest of src for each place; NaN counts as largest. weights: the shares of the result's gradient for x and src,
+// which equal extremes divide.
 struct ScatterMax {
   struct Attr {
     int dim;
@@ -190,7 +190,7 @@ struct ScatterMax {
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"include_self", a.include_self}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor &x = in[0], &index = in[1], &src = in[2];
-    // scatter keeps the last of several, along dim in order: of sorted ones the largest.
+    // scatter keeps the last of several in order along dim; after sorting, that is the largest.
     const auto [ascending, order] = sort(src, a.dim);
     const Tensor best = scatter(x, a.dim, gather(index, a.dim, order), ascending);
     const Tensor reached = scatter(zeros_like(x, DType::boolean), a.dim, index, 1.0);
@@ -210,7 +210,7 @@ struct ScatterMax {
   }
 };
 
-// PyTorch's legacy: a tensor [0] joins with anything. It counts in promotion only.
+// Returns whether t is PyTorch's legacy tensor [0], which cat accepts with any shape. It counts only for promotion.
 bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
 
 constexpr OpInfo kStackInfo{.name = "stack",
@@ -224,8 +224,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
   check_same_device("gather", {x, index});
   const int d = wrap_dim(dim, x.dim(), "gather");
   const Tensor line = as_line(x), i = line_of_indices("gather", index);
-  if (i.numel() == 0 && i.dim() != line.dim())
-    return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // nothing, in any shape
+  if (i.numel() == 0 && i.dim() != line.dim()) return line.reshape({-1}).narrow(0, 0, 0).reshape(i.shape());  // empty, in any shape
   check_shapes("gather", line.shape(), i.shape(), d);
   check_index("gather", i, line.shape()[d]);
   const Tensor out = call<Gather>({line, i}, {d, line.shape()});
@@ -288,20 +287,20 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   const auto without_self = [&](const Tensor& to, double neutral) {
     return include_self ? to : scatter(to, s.dim, s.index, neutral);
   };
-  const bool whole = !x.is_floating_point();
+  const bool is_integer = !x.is_floating_point();
   if (reduce == "amax") return largest(line, s.src).reshape(x.shape());
-  if (reduce == "amin") {  // of whole numbers -1 - x: their least one has no negative
-    const auto mirrored = [&](const Tensor& t) { return whole ? sub(-1, t) : neg(t); };
+  if (reduce == "amin") {  // -1 - x for integers: the least one has no negative
+    const auto mirrored = [&](const Tensor& t) { return is_integer ? sub(-1, t) : neg(t); };
     return mirrored(largest(mirrored(line), mirrored(s.src))).reshape(x.shape());
   }
   return composite(ScatterMax::info, {line, s.src}, [&](const Tensors& in) {
     if (reduce == "prod") return multiplied_at(without_self(in[0], 1), s.dim, s.index, in[1]).reshape(x.shape());
     const Tensor sums = scatter_add(without_self(in[0], 0), s.dim, s.index, in[1]);
     if (reduce == "sum") return sums.reshape(x.shape());
-    const DType counted = whole ? DType::i64 : in[0].dtype();
+    const DType counted = is_integer ? DType::i64 : in[0].dtype();
     const Tensor counts =
         clamp_min(scatter_add(without_self(ones_like(in[0], counted), 0), s.dim, s.index, ones_like(in[1], counted)), 1);
-    return (whole ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
+    return (is_integer ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
   });
 }
 Tensor Tensor::scatter_reduce(int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,

@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/export_error.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -124,7 +125,7 @@ struct EmbeddingAttr {
   bool by_frequency = false;
 };
 
-// rows[i] / how often index[i] occurs; 16-bit rows become float32.
+// Returns rows[i] divided by the number of occurrences of index[i]; 16-bit rows become float32.
 Tensor by_frequency(const Tensor& rows, const Tensor& index, int64_t count) {
   const DType dtype = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const TensorOptions options{.dtype = dtype, .device = rows.device()};
@@ -276,7 +277,7 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   const int64_t n = x.dim() ? x.shape()[s.dim] : 1;
   const Tensor wrapped = wrap_index("index_fill", s.index, n);
   const autocast::Off off;
-  // By a mask, so that an index named twice still counts once in the value's gradient.
+  // Uses a mask, so that an index that occurs twice counts once in the value's gradient.
   const TensorOptions bits{.dtype = DType::boolean, .device = x.device()};
   const Tensor hit = index_copy(zeros({n}, bits), 0, wrapped, ones({wrapped.numel()}, bits));
   Shape along = Shape::filled(x.dim(), 1);
@@ -328,7 +329,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_
   const Tensor i = index_tensor("embedding", index);
   check<ShapeError>(i.dim() < kMaxDims, "embedding", "index has too many dimensions: ", i.shape());
   check_index("embedding", i, weight.shape()[0]);
-  check<ExportError>(!max_norm || !TraceScope::current(), "export",
+  check<ExportError>(!max_norm || !Observing::follow_values(), "export",
                      "it has no form in ONNX: an embedding with max_norm changes its weight when it is called");
   if (max_norm && i.numel() > 0) {
     const NoGrad quiet;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// x[i0, :, i2, ...]: several indices at once, read and written.
+// Reads and writes x[i0, :, i2, ...] with several indices at once.
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-// Which dimensions of `shape` are indexed, and the place of the indices' shape, `picks`, in the result.
+// The indexed dimensions of `shape`, and the place of the indices' shape, `picks`, in the result.
 struct Picks {
   Shape shape, picks;
   Dims dims;
@@ -33,8 +33,8 @@ struct Picks {
   }
 };
 
-// x with its indexed dimensions folded into one, along which one index chooses the same elements as the given ones together. The
-// stride of that dimension is the greatest common divisor of theirs, so every combination of theirs is a whole number of its steps.
+// x with its indexed dimensions folded into one, along which one index selects the same elements. The stride of that dimension is
+// the greatest common divisor of theirs, so every combination of them is a whole number of steps.
 struct Line {
   TensorView view;
   Tensor index;  // [n]
@@ -67,7 +67,7 @@ Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
   return line;
 }
 
-// The result's dimensions of the indices seen as one.
+// Returns t with the result's index dimensions folded into one.
 TensorView flat_picks(const Tensor& t, const Picks& p) {
   Shape shape = t.shape();
   for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.place);
@@ -149,7 +149,7 @@ Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& a, const Tens
   return result;
 }
 
-// The indices checked, bool ones replaced by where they are true, and where they act.
+// The checked indices, with bool ones replaced by the places where they are true.
 struct Chosen {
   Picks picks;
   Tensors indices;
@@ -195,7 +195,7 @@ struct Chosen {
   }
 };
 
-// values as the op takes them.
+// Returns values in the shape that the op needs.
 Tensor spread_values(std::string_view op, const Tensor& values, const Shape& shape) {
   check<ShapeError>(values.dim() <= shape.size() && broadcast(values.shape(), shape, op) == shape, op, "values ", values.shape(),
                     " must broadcast to the shape of the indexed elements, ", shape);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops that take indices share.
+// Helpers for ops with indices.
 #pragma once
 
 #include "amp/autocast/autocast.h"
@@ -8,18 +8,18 @@
 
 namespace halfstep {
 
-// int64 indices; int32 ones are converted. Throws DTypeError.
+// Converts int32 indices to int64. Throws DTypeError for others.
 Tensor index_tensor(std::string_view op, const Tensor& index);
-// Throws IndexError unless all lie in [0, size). (CUDA: with the next value that the host reads.)
+// Throws IndexError unless all are in [0, size). (CUDA: with the next value that the host reads.)
 void check_index(std::string_view op, const Tensor& index, int64_t size);
-// The same for [-size, size): negative ones count from the end. Returns them in [0, size).
+// The same for [-size, size), where negative ones count from the end. Returns them in [0, size).
 Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size);
 
-// What has no dimension, as a line of one element.
+// Returns a 0-dim tensor as a line of one element.
 inline Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
 
-// An in-place form: `run` writes straight into x where nothing is recorded and no other input shares its memory; else x gets the
-// value of `form()`.
+// Implements an in-place form: `run` writes directly to x if nothing is recorded and no other input shares its memory; otherwise x
+// gets the value of `form()`.
 template <class Run, class Form>
 const Tensor& change_in_place(std::string_view op, const Tensor& x, const Tensors& others, const Run& run, const Form& form) {
   const autocast::Off off;

@@ -43,13 +43,13 @@ void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.defined() && mask.dtype() == DType::boolean, op, "mask must be bool");
 }
 
-// The value in x's dtype.
+// Converts the value to x's dtype.
 Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
   check<ShapeError>(value.defined() && value.dim() == 0, op, "value must be a number or a 0-dim tensor");
   return value.to(x.device()).to(x.dtype());
 }
 
-// A number in x's dtype, as an operand of where. Integers are cut off as a cast does it.
+// Makes a number in x's dtype, as an operand of where. Integers are truncated as in a cast.
 Tensor one(const Tensor& x, Number value) {
   if (x.is_floating_point()) return wrapped_number(value, x);
   const Tensor cut = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
@@ -68,7 +68,7 @@ const Tensor& fill_in_place(const Tensor& x, const Tensor& mask, const Tensor& v
   return change_in_place(op, x, {mask, value}, run, [&] { return where(mask, value, x); });
 }
 
-// column <= row + diagonal, for the last two dimensions of a shape.
+// Returns column <= row + diagonal for the last two dimensions of a shape.
 Tensor lower_mask(std::string_view op, const Shape& shape, int64_t diagonal, Device device) {
   check<ShapeError>(shape.size() >= 2, op, "needs at least 2 dimensions, got ", shape);
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
@@ -81,7 +81,7 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
   check<ValueError>(rows >= 0 && columns >= 0, op, "sizes must not be negative, got ", rows, " and ", columns);
   check<ValueError>(rows < (1 << 24) && columns < (1 << 24), op, "sizes must be below 2^24, got ", rows, " and ", columns);
   const auto columns_of = [&](int64_t row) -> std::pair<int64_t, int64_t> {
-    const int64_t edge = row + std::clamp(offset, -rows - 1, columns + 1);  // the diagonal's column
+    const int64_t edge = row + std::clamp(offset, -rows - 1, columns + 1);  // column of the diagonal
     if (lower) return {0, std::clamp<int64_t>(edge + 1, 0, columns)};
     return {std::clamp<int64_t>(edge, 0, columns), columns};
   };
@@ -157,7 +157,7 @@ Tensor nonzero(const Tensor& x) {
   int64_t *to = out.data_ptr<int64_t>(), *const end = to + count * rank;
   Dims at = Dims::filled(int(rank), 0);
   for (int64_t first = 0; to < end; first += row) {
-    // Without a branch: an element whose mask is false is overwritten by the next.
+    // Without a branch: the next element overwrites one whose mask is false.
     for (int64_t i = 0; i < row && to < end; ++i) {
       for (int d = 0; d < rank - 1; ++d) to[d] = at[d];
       to[rank - 1] = i;
@@ -220,7 +220,7 @@ Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, dou
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor x = a.detach(), y = b.detach(), distance = abs(sub(x.to(DType::f64), y.to(DType::f64)));
-  // eq lets infinities pass that are alike, and isfinite stops those that are not.
+  // eq accepts equal infinities, and isfinite rejects different ones.
   Tensor close = logical_or(eq(x, y), logical_and(isfinite(distance), le(distance, add(mul(abs(y.to(DType::f64)), rtol), atol))));
   if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
   return close;

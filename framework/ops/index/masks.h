@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing by bool masks and by the diagonal.
+// Selection by bool masks and by the diagonal.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -7,30 +7,31 @@
 namespace halfstep {
 
 Tensor logical_not(const Tensor& x);  // bool: x == 0
-// value where mask (broadcast to x's shape) is true, else x. A tensor value is 0-dim. The result has x's dtype.
+// Returns value where mask (broadcast to x's shape) is true, else x. A tensor value must be 0-dim. The result has x's dtype.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);
-// The elements of x where mask is true, in order, 1-D; x and mask broadcast against each other. The host reads their number.
+// Returns the elements of x where mask is true, in order, 1-D; x and mask broadcast against each other. The host reads their
+// number.
 Tensor masked_select(const Tensor& x, const Tensor& mask);
-// x with its elements where mask is true replaced by the first ones of src, in order. The host reads their number.
+// Returns x with the elements where mask is true replaced by the first ones of src, in order. The host reads their number.
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& src);
-// [n, rank], int64: where x is not zero. The host reads x.
+// Returns the indices of the nonzero elements, [n, rank], int64. The host reads x.
 Tensor nonzero(const Tensor& x);
-Tensors where(const Tensor& cond);            // the same as nonzero_as_tuple
+Tensors where(const Tensor& cond);            // nonzero_as_tuple
 Tensors nonzero_as_tuple(const Tensor& x);  // [n] for each dimension, as index() takes them; a 0-dim x counts as [1]
 
-// x [..., M, N], zero above (tril) or below (triu) the diagonal `diagonal` right of the main one.
+// Return x [..., M, N] with zeros above (tril) or below (triu) the diagonal `diagonal` right of the main one.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
-// [2, n], int64: the places that tril or triu of a [rows, columns] matrix keeps.
+// Return [2, n], int64: the places that tril or triu of a [rows, columns] matrix keeps.
 Tensor tril_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
 Tensor triu_indices(int64_t rows, int64_t columns, int64_t offset = 0, Device device = Device::cpu);
 
-// Whether shapes and values are equal: the host reads the answer.
+// Returns whether shapes and values are equal; the host reads the answer.
 bool equal(const Tensor& a, const Tensor& b);
-// |a - b| <= atol + rtol |b|, computed in float64; infinities are equal to themselves. bool, of the broadcast shape.
+// Returns |a - b| <= atol + rtol |b|, computed in float64, as bool of the broadcast shape; infinities equal themselves.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
-// |a - b| <= atol + rtol |b| everywhere, infinities being equal to themselves. The host reads the answer.
+// Returns whether |a - b| <= atol + rtol |b| everywhere, where infinities equal themselves. The host reads the answer.
 bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false);
 
 }  // namespace halfstep

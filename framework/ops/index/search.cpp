@@ -40,20 +40,21 @@ constexpr OpInfo kUnravelIndex{.name = "unravel_index",
                                .differentiable = false,
                                .takes = Takes::any};
 
-TensorOptions whole(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
+TensorOptions int64_options(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 
-// One of each run of equal neighbours of a line. inverse: in the line's own order.
+// Returns one of each run of equal neighbours of a line. inverse: in the line's own order.
 Unique runs(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
-  if (n == 0) return {line.clone(), zeros({0}, whole(line)), zeros({0}, whole(line))};
+  if (n == 0) return {line.clone(), zeros({0}, int64_options(line)), zeros({0}, int64_options(line))};
   const Tensor first =
       cat({ones({1}, {.dtype = DType::boolean, .device = line.device()}), ne(line.narrow(0, 1, n - 1), line.narrow(0, 0, n - 1))});
-  const Tensor at = nonzero(first).squeeze(1), end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), whole(line))});
+  const Tensor at = nonzero(first).squeeze(1),
+               end = cat({at.narrow(0, 1, at.size(0) - 1), full({1}, double(n), int64_options(line))});
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
-// Different slices along dim, or neighbours that differ, compared on the host in the tensor's own kind of number.
+// Finds the different slices along dim, or neighbours that differ, on the host in the tensor's own kind of number.
 template <class T>
 Unique unique_slices(const Tensor& rows, bool neighbours) {  // [n, m]
   const int64_t n = rows.size(0), m = rows.size(1);
@@ -95,7 +96,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   if (dim) return along(x, *dim, "unique", false);
   const auto [sorted, order] = sort(x.reshape({-1}), 0);
   Unique out = runs("unique", sorted);
-  out.inverse = zeros({x.numel()}, whole(x)).scatter(0, order, out.inverse).reshape(x.shape());
+  out.inverse = zeros({x.numel()}, int64_options(x)).scatter(0, order, out.inverse).reshape(x.shape());
   return out;
 }
 
@@ -121,7 +122,7 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     check<ValueError>(last < (int64_t(1) << 40), "bincount", "would have ", last, " + 1 counts, more than 2^40");
     length = std::max(length, last + 1);
   }
-  Tensor each = ones({x.numel()}, whole(x));
+  Tensor each = ones({x.numel()}, int64_options(x));
   if (weights.defined()) {
     check_same_device("bincount", {x, weights});
     check<ShapeError>(weights.shape() == x.shape(), "bincount", "weights must have x's shape ", x.shape(), ", got ",
@@ -161,10 +162,10 @@ Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptio
                       " and ", sorted.shape());
   }
   const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
-  Tensor low = zeros(x.shape(), whole(x));
+  Tensor low = zeros(x.shape(), int64_options(x));
   if (n == 0) return result(low);
-  Tensor high = full(x.shape(), n, whole(x));
-  // Each step halves the interval; a place that is found stays.
+  Tensor high = full(x.shape(), n, int64_options(x));
+  // Halves the interval in each step; a place that is found stays.
   for (int64_t span = n; span > 0; span /= 2) {
     const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));
     const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
@@ -218,7 +219,7 @@ void add_search(OpList& list) {
     return out;
   };
   list.add(kUnique, [parts](Args& a) {
-    a.flag("sorted", true);  // always so
+    a.flag("sorted", true);  // always true
     return parts(a, unique(a.tensor(0), a.integer_or_none("dim")));
   });
   list.add(kUniqueConsecutive, [parts](Args& a) { return parts(a, unique_consecutive(a.tensor(0), a.integer_or_none("dim"))); });
@@ -227,13 +228,13 @@ void add_search(OpList& list) {
     const std::string side = a.text("side", a.flag("right", false) ? "right" : "left");
     check<ValueError>(side == "left" || side == "right", a.op(), "'side' must be left or right, got '", side, "'");
     check<ValueError>(side == "right" || !a.flag("right", false), a.op(), "'side' left and 'right' true contradict each other");
-    // A number in place of values is one value.
+    // A number instead of values means one value.
     const Tensor sorted = a.tensor(0),
                  values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
     return searchsorted(sorted, values, {side == "right", a.flag("out_int32", false), a.tensor_or_none(2)});
   });
   list.add(kIsin, [](Args& a) {
-    a.flag("assume_unique", false);  // changes nothing
+    a.flag("assume_unique", false);  // has no effect
     return isin(a.tensor(0), a.tensor(1), a.flag("invert", false));
   });
   list.add(kUnravelIndex, [](Args& a) { return unravel_index(a.tensor(0), a.ints("shape")); });

@@ -3,12 +3,12 @@
 
 #include <limits>
 
-#include "framework/backend/trace.h"
+#include "framework/backend/observe.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
 
-// The view that the indices make of x, and the tensors among them, each at the dimension of the view that it is for.
+// The view that the indices make of x, and the index tensors, each at its dimension of the view.
 class Indexed {
  public:
   Indexed(std::string_view op, const Tensor& x, std::initializer_list<TensorIndex> indices) : view(x) {
@@ -67,10 +67,11 @@ class Indexed {
     }
     put(t);
   }
-  // An integer without a dimension is as a number; not in a trace, for which it may vary, nor where a device would have to be
-  // waited for.
+  // An integer without a dimension is as a number; not where an observer follows values, since it may vary, nor where a device
+  // would have to be waited for.
   static bool is_number(const Tensor& t) {
-    return t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32) && t.device().is_cpu() && !TraceScope::current();
+    const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+    return one && t.device().is_cpu() && !Observing::follow_values();
   }
   void put(const Tensor& t) {
     any_ = true;
@@ -84,7 +85,7 @@ class Indexed {
 
 namespace {
 
-// As Python's x[...] = values has them.
+// Removes leading dimensions of size 1, as Python's x[...] = values does.
 Tensor without_leading_ones(Tensor values, int rank) {
   while (values.defined() && values.dim() > rank && values.size(0) == 1) values = values.squeeze(0);
   return values;

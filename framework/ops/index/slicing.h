@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// x[..., 1:5, None, mask] as in Python: with `using namespace halfstep::indexing`,
+// Indexes like Python's x[..., 1:5, None, mask]; with `using namespace halfstep::indexing`:
 //   x.index({Ellipsis, Slice(1, 5), None, mask})
-// A tensor or a list among the indices takes elements, which is a copy; all others make a view. A list keeps its dimension:
+// With a tensor or a list among the indices the result is a copy; otherwise it is a view. A list keeps its dimension:
 // x.index({Slice(), {-1}}) is x[:, [-1]], of shape [n, 1], and x.index({Slice(), -1}) is x[:, -1], of shape [n].
 #pragma once
 
@@ -19,15 +19,17 @@
 namespace halfstep {
 namespace indexing {
 
+#ifndef None                                          // X11 defines it as 0L: write std::nullopt where its headers are included
 inline constexpr std::nullopt_t None = std::nullopt;  // a new dimension of size 1
+#endif
 struct EllipsisType {};
-inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as are missing
+inline constexpr EllipsisType Ellipsis{};  // as many whole dimensions as missing
 
-// start:stop:step. None: from the first, to the last. Negative numbers count from the end, and what lies outside is cut off; step
-// is positive.
+// start:stop:step. None: from the first, to the last. Negative numbers count from the end, and out-of-range parts are cut off;
+// step must be positive.
 struct Slice {
-  Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
-      : start(start), stop(stop), step(step) {}
+  Slice(std::optional<int64_t> from = {}, std::optional<int64_t> until = {}, std::optional<int64_t> by = {})
+      : start(from), stop(until), step(by) {}
   std::optional<int64_t> start, stop, step;
 };
 
@@ -44,7 +46,7 @@ class TensorIndex {
   template <std::same_as<bool> T>
   TensorIndex(std::initializer_list<T> mask) : value_(List{{mask.begin(), mask.end()}, true}) {}
   template <std::integral T>
-  // One element; a bool: all, or nothing, in a new dimension.
+  // Selects one element; a bool selects all, or nothing, in a new dimension.
   TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}
 
  private:
@@ -61,30 +63,27 @@ class TensorIndex {
   std::variant<New, indexing::EllipsisType, indexing::Slice, Number, List, Tensor> value_;
 };
 
-// x[index]: a view, or the copy that a tensor or a list takes. What is assigned to it without a name goes into x in both cases, as
-// in Python: x[mask] = 0, x[rows] += y. A variable of it is a tensor as any other.
+// x[index]: a view, or the copy that a tensor or a list selects. Assigning to the temporary writes to x in both cases, as in
+// Python: x[mask] = 0, x[rows] += y. A variable of it is an ordinary tensor.
 class IndexedPart : public Tensor {
  public:
   IndexedPart(const Tensor& from, const TensorIndex& at);
   IndexedPart(const IndexedPart&) = default;
   IndexedPart& operator=(const IndexedPart&) & = default;
-  IndexedPart& operator=(const Tensor& other) &;  // another tensor
+  IndexedPart& operator=(const Tensor& other) &;  // makes it another tensor
   template <class V>
-    requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>)
-  void operator=(const V& values) && {
-    put(values);
-  }
-#define HS_ONTO(sign)                                              \
-  template <class V>                                               \
-  const Tensor& operator sign##=(const V& v) const& {              \
-    return Tensor::operator sign##=(v);                            \
-  }                                                                \
-  template <class V>                                               \
-  void operator sign##=(const V& v) && {                           \
-    if (from_.defined())                                           \
-      put(static_cast<const Tensor&>(*this) sign v);               \
-    else                                                           \
-      Tensor::operator sign##=(v);                                 \
+  requires(std::derived_from<V, Tensor> || std::is_arithmetic_v<V>) void operator=(const V& values) && { put(values); }
+#define HS_ONTO(sign)                                 \
+  template <class V>                                  \
+  const Tensor& operator sign##=(const V& v) const& { \
+    return Tensor::operator sign##=(v);               \
+  }                                                   \
+  template <class V>                                  \
+  void operator sign##=(const V& v)&& {               \
+    if (from_.defined())                              \
+      put(static_cast<const Tensor&>(*this) sign v);  \
+    else                                              \
+      Tensor::operator sign##=(v);                    \
   }
   HS_ONTO(+)
   HS_ONTO(-)
@@ -100,7 +99,7 @@ class IndexedPart : public Tensor {
     else
       static_cast<Tensor&&>(*this) = values;
   }
-  Tensor from_;  // undefined: this is a view of it
+  Tensor from_;  // undefined: this is a view of the original
   TensorIndex at_;
 };
 

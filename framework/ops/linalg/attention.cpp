@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention, chunk by chunk. A chunk is some heads whole, or some rows of one head; its scores and
-// probabilities live in the cache (CPU) or in bounded memory (CUDA) and are gone when the next one begins. Where the device has a
-// library for it (AttentionLibrary), that is asked first.
+// Scaled dot-product attention, chunk by chunk. A chunk is several whole heads, or some rows of one head. Its scores and
+// probabilities fit into the cache (CPU) or bounded memory (CUDA), and are freed before the next chunk. If the device has a
+// library for attention (AttentionLibrary), that is tried first.
 #include "framework/ops/linalg/attention.h"
 
 #include <algorithm>
@@ -24,24 +24,24 @@ namespace halfstep {
 namespace {
 
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
-constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk; the keys that none of them sees are left out
+constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk; skips keys that none of them sees
 
 struct AttentionAttr {
   double scale = 1, dropout_p = 0;
   bool causal = false;
   Generator::State state;
-  std::shared_ptr<bool> dropped_by_library = nullptr;  // of dropout: set where the library drew its numbers
+  std::shared_ptr<bool> dropped_by_library = nullptr;  // for dropout: whether the library drew its numbers
 };
 
-// Heads [head, head + heads) of batch `batch`, their query rows [row, row + rows) and the keys [0, keys).
+// Heads [head, head + heads) of batch `batch`, with query rows [row, row + rows) and keys [0, keys).
 struct Chunk {
   int64_t batch, head, heads, row, rows, keys;
-  Generator::State state;  // of its dropout
+  Generator::State state;  // for its dropout
 };
 
-// Fully masked rows of queries are computed as if unmasked; their results and gradients are then set to 0.
+// Fully masked rows of queries are computed as if unmasked; then their results and gradients are set to 0.
 struct Mask {
-  Tensor mask, live;  // live: [.., L, 1] bool, or undefined where there is no mask
+  Tensor mask, live;  // live: [.., L, 1] bool; undefined without a mask
 
   static Mask of(const Tensor& mask) {
     if (!mask.defined()) return {};
@@ -51,15 +51,15 @@ struct Mask {
   }
 };
 
-// x with 0 in the rows that are not live.
+// Sets the rows of x that are not live to 0.
 Tensor only_live(const Tensor& x, const Tensor& live) { return live.defined() ? where(live, x, 0.0) : x; }
 
-// [rows, columns]: column <= row
+// Returns [rows, columns]: column <= row.
 Tensor triangle(int64_t rows, int64_t columns, Device device) {
   return le(arange(double(columns), {.device = device}), arange(double(rows), {.device = device}).unsqueeze(1));
 }
 
-// Blocks of four random numbers that one head's dropout uses.
+// Returns how many blocks of four random numbers one head's dropout uses.
 int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + 3) / 4; }
 
 // The geometry of one call, and the state that its chunks share.
@@ -78,13 +78,13 @@ class Attention {
         dtype_(q0.dtype()),
         wide_(widened(dtype_)),
         mask_(mask.mask) {
-    // The heads that share a key are rows of one product.
+    // Makes the heads that share a key rows of one product.
     q_ = gemm_ready(q0.reshape({batches_, k0.size(1), shared_ * rows_, q0.size(3)}));
     k_ = gemm_ready(k0);
     v_ = gemm_ready(v0);
     int exponent;
     folded_ =
-        !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // else the product would be rounded once more
+        !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // otherwise the product would be rounded again
     if (folded_ && attr.scale != 1) q_ = gemm_ready(q_.mul(attr.scale));
     const bool one_mask = !mask_.defined() || (mask_.size(0) == 1 && mask_.size(1) == 1);
     if (one_mask && joins(q_) && joins(k_) && joins(v_)) {
@@ -99,7 +99,7 @@ class Attention {
   bool folded() const { return folded_; }
   bool whole_heads() const { return chunk_rows() >= rows_; }
 
-  // f(chunk) over all of them, always in the same order.
+  // Calls f(chunk) for all chunks, always in the same order.
   template <class F>
   void for_chunks(const F& f) const {
     const int64_t rows = chunk_rows();
@@ -118,7 +118,7 @@ class Attention {
     }
   }
 
-  // The chunk's part of tensors laid out as q, k, v.
+  // Return the chunk's part of tensors in the layout of q, k, v.
   Tensor queries(const Tensor& x, const Chunk& c) const {
     const Strides& s = x.strides();
     return x.alias({groups(c), rows(c), x.size(3)}, {s[1], s[2], s[3]},
@@ -131,11 +131,11 @@ class Attention {
   Tensor q(const Chunk& c) const { return queries(q_, c); }
   Tensor k(const Chunk& c) const { return keys(k_, c); }
   Tensor v(const Chunk& c) const { return keys(v_, c); }
-  // x [B, H, L, *] or [B, G, S, *] as this call sees q and k.
+  // Return x [B, H, L, *] or [B, G, S, *] in this call's layout of q and k.
   Tensor like_queries(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, shared_ * rows_, x.size(-1)}); }
   Tensor like_keys(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, keys_, x.size(-1)}); }
 
-  // softmax of the masked scores, [groups, rows, keys], in the operands' dtype.
+  // Returns the softmax of the masked scores, [groups, rows, keys], in the operands' dtype.
   Tensor probabilities(const Chunk& c) const {
     const Tensor scores = product(q(c), k(c).transpose(1, 2), wide_);
     if (!folded_) scores.mul_(attr_.scale);
@@ -155,7 +155,7 @@ class Attention {
   Tensor dropped(const Tensor& x, const Chunk& c) const {
     if (attr_.dropout_p == 0) return x;
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-    // A head's numbers begin with a block, so that they do not depend on which heads are one chunk, or in one batch with it.
+    // A head's numbers begin at a new block, so that they do not depend on which heads share a chunk or a batch.
     const int64_t each = c.rows * c.keys;
     const bool at_once = c.heads == 1 || each % 4 == 0;
     const int64_t calls = at_once ? 1 : c.heads, numbers = at_once ? x.numel() : each;
@@ -167,7 +167,7 @@ class Attention {
     }
     return out;
   }
-  // mask-shaped `sums` += ds, summed where the mask broadcasts.
+  // Adds ds to mask-shaped `sums`, summed where the mask broadcasts.
   void add_mask_gradient(const Tensor& ds, const Tensor& sums, const Chunk& c) const {
     Tensor into = mask_part(sums, c);
     Shape shape = into.shape();
@@ -182,17 +182,17 @@ class Attention {
   }
 
  private:
-  int64_t budget() const { return on_cpu_ ? int64_t(1) << 18 : int64_t(1) << 26; }  // scores of a chunk
+  int64_t budget() const { return on_cpu_ ? int64_t(1) << 18 : int64_t(1) << 26; }  // scores per chunk
   int64_t chunk_rows() const {
     const bool narrow = attr_.causal && attr_.dropout_p == 0 && on_cpu_ && rows_ >= 2 * kCausalRows;
     if (!narrow && shared_ * rows_ * keys_ <= budget()) return rows_;
     int64_t fit = std::max<int64_t>(1, budget() / std::max<int64_t>(1, keys_));
-    if (attr_.dropout_p > 0) fit = std::max<int64_t>(4, fit / 4 * 4);  // so that each chunk begins a new block of numbers
+    if (attr_.dropout_p > 0) fit = std::max<int64_t>(4, fit / 4 * 4);  // each chunk begins a new block of random numbers
     return std::min(rows_, narrow ? std::min(fit, kCausalRows) : fit);
   }
-  // Leaves a chunk the keys that none of its rows sees. Dropout draws for all keys.
+  // Returns whether a chunk may skip keys that none of its rows sees. Dropout draws for all keys.
   bool skips_keys() const { return attr_.causal && attr_.dropout_p == 0 && !whole_heads(); }
-  // Can batches and heads be one dimension?
+  // Returns whether batches and heads can be one dimension.
   static bool joins(const Tensor& x) { return x.size(0) == 1 || x.size(1) == 1 || x.strides()[0] == x.size(1) * x.strides()[1]; }
   static Tensor joined(const Tensor& x) {
     const int64_t step = x.size(1) == 1 ? x.strides()[0] : x.strides()[1];
@@ -202,13 +202,13 @@ class Attention {
   int64_t groups(const Chunk& c) const { return std::max<int64_t>(1, c.heads / shared_); }
   int64_t rows(const Chunk& c) const { return c.heads * c.rows / groups(c); }
 
-  // The part of a mask for a chunk, [heads, rows, keys], with strides of 0 where it broadcasts.
+  // Returns a chunk's part of a mask, [heads, rows, keys], with strides of 0 where it broadcasts.
   Tensor mask_part(const Tensor& mask, const Chunk& c) const {
     const auto step = [&](int d) { return mask.size(d) == 1 ? 0 : mask.strides()[d]; };
     return mask.alias({c.heads, c.rows, c.keys}, {step(1), step(2), step(3)},
                       c.batch * step(0) + c.head * step(1) + c.row * step(2));
   }
-  // -inf for the keys after a query. Only from the chunk's first row on are there any.
+  // Sets scores of keys after their query to -inf. There are such keys only from the chunk's first row on.
   void hide_later(const Tensor& scores, const Chunk& c) const {
     const int64_t width = c.keys - c.row;
     if (width <= 0) return;
@@ -224,15 +224,15 @@ class Attention {
   Backend& backend_;
   bool on_cpu_;
   int64_t batches_, heads_, rows_, keys_;
-  int64_t shared_;  // heads of q that share one of k
+  int64_t shared_;  // number of heads of q that share one head of k
   DType dtype_, wide_;
   Tensor q_, k_, v_, mask_, triangle_;
-  bool folded_ = false;  // the scale is in q_
+  bool folded_ = false;  // whether q_ includes the scale
 };
 
 struct Sdpa {
   using Attr = AttentionAttr;
-  enum Saved : size_t { kQ, kK, kV, kMask, kUsedMask, kLive, kOutput, kStats };  // the last two where the library ran
+  enum Saved : size_t { kQ, kK, kV, kMask, kUsedMask, kLive, kOutput, kStats };  // the last two only if the library ran
   static constexpr OpInfo info{
       .name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
 
@@ -339,7 +339,7 @@ struct Sdpa {
   static LibraryAttention of(const Attr& a, const Tensors& in) {
     return {.q = in[0], .k = in[1], .v = in[2], .scale = a.scale, .causal = a.causal, .dropout_p = a.dropout_p};
   }
-  // What dropout multiplied each probability by.
+  // Returns the factor by which dropout multiplied each probability.
   static Tensor kept(const Attr& a, const Tensors& in, const Mask& mask, const Tensor& p) {
     const NoGrad quiet;
     const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
@@ -370,7 +370,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     "the mask must be bool, float32 or of query's dtype ", in[0].dtype(), ", got ", mask_dtype);
   const autocast::Off off;
 
-  // One key for all heads, or one for some of them, is not repeated, unless the values are another number.
+  // Does not repeat a key that serves all or several heads, unless the number of value heads differs.
   const bool repeats = h.key_heads != h.value_heads;
   const Tensor q = h.four(in[0], query.dim() < 3 ? 1 : query.size(-3), h.heads),
                k = h.four(in[1], h.key_heads, repeats ? h.heads : h.key_heads),

@@ -11,20 +11,20 @@
 namespace halfstep {
 
 struct AttentionOptions {
-  Tensor attn_mask = {};             // broadcasts to [..., H, L, S]: bool (false: left out) or floating (added to the scores)
-  double dropout_p = 0;              // of the probabilities; applied whenever it is not 0
-  bool is_causal = false;            // query i sees keys 0 to i; not together with a mask
-  std::optional<double> scale = {};  // 1 / sqrt(E) unless given
-  bool enable_gqa = false;           // key and value may have fewer heads: each serves H / Hk consecutive ones of query
+  Tensor attn_mask = {};             // broadcasts to [..., H, L, S]: bool (false: masked) or floating (added to the scores)
+  double dropout_p = 0;              // of the probabilities; applied unless 0
+  bool is_causal = false;            // query i sees keys 0 to i; not with a mask
+  std::optional<double> scale = {};  // 1 / sqrt(E) by default
+  bool enable_gqa = false;           // key and value may have fewer heads; each serves H / Hk consecutive heads of query
   Generator* generator = nullptr;
 };
 
-// softmax(scale query key^T + mask) value. query [..., H, L, E], key [..., Hk, S, E], value [..., Hv, S, Ev], at least [L, E];
-// batches and heads broadcast -> [..., H, L, Ev]. A query without any key to see gives 0. Autocast: low.
-// Scores and probabilities exist for a few heads or rows at a time and are computed again in backward: memory grows with L + S.
+// Returns softmax(scale query key^T + mask) value. query [..., H, L, E], key [..., Hk, S, E], value [..., Hv, S, Ev], at least [L,
+// E]; batches and heads broadcast -> [..., H, L, Ev]. A query that sees no key gives 0. Autocast: low. Scores and probabilities
+// exist for a few heads or rows at a time and are recomputed in backward, so memory grows with L + S.
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options = {});
-// Positional arguments as in Python. An undefined mask is none.
+// Takes positional arguments as in Python. An undefined mask means none.
 inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask,
                                            double dropout_p, bool is_causal = false, std::optional<double> scale = {}) {
   const AttentionOptions options{.attn_mask = attn_mask, .dropout_p = dropout_p, .is_causal = is_causal, .scale = scale};

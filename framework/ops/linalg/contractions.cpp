@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of many tensors and over chosen dimensions: all are matrix products of permuted and reshaped operands.
+// Products of many tensors and over chosen dimensions: matrix products of permuted and reshaped operands.
 #include "framework/ops/linalg/contractions.h"
 
 #include <array>
@@ -30,7 +30,7 @@ constexpr OpInfo kBilinearInfo{
 constexpr OpInfo kCrossInfo{
     .name = "cross", .policy = CastPolicy::promote, .doc = "vector product along a dimension of size 3", .takes = Takes::numbers};
 
-// split[i][j]: where the cheapest order cuts the product of matrices i to j.
+// split[i][j]: where the cheapest order splits the product of matrices i to j.
 using Splits = std::vector<std::vector<size_t>>;
 
 Splits cheapest_order(const Tensors& m) {
@@ -79,7 +79,7 @@ Tensor chain(const OpInfo& info, Tensors m, bool vectors) {
   return row ? y.squeeze(0) : y;
 }
 
-// [mask of the dimensions named in dims]
+// Returns a mask of the dimensions in dims.
 std::array<bool, kMaxDims> named(const std::vector<int64_t>& dims, const Tensor& t) {
   std::array<bool, kMaxDims> mask{};
   for (int64_t d : dims) {
@@ -182,7 +182,7 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
   if (!autocast::is_enabled(a.device().type)) check_product_dtypes("cross", {a, b});
   return composite(kCrossInfo, {a, b}, [d](const Tensors& t) {
     const Tensor x = t[0].transpose(0, d).contiguous(), y = t[1].transpose(0, d).contiguous();
-    // The components in the order n, n + 1, ...
+    // Returns the components in the order n, n + 1, ...
     const auto from = [](const Tensor& v, int64_t n) { return cat({v.narrow(0, n, 3 - n), v.narrow(0, 0, n)}); };
     return (from(x, 1) * from(y, 2) - from(x, 2) * from(y, 1)).transpose(0, d).contiguous();
   });

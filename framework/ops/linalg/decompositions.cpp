@@ -38,7 +38,7 @@ struct Svd {
     if (gu.defined()) core = core + turn(matmul(mT(u), gu)) * row(s);
     if (gvh.defined()) core = core + column(s) * turn(matmul(vh, mT(gvh)));
     Tensor gx = matmul(matmul(u, core), vh);
-    if (gu.defined() && u.size(-2) > k) {  // the part of U's gradient that is orthogonal to U
+    if (gu.defined() && u.size(-2) > k) {  // part of U's gradient that is orthogonal to U
       const Tensor scaled = gu / row(s);
       gx = gx + matmul(scaled - matmul(u, matmul(mT(u), scaled)), vh);
     }

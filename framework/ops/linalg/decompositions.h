@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Factors of matrices [..., M, N] and square matrices [..., N, N], f32 or f64 (16 bits are computed in float32 and rounded once).
-// LAPACK computes on the host, also for a tensor of a GPU, which waits for it. autocast: f32. All gradients are made of ops that
-// differentiate again; those of factors that are not unique, such as U where singular values are equal, are not finite.
+// LAPACK computes on the host, also for a GPU tensor, which waits for it. autocast: f32. All gradients consist of differentiable
+// ops; gradients of factors that are not unique, such as U for equal singular values, are not finite.
 #pragma once
 
 #include <string_view>
@@ -13,7 +13,7 @@
 
 namespace halfstep {
 
-// L of x = L L^T, or U of x = U^T U when `upper`; only that triangle is read. Throws ValueError unless x is positive definite.
+// Returns L of x = L L^T, or U of x = U^T U if `upper`; reads only that triangle. Throws ValueError unless x is positive definite.
 Tensor cholesky(const Tensor& x, bool upper = false);
 struct QR : std::pair<Tensor, Tensor> {
   using Parts = std::pair<Tensor, Tensor>;
@@ -40,9 +40,9 @@ Tensor svdvals(const Tensor& x);
 struct Eigh : std::pair<Tensor, Tensor> {
   using Parts = std::pair<Tensor, Tensor>;
   Eigh(const Tensor& values, const Tensor& vectors) : Parts(values, vectors), eigenvalues(values), eigenvectors(vectors) {}
-  Tensor eigenvalues, eigenvectors;  // rising [..., N]; as columns [..., N, N]
+  Tensor eigenvalues, eigenvectors;  // ascending [..., N]; as columns [..., N, N]
 };
-// Of a symmetric matrix, of which the triangle uplo is read, "L" or "U". The gradient is that of the symmetric matrix.
+// Decomposes a symmetric matrix, reading the triangle uplo, "L" or "U". The gradient is that of the symmetric matrix.
 Eigh eigh(const Tensor& x, std::string_view uplo = "L");
 Tensor eigvalsh(const Tensor& x, std::string_view uplo = "L");
 

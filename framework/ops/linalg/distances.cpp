@@ -16,7 +16,7 @@ namespace {
 
 void check_p(std::string_view op, double p) { check<ValueError>(p >= 0, op, "p must be at least 0, got ", p); }
 
-// The norm in ops. Differentiable wherever the norm is, but not where it is 0.
+// Computes the norm in ops. Differentiable wherever the norm is, but not where it is 0.
 Tensor norm_formula(const Tensor& x, double p, const Dims& dims, bool keepdim) {
   if (p == 0) return sum(ne(x, 0.0).to(x.dtype()), dims, keepdim);
   if (p == 1) return sum(abs(x), dims, keepdim);
@@ -55,13 +55,13 @@ struct Norm {
       y = norm_formula(in[0].to(wide), a.p, a.dims, true);
     }
     ctx.save(in[0]);
-    ctx.save(y.detach());  // y may be the output itself, which must not be held by its own node
+    ctx.save(y.detach());  // y may be the output itself, which its own node must not hold
     return (a.keepdim ? y : y.reshape(reduced(in[0].shape(), a.dims, "norm").dropped)).to(dtype);
   }
   static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
     return norm_formula(in[0], a.p, a.dims, a.keepdim).to(a.dtype.value_or(in[0].dtype()));
   }
-  // x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., 0 where y is: each case written so that nothing is divided by 0.
+  // Computes x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., and 0 where y is 0; each case avoids divisions by 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor saved = ctx.saved(kX), y0 = ctx.saved(kNorm);
@@ -82,14 +82,14 @@ struct Norm {
   }
 
  private:
-  // The norm again, as a function of x that stays differentiable where it is 0.
+  // Computes the norm as a function of x that stays differentiable where it is 0.
   static Tensor safe_norm(const Tensor& x, const Attr& a) {
     if (a.p == 1 || std::isinf(a.p)) return norm_formula(x, a.p, a.dims, true);
     return norm(x, a.p, a.dims, true);
   }
 };
 
-// All pairs through differences: [..., P, R].
+// Returns the distances of all pairs by differences: [..., P, R].
 Tensor all_distances(const Tensor& a, const Tensor& b, double p) { return norm(a.unsqueeze(-2) - b.unsqueeze(-3), p, {-1}); }
 
 // a: [B, P, M], b: [B, R, M] -> [B, P, R]; inputs f32 or f64.
@@ -136,7 +136,7 @@ struct Cdist {
       if (ctx.needs(1)) result[1] = b * sum(w, {1}).unsqueeze(2) - bmm(w.transpose(1, 2), a);
       return result;
     }
-    if (std::isinf(at.p)) {  // of several largest differences each has the whole gradient, as in PyTorch
+    if (std::isinf(at.p)) {  // each of several largest differences gets the whole gradient, as in PyTorch
       const Tensor d = a.unsqueeze(2) - b.unsqueeze(1), w = where(eq(abs(d), y.unsqueeze(3)), sign(d), 0.0) * grads[0].unsqueeze(3);
       return {sum(w, {2}), neg(sum(w, {1}))};
     }
@@ -233,7 +233,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int64_t dim, double e
   wrap_dim(dim, shape.size(), "cosine_similarity");
   return composite(kCosine, {a, b}, [&](const Tensors& in) {
     const Tensor x = in[0].expand(shape), y = in[1].expand(shape);
-    // Below eps the divisor is constant in value but keeps its gradient out: as PyTorch, which clamps outside the graph.
+    // Clamps the divisor outside of the graph, as PyTorch does: below eps its value is constant, but its gradient still counts.
     const auto unit = [&](const Tensor& t) {
       const Tensor size = norm(t, 2, {dim}, true);
       return t / where(lt(size, eps), eps, size);
@@ -263,7 +263,7 @@ Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return half
 
 namespace {
 
-// The sum of a matrix's singular values.
+// Returns the sum of a matrix's singular values.
 Tensor nuclear_norm(std::string_view op, const Tensor& given, Dims dims, bool keepdim, std::optional<DType> dtype) {
   check<ValueError>(given.defined(), op, "the input is undefined");
   if (dims.empty()) dims = {-2, -1};
@@ -273,7 +273,7 @@ Tensor nuclear_norm(std::string_view op, const Tensor& given, Dims dims, bool ke
   check<ValueError>(rows != columns, op, "the norm nuc needs two dimensions that differ, got ", dims);
   const Tensor x = dtype ? given.to(*dtype) : given;
   const Tensor matrices =
-      x.movedim(rows, -1).movedim(columns - (rows < columns ? 1 : 0), -1);  // singular values are the transpose's
+      x.movedim(rows, -1).movedim(columns - (rows < columns ? 1 : 0), -1);  // the transpose has the same singular values
   const Tensor sum = linalg::svdvals(matrices).sum(-1);
   return keepdim ? sum.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns)) : sum;
 }

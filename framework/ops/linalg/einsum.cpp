@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// einsum: the equation is read into one label a dimension, then the operands are joined pair by pair as batches of matrices.
+// einsum: parses the equation into one label per dimension, then joins the operands pair by pair as batches of matrices.
 #include "framework/ops/linalg/einsum.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace halfstep {
 namespace {
 
-// Letters are their character codes. The dimensions of "..." count from the last, so that operands of different rank align.
+// Letters are character codes. The dimensions of "..." count from the last, so that operands of different rank align.
 using Labels = std::vector<int>;
 constexpr int kEllipsis = 256;
 
@@ -25,7 +25,7 @@ struct Term {
   int ellipsis = -1;  // number of letters before "...", or -1
 };
 
-// One side of the equation: terms between commas.
+// Parses one side of the equation: terms between commas.
 std::vector<Term> read_terms(std::string_view text, std::string_view equation) {
   std::vector<Term> terms(1);
   for (size_t i = 0; i < text.size(); ++i) {
@@ -50,10 +50,10 @@ std::vector<Term> read_terms(std::string_view text, std::string_view equation) {
 
 struct Factor {
   Tensor x;
-  Labels labels;  // one a dimension, each once
+  Labels labels;  // one per dimension, each once
 };
 
-// x with dimensions i < j, of one size, replaced by their diagonal as the last dimension.
+// Replaces dimensions i < j of x, of one size, by their diagonal as the last dimension.
 Tensor diagonal_last(const Tensor& x, int i, int j) {
   const int64_t n = x.size(i);
   Dims order;
@@ -66,7 +66,7 @@ Tensor diagonal_last(const Tensor& x, int i, int j) {
   return x.permute(order).reshape(shape).slice(-1, 0, n * n, n + 1);
 }
 
-// The operand's labels, "..." included.
+// Returns the operand's labels, including those of "...".
 Labels label_dimensions(const Term& term, const Tensor& x, size_t operand, std::string_view equation) {
   const int letters = int(term.letters.size()), rest = x.dim() - letters;
   check<ShapeError>(term.ellipsis >= 0 ? rest >= 0 : rest == 0, "einsum", "operand ", operand, " must have ",
@@ -87,7 +87,7 @@ Factor without_repeats(Factor f, size_t operand, std::string_view equation) {
       f.labels.push_back(f.labels[i]);
       f.labels.erase(f.labels.begin() + long(j));
       f.labels.erase(f.labels.begin() + long(i));
-      i = size_t(-1);  // positions moved: look again
+      i = size_t(-1);  // restart, because positions have moved
       break;
     }
   }
@@ -108,7 +108,7 @@ Factor sum_out(Factor f, const Labels& keep) {
   return {f.x.sum(dims), left};
 }
 
-// x with the labels' dimensions in the order of `order`, joined to one dimension a group.
+// Returns x with the labels' dimensions in the order of `order`, joined to one dimension per group.
 Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
   Dims order;
   Shape shape;
@@ -123,7 +123,7 @@ Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, con
   return f.x.permute(order).reshape(shape);
 }
 
-// The product of two factors, summed over letters that are not in `needed`.
+// Multiplies two factors and sums over letters that are not in `needed`.
 Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_t>& sizes) {
   const auto kept_by = [&](const Labels& other) {
     Labels keep = needed;
@@ -178,7 +178,7 @@ Labels output_labels(const std::optional<std::string_view>& text, const std::vec
     for (int label : labels) ++count[label];
   if (!text) {
     add_ellipsis();
-    for (const auto& [label, times] : count)  // in the order of the alphabet, capitals first
+    for (const auto& [label, times] : count)  // alphabetical order, capitals first
       if (label < kEllipsis && times == 1) out.push_back(label);
     return out;
   }
@@ -236,7 +236,7 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   std::vector<Factor> factors;
   for (size_t i = 0; i < in.size(); ++i) {
     Factor f = without_repeats({in[i], inputs[i]}, i, equation);
-    // A dimension of 1 that broadcasts takes no part: the other factors have it.
+    // A broadcast dimension of size 1 is dropped: the other factors have it.
     for (int d = f.x.dim(); d-- > 0;) {
       if (f.x.size(d) == sizes.at(f.labels[size_t(d)])) continue;
       f.x = f.x.squeeze(d);

@@ -10,14 +10,14 @@
 
 namespace halfstep {
 
-// The leading dimensions: all but the last `n`.
+// Returns the leading dimensions: all but the last `n`.
 inline Shape leading(const Tensor& x, int n) {
   Shape s;
   for (int i = 0; i + n < x.dim(); ++i) s.push_back(x.size(i));
   return s;
 }
 
-// How query, key and value fit together: [batch..., heads, rows, width] each.
+// The shapes of query, key and value together: [batch..., heads, rows, width] each.
 struct Heads {
   const Tensor &query, &key, &value;
   int64_t heads, key_heads, value_heads;
@@ -39,7 +39,7 @@ struct Heads {
     batch = broadcast(leading(query, 3), broadcast(leading(key, 3), leading(value, 3), kName), kName);
   }
 
-  // The scores' shape: [batch..., heads, rows of query, rows of key].
+  // Returns the scores' shape: [batch..., heads, rows of query, rows of key].
   Shape scores() const {
     Shape s = batch;
     if (std::max({query.dim(), key.dim(), value.dim()}) >= 3) s.push_back(heads);
@@ -48,7 +48,7 @@ struct Heads {
     return s;
   }
 
-  // t, one of the three or its cast, as [batches, want, rows, width]. `have` heads are repeated where they are fewer.
+  // Returns t, one of the three or its cast, as [batches, want, rows, width]. Repeats the `have` heads if they are fewer.
   Tensor four(const Tensor& t, int64_t have, int64_t want) const {
     Shape shape = batch;
     for (int64_t n : {have, t.size(-2), t.size(-1)}) shape.push_back(n);
@@ -59,7 +59,7 @@ struct Heads {
     return x.unsqueeze(2).expand({batches, have, want / have, rows, width}).reshape({batches, want, rows, width});
   }
 
-  // The mask with four dimensions, which broadcast to the scores; undefined stays undefined.
+  // Returns the mask with four dimensions that broadcast to the scores; undefined stays undefined.
   Tensor four_of_mask(Tensor mask) const {
     if (!mask.defined()) return mask;
     const Shape all = scores();

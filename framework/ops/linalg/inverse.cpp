@@ -69,12 +69,13 @@ struct Inverse {
   }
 };
 
-// det(x) inverse(x)^T, also of singular matrices: from x = U S V^T it is det(U) det(V) U diag(products of the other s) V^T.
+// Returns det(x) inverse(x)^T, also for singular matrices: with x = U S V^T it is det(U) det(V) U diag(products of the other s)
+// V^T.
 Tensor cofactors(const Tensor& x) {
   if (!x.device().is_meta() && !isfinite(x).all().item<bool>()) return full_like(x, NAN);
   const Tensors factors = lapack::svd("det", x, false);
   const Tensor &u = factors[0], &s = factors[1], &vh = factors[2], one = identity_like(x);
-  const Tensor others = prod(row(s) * (1 - one) + one, -1);  // row i has all s but the one at i
+  const Tensor others = prod(row(s) * (1 - one) + one, -1);  // row i has every s except its own
   const Tensor sign = lapack::determinant(u)[0] * lapack::determinant(vh)[0];
   return column(column(sign)) * matmul(u * row(others), vh);
 }
@@ -86,7 +87,7 @@ struct Det {
     ctx.save(in[0]);
     return lapack::determinant(in[0])[0];
   }
-  // A derivative of the cofactors themselves exists, by this formula, for invertible matrices.
+  // The derivative of the cofactors; this formula needs invertible matrices.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
     if (x.numel() == 0) return {zeros_like(x)};
@@ -125,7 +126,7 @@ struct MatrixExp {
     for (int i = 0; i < squarings; ++i) y = matmul(y, y);
     return y;
   }
-  // The upper right block of the exponential of [[x^T, g], [0, x^T]].
+  // Returns the upper right block of the exponential of [[x^T, g], [0, x^T]].
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor xt = mT(ctx.saved());
     const int64_t n = xt.size(-1);
@@ -135,7 +136,7 @@ struct MatrixExp {
   }
 
  private:
-  static constexpr double kRadius = 5.371920351148152;  // up to this 1-norm the approximant has a double's precision
+  static constexpr double kRadius = 5.371920351148152;  // up to this 1-norm the approximant reaches double precision
   static Tensor pade(const Tensor& a) {
     constexpr double b[] = {64764752532480000,
                             32382376266240000,
@@ -162,7 +163,7 @@ constexpr OpInfo kTrace{.name = "trace", .doc = "the sum of a matrix's diagonal"
 constexpr OpInfo kMatrixPower{.name = "matrix_power", .policy = CastPolicy::f32, .doc = "x^n of square matrices"};
 constexpr OpInfo kCholeskySolve{.name = "cholesky_solve", .policy = CastPolicy::f32, .doc = "x^-1 b from the Cholesky factor of x"};
 
-// a and b with one batch, broadcast.
+// Broadcasts a and b to one batch.
 std::pair<Tensor, Tensor> broadcast_batches(std::string_view op, const Tensor& a, const Tensor& b) {
   const Shape batch = broadcast(batch_of(a), batch_of(b), op);
   const auto with = [&](const Tensor& t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LAPACK stores matrices column by column. A row-major matrix is the transposed one there, so that some of these functions need no
-// copy: the inverse of a transposed matrix is the transposed inverse. The others transpose before and after.
+// LAPACK stores matrices column by column, so a row-major matrix is its transpose there. Some functions need no copy: the inverse
+// of a transposed matrix is the transposed inverse. The others transpose before and after.
 #include "framework/ops/linalg/lapack.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "framework/base/log.h"
 #include "framework/ops/ops.h"
 
-// The last arguments are the lengths of the texts, which Fortran passes behind all others.
+// The last arguments are the lengths of the texts, which Fortran passes after all others.
 #define HS_LAPACK(P, T)                                                                                                         \
   void P##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*, const int*, T*, const int*, int*, \
                  int*, size_t);                                                                                                 \
@@ -36,7 +36,7 @@ HS_LAPACK(d, double)
 namespace halfstep::lapack {
 namespace {
 
-// LAPACK's names without their first letter.
+// LAPACK's functions, whose names lack the first letter here.
 template <class T>
 struct Routines;
 #define HS_ROUTINES(P, T)                    \
@@ -55,7 +55,7 @@ struct Routines;
 HS_ROUTINES(s, float)
 HS_ROUTINES(d, double)
 
-// Calls f with a float or a double, as the dtype says.
+// Calls f with a float or a double, by the dtype.
 template <class F>
 void with_type(const Tensor& x, F f) {
   if (x.dtype() == DType::f64)
@@ -64,12 +64,12 @@ void with_type(const Tensor& x, F f) {
     f(float());
 }
 
-// Where x's matrices are computed: on the host, row by row.
+// Returns x on the host, row by row, for LAPACK.
 Tensor on_host(const Tensor& x) {
   if (x.device().is_cuda()) logging::warn_once("matrix factorisations (torch.linalg) of GPU tensors are computed on the host");
   return x.detach().to(Device::cpu).contiguous();
 }
-// The same, column by column, and a copy, which LAPACK overwrites.
+// Return a copy, column by column or row by row, which LAPACK may overwrite.
 Tensor columns_of(const Tensor& x) { return on_host(x.detach().transpose(-1, -2)).clone(MemoryFormat::contiguous); }
 Tensor rows_copy(const Tensor& x) { return on_host(x).clone(MemoryFormat::contiguous); }
 Tensor back(const Tensor& columns, const Tensor& like) {
@@ -78,7 +78,7 @@ Tensor back(const Tensor& columns, const Tensor& like) {
   return out.to(like.device());
 }
 
-// x's shape with other sizes in place of those of its matrices.
+// Returns x's shape with other sizes for its matrices.
 Shape with_matrix(const Tensor& x, const std::vector<int64_t>& sizes) {
   Shape shape = x.shape();
   shape.erase(x.dim() - 1);
@@ -95,20 +95,21 @@ int size_of_matrix(int64_t n) {
   return int(n);
 }
 
-// Calls f(workspace, its size) twice: with size -1, after which the workspace's first element is the size wanted, and with that.
+// Calls f(workspace, its size) twice: with size -1, which stores the required size in the workspace's first element, and with that
+// size.
 template <class T, class F>
 void with_workspace(F f) {
   T wanted = 0;
   f(&wanted, -1);
-  std::vector<T> work(size_t(wanted * T(1.001)) + 1);  // a float may have rounded it down
+  std::vector<T> work(size_t(wanted * T(1.001)) + 1);  // a float may have rounded the size down
   f(work.data(), int(work.size()));
 }
 
-// Which part of a matrix is read.
+// The part of a matrix that is read.
 enum class Part : uint8_t { all, lower, upper };
 
-// Where matrix i of x, row by row, has a value that is not finite. LAPACK may not return from such a matrix, or take a row outside
-// of it for a pivot, so that it must not see one.
+// Returns where matrix i of x has a value that is not finite. LAPACK must not get such a matrix: it may not return, or may use a
+// row outside the matrix as a pivot.
 std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i, Part part = Part::all) {
   std::optional<std::pair<int64_t, int64_t>> found;
   with_type(x, [&]<class T>(T) {
@@ -135,7 +136,7 @@ void fill_nan(const Tensor& x, int64_t i, int64_t size) {
   with_type(x, [&]<class T>(T) { std::fill_n(x.data_ptr<T>() + i * size, size, std::numeric_limits<T>::quiet_NaN()); });
 }
 
-// What geqrf makes of each matrix, on the host: R and, below it, the reflectors' vectors.
+// geqrf's results on the host: R and, below it, the reflectors' vectors.
 struct Reflectors {
   explicit Reflectors(const Tensor& x)
       : columns(columns_of(x)), tau(host_like(x, with_matrix(x, {std::min(x.size(-2), x.size(-1))}))) {
@@ -288,7 +289,7 @@ Tensor solve(std::string_view op, const Tensor& a, const Tensor& b) {
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit) {
   const int n = size_of_matrix(a.size(-1)), count = size_of_matrix(b.size(-1));
   if (b.device().is_meta() || b.numel() == 0) return like(b, b.shape());
-  const Tensor factors = on_host(a), x = columns_of(b);  // the factors as transposed matrices
+  const Tensor factors = on_host(a), x = columns_of(b);  // factors are seen transposed
   with_type(a, [&]<class T>(T) {
     const char part = upper ? 'L' : 'U', transposed = 'T', diagonal = unit ? 'U' : 'N';
     for (int64_t i = 0; i < batch_of(a); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of lapack.cpp, where LAPACK was not found when halfstep was built.
+// Replaces lapack.cpp if LAPACK was not found when halfstep was built.
 #include "framework/base/check.h"
 #include "framework/ops/linalg/lapack.h"
 

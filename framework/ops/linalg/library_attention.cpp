@@ -14,8 +14,8 @@ AttentionLibrary* library_of(const Tensor& q) {
   return is_half(q.dtype()) ? dynamic_cast<AttentionLibrary*>(&backend_for(q.device())) : nullptr;
 }
 
-// Dense memory in such strides.
-Tensor laid(const Shape& shape, const Strides& strides, DType dtype, Device device) {
+// Makes a tensor with these dense strides.
+Tensor tensor_with(const Shape& shape, const Strides& strides, DType dtype, Device device) {
   return Tensor::empty({numel(shape)}, {.dtype = dtype, .device = device}).alias(shape, strides);
 }
 
@@ -28,7 +28,7 @@ AttentionArgs args_of(const LibraryAttention& a) {
 LibraryOutput library_attention(const LibraryAttention& a, Generator::State state, bool differentiable) {
   AttentionLibrary* const library = library_of(a.q);
   if (!library || a.v.shape() != a.k.shape()) return {};
-  const Tensor out = laid(a.q.shape(), layout_of(args_of(a)).out, a.q.dtype(), a.q.device());
+  const Tensor out = tensor_with(a.q.shape(), layout_of(args_of(a)).out, a.q.dtype(), a.q.device());
   const Tensor stats = Tensor::empty({a.q.size(0), a.q.size(1), a.q.size(2)}, {.device = a.q.device()});
   if (!library->attention(args_of(a), state, out.view(), stats.view(), differentiable)) return {};
   return {out, stats};
@@ -40,14 +40,14 @@ Tensors library_attention_backward(const LibraryAttention& a, Generator::State s
   const std::array<const Tensor*, 3> of{&a.q, &a.k, &a.v};
   const std::array<const Strides*, 3> strides{&layout.dq, &layout.dk, &layout.dv};
   const bool wide = std::count(wanted.begin(), wanted.end(), DType::f32) > 0, joined = layout.packed && !wide;
-  Tensor whole;
-  if (joined) whole = Tensor::empty({a.q.numel() + 2 * a.k.numel()}, {.dtype = a.q.dtype(), .device = a.q.device()});
+  Tensor packed_memory;
+  if (joined) packed_memory = Tensor::empty({a.q.numel() + 2 * a.k.numel()}, {.dtype = a.q.dtype(), .device = a.q.device()});
   Tensors d;
   for (size_t i = 0, at = 0; i < 3; ++i) {
     const Shape& shape = of[i]->shape();
     const DType dtype = wanted[i] == DType::f32 ? wanted[i] : of[i]->dtype();
-    d.push_back(joined ? whole.alias(shape, *strides[i], int64_t(at))
-                       : laid(shape, layout.packed ? contiguous_strides(shape) : *strides[i], dtype, a.q.device()));
+    d.push_back(joined ? packed_memory.alias(shape, *strides[i], int64_t(at))
+                       : tensor_with(shape, layout.packed ? contiguous_strides(shape) : *strides[i], dtype, a.q.device()));
     at += size_t(shape[1] * shape[3]);
   }
   const AttentionGradients gradients{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by the device's library, where it has one that takes the call (AttentionLibrary of framework/backend/dnn.h).
+// Attention by the device's library, if it has one that accepts the call (AttentionLibrary of framework/backend/dnn.h).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace halfstep {
 
-// As AttentionArgs, with tensors.
+// Like AttentionArgs, with tensors.
 struct LibraryAttention {
   Tensor q, k, v;
   double scale = 1;
@@ -17,13 +17,13 @@ struct LibraryAttention {
   double dropout_p = 0;
 };
 
-// The result, laid out as q is, and statistics that the backward takes; both undefined where there is no library for it.
+// The result, in the layout of q, and statistics for backward; both undefined if no library computed it.
 struct LibraryOutput {
   Tensor out, stats;
 };
 LibraryOutput library_attention(const LibraryAttention& a, Generator::State state, bool differentiable);
-// The gradients of q, k and v, in `wanted` where the library can write it. Empty where it declines. Throws DeviceError where it
-// declines what it has dropped out itself.
+// Returns the gradients of q, k and v, in `wanted` if the library can write that. Returns empty if it declines; throws DeviceError
+// if it declines a call whose dropout it has drawn.
 Tensors library_attention_backward(const LibraryAttention& a, Generator::State state, const Tensor& out, const Tensor& stats,
                                    const Tensor& grad, const std::array<DType, 3>& wanted);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops of matrices [..., M, N] share.
+// Helpers for ops of matrices [..., M, N].
 #pragma once
 
 #include <string_view>
@@ -36,7 +36,7 @@ inline Shape without_last(const Tensor& x) {
   return shape;
 }
 
-// composite() of an op with several results.
+// Like composite(), for an op with several results.
 template <class Body>
 Tensors several(const OpInfo& info, Tensors in, Body&& body) {
   apply_policy(info, in);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of Linear layers as one op: its backward multiplies by the activations' derivatives and sums the biases' gradients
-// in the passes that the products make anyway.
+// A chain of Linear layers as one op. Its backward multiplies by the activations' derivatives, and sums the biases' gradients,
+// within the passes of the products.
 #include <utility>
 
 #include "framework/ops/core/call.h"
@@ -15,7 +15,7 @@ struct Mlp {
   struct Attr {
     std::vector<Activation> activations;  // after each layer
     size_t layers() const { return activations.size(); }
-    // The places of what is saved: all inputs {x, w1, b1, w2, b2, ...}, then each layer's output and aux.
+    // Return the indices of the saved tensors: all inputs {x, w1, b1, w2, b2, ...}, then each layer's output and aux.
     size_t input(size_t layer) const { return layer == 0 ? 0 : output(layer - 1); }
     static size_t weight(size_t layer) { return 1 + 2 * layer; }
     static size_t bias(size_t layer) { return 2 + 2 * layer; }
@@ -48,7 +48,7 @@ struct Mlp {
       const Activation act = a.activations[l];
       const bool last = l + 1 == a.layers();
       Tensor aux;
-      // The last activation's derivative is not part of a product: for ReLU the output itself is at hand.
+      // The last activation's derivative is not part of a product; for ReLU the output itself suffices.
       if (ctx.recording() && act != Activation::none && !(last && act == Activation::relu)) {
         const AuxLayout layout = backend_for(x.device()).activation_aux(act, x.size(0), w.size(0), x.dtype());
         if (!layout.shape.empty()) aux = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = x.device()});
@@ -68,7 +68,7 @@ struct Mlp {
 
   static Tensors backward(const BackwardContext& ctx, const Attr& a, Tensors grads) {
     Tensors result(a.weight(a.layers()));
-    size_t lowest = 0;  // the layer at which the way down ends
+    size_t lowest = 0;  // layer at which backward ends
     while (lowest < a.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(a.weight(lowest)) && !ctx.needs(a.bias(lowest)))
       ++lowest;
     if (lowest == a.layers()) return result;
@@ -122,7 +122,7 @@ struct Mlp {
     if (act == Activation::relu) {
       backward(Unary::relu, ctx.saved(a.output(l)));
     } else {
-      const Tensor z = ctx.saved(a.aux(l));  // its rows may be longer
+      const Tensor z = ctx.saved(a.aux(l));  // its rows may be longer than needed
       backward(Unary::gelu_tanh, z.alias(g.shape(), z.strides()));
     }
     return dz;

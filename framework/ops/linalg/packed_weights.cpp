@@ -8,12 +8,13 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
 namespace {
 
-// Of one view of a weight.
+// The packed form of one view of a weight.
 struct Form {
   int64_t offset;
   Shape shape, strides;
@@ -23,7 +24,7 @@ struct Form {
 struct Forms {
   std::vector<Form> list;
 };
-constexpr size_t kMostForms = 8;  // a storage with more is no weight, but many in one
+constexpr size_t kMostForms = 8;  // a storage with more holds many weights
 
 }  // namespace
 
@@ -31,15 +32,17 @@ Tensor packed_weight(const Tensor& b, int64_t rows) {
   if (!inference_enabled() || b.dim() != 2 || b.storage()->is_exposed()) return {};
   Backend& backend = backend_for(b.device());
   if (!backend.gains_by_packing(rows, b.size(0), b.size(1), b.dtype())) return {};
-  static std::mutex mutex;
+  static ForkMutex mutex;
   const std::lock_guard lock(mutex);
   std::shared_ptr<void>& derived = b.storage()->derived;
   if (!derived) derived = std::make_shared<Forms>();
   std::vector<Form>& forms = static_cast<Forms*>(derived.get())->list;
-  const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.is_of(b); });
+  auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.is_of(b); });
   if (form == forms.end()) {
-    if (forms.size() < kMostForms) forms.push_back({b.impl()->offset, b.shape(), b.strides()});
-    return {};
+    if (forms.size() == kMostForms) return {};
+    forms.push_back({b.impl()->offset, b.shape(), b.strides()});
+    if (!PackAtOnce::now()) return {};
+    form = forms.end() - 1;
   }
   if (form->packed.defined()) return form->packed;
   const MemoryScope memory(MemoryTag::shadows);

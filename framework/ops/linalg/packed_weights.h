@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as matrix products read them fastest, kept for calls in which they have not changed.
+// Weights in the fastest layout for matrix products, kept for later calls until they change.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-// For GemmArgs::packed of a product of `rows` rows with b, a view [k, n] of a weight. Undefined outside of InferenceMode, where the
-// product gains nothing by it, and in the first call, since the memory pays from the second one on. It belongs to b's storage: it
-// goes with that, and the next in-place write drops it. The last bits of the product may differ from those without it.
+// Returns GemmArgs::packed for a product of `rows` rows with b, a view [k, n] of a weight. Undefined outside of InferenceMode, if
+// the product gains nothing by it, and in the first call outside of PackAtOnce, because the memory pays only from the second call
+// on. b's storage owns it, and the next in-place write drops it. The last bits of the product may differ from those without it.
 Tensor packed_weight(const Tensor& b, int64_t rows);
+
+// While it lives, this thread packs weights in their first call: a model that is used again and again then gives the same bits in
+// its first call as in all later ones.
+class PackAtOnce {
+ public:
+  [[nodiscard]] PackAtOnce() : outer_(std::exchange(now_, true)) {}
+  ~PackAtOnce() { now_ = outer_; }
+  PackAtOnce(const PackAtOnce&) = delete;
+  PackAtOnce& operator=(const PackAtOnce&) = delete;
+  static bool now() { return now_; }
+
+ private:
+  static inline thread_local constinit bool now_ = false;
+  bool outer_;
+};
 
 }  // namespace halfstep

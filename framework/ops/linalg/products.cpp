@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products. Accumulated in float32 (float64 for f64), rounded once. A backward GEMM writes its result in the dtype the
-// gradient is delivered in: for a float32 parameter that autocast lowered, float32 straight away.
+// Matrix products, accumulated in float32 (float64 for f64) and rounded once. A backward GEMM writes its result in the gradient's
+// final dtype: for a float32 parameter that autocast lowered, directly in float32.
 #include "framework/ops/linalg/products.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace halfstep {
 
-// Unit stride in one of the last two dimensions, and no overlap in the other.
+// Returns x with unit stride in one of the last two dimensions and no overlap in the other, copied if necessary.
 Tensor gemm_ready(const Tensor& x) {
   const auto dense = [&](int inner, int outer) {
     return (x.strides()[inner] == 1 || x.shape()[inner] == 1) && (x.shape()[outer] <= 1 || x.strides()[outer] >= x.shape()[inner]);
@@ -79,7 +79,7 @@ namespace {
 
 Tensor swap_last(const Tensor& x) { return x.transpose(-2, -1); }
 
-// The gradients of c = a b, for matrices and batches alike.
+// Returns the gradients of c = a b, for matrices and batches.
 template <class Product>
 Tensors product_backward(const BackwardContext& ctx, const Tensor& g, Product recorded) {
   Tensors result(2);
@@ -184,7 +184,7 @@ struct Linear {
   }
 };
 
-// For matrices and batches alike.
+// For matrices and batches.
 struct Addmm {
   struct Attr {
     double beta, alpha;
@@ -238,7 +238,7 @@ struct Addmm {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
-    // The sums of a vector added to each row come with the product that reads the gradient.
+    // The product that reads the gradient also sums it for a vector that was added to each row.
     const bool fused = !grad_enabled() && !a.batched && ctx.needs(0) && ctx.needs(2) && a.beta == 1 && a.alpha == 1 &&
                        a.input_shape == Shape{g.size(-1)} && is_floating(g.dtype());
     if (ctx.needs(0) && !fused) {
@@ -299,11 +299,11 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   check_product_dtypes("addbmm", {in[0], in[1], in[2]});
   check_factors("addbmm", in[0].dtype(), beta, alpha);
   const autocast::Off off;
-  // The sum over the batch is part of one product's sum.
+  // Makes the sum over the batch part of one product's sum.
   return addmm(in[0], in[1].permute({1, 0, 2}).reshape({n, inner}), in[2].reshape({inner, p}), beta, alpha);
 }
 
-// A single output, without its dimension: weight [in], bias [].
+// Computes a single output without its dimension: weight [in], bias [].
 Tensor linear_of_vector(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check<ShapeError>(!bias.defined() || bias.dim() == 0, "linear", "bias must be [] to match weight ", weight.shape(), ", got ",
                     bias.defined() ? bias.shape() : Shape{});
@@ -326,7 +326,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool re
 Tensor matmul(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.dim() > 0 && b.dim() > 0, "matmul", "both inputs must have at least 1 dimension, got ", a.shape(), " and ",
                     b.shape());
-  if (a.dim() == 1 || b.dim() == 1) {  // a vector is a one-row or one-column matrix whose extra dimension is dropped again
+  if (a.dim() == 1 || b.dim() == 1) {  // a vector becomes a matrix of one row or column; the extra dimension is dropped later
     const int last = b.dim() == 1 ? -1 : -2;
     check<ShapeError>(a.size(-1) == b.size(last), "matmul", "inner sizes must match, got ", a.shape(), " and ", b.shape());
     if (a.dim() == 1 && b.dim() == 1) return dot_rows(a, b);
@@ -349,7 +349,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     return s;
   };
   if (b.dim() == 2) return as_result(mm(a.reshape({batches * m, k}), b).reshape(with(m, n)));  // one tall product
-  // As it is where it is one batch already: a parameter's kept 16-bit copy is found by the parameter itself.
+  // Keeps a tensor that is one batch already, because a parameter's 16-bit copy is found by the parameter itself.
   const auto batch = [&](const Tensor& t, int64_t r, int64_t c) {
     return t.dim() == 3 && t.size(0) == batches ? t : t.expand(with(r, c)).reshape({batches, r, c});
   };

@@ -16,7 +16,7 @@ using namespace matrices;
 
 double epsilon_of(DType dtype) { return dtype == DType::f64 ? 0x1p-52 : 0x1p-23; }
 
-// Of each matrix x with the singular values s [..., k]: up to this they count as 0, [..., 1].
+// Returns the bound up to which singular values s [..., k] of each matrix x count as 0, [..., 1].
 Tensor bound_of(const Tensor& s, const Tensor& x, const Tolerance& rtol, const Tolerance& atol) {
   const auto each = [&](const Tolerance& t) { return t.tensor.detach().to(s.dtype()).unsqueeze(-1); };
   const double usual = double(std::max(x.size(-1), x.size(-2))) * epsilon_of(x.dtype());
@@ -30,7 +30,7 @@ Tensor bound_of(const Tensor& s, const Tensor& x, const Tolerance& rtol, const T
   if (!atol.given()) return bound;
   return atol.number ? clamp_min(bound, *atol.number) : maximum(bound, each(atol));
 }
-// x in the batch that it has together with the tolerances.
+// Broadcasts x to its common batch with the tolerances.
 Tensor beside_tolerances(std::string_view op, const Tensor& x, const Tolerance& rtol, const Tolerance& atol) {
   check_same_device(op, {x, rtol.tensor, atol.tensor});
   Shape batch = batch_of(x);
@@ -120,12 +120,11 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond, std::
   const Tensors results = several(kLstsq, {a, b}, [&](const Tensors& in) {
     check_same_dtype(op, in);
     const Tensor rhs = is_vector ? column(in[1]) : in[1], x = matmul(call<Pinverse>({in[0]}, {cut, {}}), rhs);
+    const bool tall = a.size(-2) > a.size(-1);
+    const Tensor residuals = tall ? square(matmul(in[0], x) - rhs).sum(-2) : x.new_zeros({0});
     const NoGrad quiet;
     const Tensor s = svdvals(in[0].detach()), rank = (s > s.amax(-1, true) * cut).sum(-1);
-    const bool tall = a.size(-2) > a.size(-1);
-    const Tensor misfit = matmul(in[0].detach(), x.detach()) - rhs.detach();
-    return Tensors{is_vector ? x.squeeze(-1) : x,
-                   tall ? (misfit * misfit).sum(-2) : zeros({0}, {.dtype = x.dtype(), .device = x.device()}), rank, s};
+    return Tensors{is_vector ? x.squeeze(-1) : x, residuals, rank, s};
   });
   const auto none = [](const Tensor& t) { return t.new_zeros({0}); };
   return {results[0], results[1], driver == "gels" ? none(results[2]) : results[2],
@@ -143,7 +142,7 @@ Tensor matrix_rank(const Tensor& given, const Tolerance& rtol, const Tolerance& 
 }  // namespace linalg
 
 void add_pseudo_inverse(OpList& list) {
-  // Numbers by name, or tensors at these positions.
+  // Reads a tolerance: a number by name, or a tensor at a position.
   const auto tolerance = [](Args& a, size_t position, const char* name) {
     return a.has_tensor(position) ? Tolerance(a.tensor(position)) : Tolerance(a.number_or_none(name));
   };

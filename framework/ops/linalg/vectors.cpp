@@ -47,7 +47,7 @@ struct Mv {
   }
 };
 
-// Of vectors [N], or of the rows of matrices [B, N].
+// The dot product of vectors [N], or of the rows of matrices [B, N].
 struct Dot {
   enum class Form : uint8_t { dot, vdot, rows };
   struct Attr {
@@ -65,7 +65,7 @@ struct Dot {
                                 name, "needs two vectors of one length, got ", in[0].shape(), " and ", in[1].shape());
     check_product_dtypes(name, in);
   }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
     const DType dtype = in[0].dtype();
@@ -91,20 +91,20 @@ struct Dot {
   }
 
  private:
-  // Long vectors in parts: many short sums keep every thread busy and are closer to the truth than one long one.
+  // Splits long vectors into parts: many short sums keep every thread busy, and are more accurate than a long one.
   static Tensor of_vectors(const Tensor& a0, const Tensor& b0) {
     constexpr int64_t kPart = 8192;
     const DType dtype = a0.dtype();
     const int64_t n = a0.size(0), parts = n / kPart, rest = n - parts * kPart;
     if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
-    // Kernels take no strides of 0.
+    // Kernels do not accept strides of 0.
     const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
     const DType wide = widened(dtype);
     const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
     const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});
     Backend& backend = backend_for(a.device());
     const auto part = [&](int64_t first, int64_t count, int64_t length) {
-      // Of size 1 dimensions the strides do not matter, but for the rule that one of the last two is 1.
+      // Strides of size-1 dimensions are free, except that one of the last two must be 1.
       const Tensor left = a.alias({count, 1, length}, {kPart * a_step, 1, a_step}, first * a_step);
       const Tensor right = b.alias({count, length, 1}, {kPart * b_step, b_step, 1}, first * b_step);
       backend.gemm({.a = left.view(), .b = right.view(), .c = sums.alias({count, 1, 1}, {1, 1, 1}, first / kPart).view()});
@@ -152,7 +152,7 @@ Tensor linalg_vecdot(const Tensor& x, const Tensor& y, int64_t dim) {
   check_same_dtype(info.name, {in[0], in[1]});
   const autocast::Off off;
   const DType dtype = in[0].dtype();
-  // The gradient of a broadcast operand is a sum: in float32, rounded once.
+  // The gradient of a broadcast operand is a sum: computed in float32, rounded once.
   const bool widens = is_half(dtype) && (x.shape() != shape || y.shape() != shape);
   if (widens)
     for (Tensor& t : in) t = t.to(DType::f32);

@@ -10,13 +10,13 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo kCtc{.name = "ctc_loss", .policy = CastPolicy::f32, .doc = "-ln of the probability of all alignments of a target"};
-constexpr double kNever = -1e30;  // the logarithm of an impossible event: finite, so that differences of two stay numbers
+constexpr double kNever = -1e30;  // logarithm of an impossible event: finite, so that differences are not NaN
 
-// The targets with blanks around every label, as tables for all examples: [N, 2 S + 1].
+// Tables of the targets with blanks around every label, for all examples: [N, 2 S + 1].
 struct Alignment {
   int64_t states = 1;
   std::vector<int64_t> label, last;  // last: [N], index of the final state
-  std::vector<bool> skip;            // a label may follow the one before it directly: they differ
+  std::vector<bool> skip;            // whether a label may directly follow the one before it, because they differ
 
   Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
             int64_t blank) {
@@ -44,6 +44,9 @@ std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch
 
 }  // namespace
 
+HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no label").at_least(0), reduction_of<O>(),
+                 option("zero_infinity", &O::zero_infinity, "the loss of labels that do not fit into the steps is 0"))
+
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
                 const CtcOptions& o) {
   constexpr std::string_view op = kCtc.name;
@@ -52,7 +55,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
                     log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
-  check<ValueError>(o.blank >= 0 && o.blank < classes, op, "blank must be in [0, ", classes, "), got ", o.blank);
+  check_options(op, o);
+  check<ValueError>(o.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", o.blank);
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
@@ -92,7 +96,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     const Tensor chosen = x.gather(2, labels.expand({steps, batch, states}));
     const Tensors emitted = where(lt(chosen, kNever), kNever, chosen).unbind(0);  // ln 0
     const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
-    // ln of the probability of being in a state after t frames; before the first, in the state before all labels.
+    // Logarithm of the probability of each state after t frames; before the first frame, the state before all labels.
     Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
     const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
     for (int64_t t = 0; t < steps; ++t) {
@@ -100,7 +104,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
       alpha = where(gt(frames, double(t)), next, alpha);
     }
-    // It may end in the last label or in the blank behind it.
+    // The target may end in the last label or in the blank behind it.
     const Tensor label = where(gt(last, 0.0), alpha.gather(1, clamp_min(last - 1, 0)), kNever);
     const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
     const Tensor impossible = lt(likelihood, kNever / 10);
@@ -117,10 +121,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
 }
 
 void add_ctc_loss(OpList& list) {
-  list.add(kCtc, [](Args& a) {
-    return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3),
-                    {.blank = a.integer("blank", 0), .reduction = a.reduction(), .zero_infinity = a.flag("zero_infinity", false)});
-  });
+  list.add(kCtc, [](Args& a) { return ctc_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.tensor(3), a.options<CtcOptions>()); });
 }
 
 }  // namespace halfstep

@@ -10,12 +10,13 @@ namespace halfstep {
 
 struct CtcOptions {
   int64_t blank = 0;
-  LossReduction reduction = Reduction::mean;  // mean: each loss is divided by its target's length (at least 1) first
-  bool zero_infinity = false;             // targets that do not fit their input: a loss and a gradient of 0, not of inf and NaN
+  LossReduction reduction = Reduction::mean;  // mean: first divides each loss by its target's length (at least 1)
+  bool zero_infinity = false;
+  static const OptionList<CtcOptions>& list();
 };
-// -ln of the probability of all alignments of the target. log_probs: [T, N, C] or [T, C], logarithms of probabilities. targets: i64
-// [N, S], or the targets one after another and nothing behind them; input_lengths, target_lengths: integers [N] (or [] for one),
-// read on the host. The gradient is that of log_probs as they are; PyTorch's is that of the log_softmax before them. After
+// Returns -ln of the probability of all alignments of the target. log_probs: [T, N, C] or [T, C], logarithms of probabilities.
+// targets: i64 [N, S], or the concatenated targets without padding; input_lengths, target_lengths: integers [N] (or [] for one),
+// read on the host. The gradient is that with respect to log_probs; PyTorch's is that of the log_softmax before them. After
 // log_softmax both agree. Throws ShapeError, ValueError, DTypeError and IndexError.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
                 const CtcOptions& options = {});

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. Kernels read 16-bit inputs as they are and compute in float32, so a region casts nothing for them.
+// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them.
 #include <memory>
 #include <utility>
 
+#include "framework/base/process_end.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
-#include "framework/ops/loss/loss_seed.h"
+#include "framework/ops/core/tensor_option.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
 namespace {
 
-thread_local Tensor expected_seed;
-
-// Kernels give float32 (float64 for f64). Outside a region a 16-bit input keeps a 16-bit loss, as every op does.
+// Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
 // ---- cross entropy
@@ -67,7 +66,7 @@ struct CrossEntropy {
     const Tensor logp = log_softmax(in[0], 1, widened(in[0].dtype()));
     const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
     if (a.label_smoothing == 0) return nll;
-    // The smoothed part: the mean over classes of -logp, class weights included, divided as the other part is.
+    // The smoothed part: the mean over classes of -logp, with class weights, divided like the other part.
     const Tensor valid = ne(in[1], double(a.ignore_index));
     Tensor smooth = neg(sum(in[2].defined() ? logp * in[2] : logp, {1})) / double(in[0].size(1));
     smooth = where(valid, smooth, 0.0);
@@ -88,7 +87,7 @@ void check_class_targets(std::string_view op, const Tensor& target, int64_t clas
                    classes, ")", Help{"labels must be class indices; use ignore_index for rows without a label"});
 }
 
-// Classes in dimension 1 (or 0 of a vector): checks, and [N, C] / [N] for the kernels.
+// Checks classes in dimension 1 (or 0 of a vector), and returns [N, C] / [N] for the kernels.
 struct Rows {
   Tensor scores, target;
   Shape target_shape;
@@ -119,7 +118,7 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
 
 // ---- mean squared error
 
-// A gradient made in the forward pass, and the loss that it belongs to.
+// A gradient computed in the forward pass, and its loss.
 struct Foreseen {
   Tensor grad, seed;
   uint64_t version = 0;
@@ -128,7 +127,8 @@ struct Foreseen {
 struct Mse {
   struct Attr {
     Reduction reduction;
-    std::optional<DType> dtype;
+    Tensor seed;
+    std::optional<DType> dtype = {};
   };
   static constexpr OpInfo info{.name = "mse_loss",
                                .policy = CastPolicy::f32,
@@ -143,7 +143,7 @@ struct Mse {
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    const Tensor& seed = LossSeed::expected();
+    const Tensor& seed = a.seed;
     MseGradient gradient;
     if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() &&
         seed.dtype() == loss.dtype()) {
@@ -177,7 +177,7 @@ struct Mse {
   }
 };
 
-// Where the op is computed by others instead of its kernel: those need the casts that the kernel does by itself.
+// Returns the info of an op that is computed by others, which need the casts that its kernel would do by itself.
 constexpr OpInfo made_of_ops(OpInfo info) {
   info.reads_half = false;
   return info;
@@ -188,13 +188,23 @@ constexpr OpInfo kNllInfo{
 
 }  // namespace
 
-LossSeed::LossSeed(Tensor seed) : saved_(std::exchange(expected_seed, std::move(seed))) {}
-LossSeed::~LossSeed() { expected_seed = std::move(saved_); }
-const Tensor& LossSeed::expected() { return expected_seed; }
+namespace {
+template <class O>
+Option<O> class_weights() {
+  return weight_of<O>("one for each class; left out: all the same");
+}
+template <class O>
+Option<O> ignored_class() {
+  return option("ignore_index", &O::ignore_index, "class that the loss ignores");
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(CrossEntropyOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>(),
+                 option("label_smoothing", &O::label_smoothing, "share spread over all classes").at_least(0).at_most(1))
+HALFSTEP_OPTIONS(NllLossOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>())
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
-  check<ValueError>(o.label_smoothing >= 0 && o.label_smoothing <= 1, "cross_entropy", "label_smoothing must lie in [0, 1], got ",
-                    o.label_smoothing);
+  check_options("cross_entropy", o);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
   const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
   if (target.is_floating_point()) {  // probabilities
@@ -238,21 +248,21 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   const Tensor safe = where(valid, r.target, 0);
   Tensor w = valid.to(in[0].dtype());
   if (weight.defined()) w = w * gather(weight, 0, safe);
-  // where, not a product: a row that is ignored gives 0 even if its scores are not finite.
+  // Uses where and not a product, so that an ignored row gives 0 even if its scores are not finite.
   const Tensor picked = gather(r.scores, 1, safe.unsqueeze(1)).squeeze(1);
   const Tensor losses = where(valid, neg(picked * w), 0.0);
   if (o.reduction == Reduction::none) return losses.reshape(r.target_shape);
   return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction) {
+Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction, const Tensor& seed) {
   check_one_shape("mse_loss", x0.shape(), target0.shape());
-  const bool alike = x0.shape() == target0.shape();  // else one is a number
+  const bool alike = x0.shape() == target0.shape();  // otherwise one is a number
   const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
   const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
                     x.dtype(), " and ", target.dtype());
-  if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, {}});
+  if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, seed});
   std::array<Tensor, 2> in{x, target};
   apply_policy(made_of_ops(Mse::info), in);
   const autocast::Off off;
@@ -261,16 +271,15 @@ Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction
 
 void add_losses(OpList& list) {
   list.add(CrossEntropy::info, [](Args& a) {
-    return cross_entropy(a.tensor(0), a.tensor(1),
-                         {.weight = a.tensor_or_none(2),
-                          .ignore_index = a.integer("ignore_index", -100),
-                          .reduction = a.reduction(),
-                          .label_smoothing = a.number("label_smoothing", 0)});
+    CrossEntropyOptions o = a.options<CrossEntropyOptions>();
+    o.weight = a.tensor_or_none(2);
+    return cross_entropy(a.tensor(0), a.tensor(1), o);
   });
   list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kNllInfo, [](Args& a) {
-    return nll_loss(a.tensor(0), a.tensor(1),
-                    {.weight = a.tensor_or_none(2), .ignore_index = a.integer("ignore_index", -100), .reduction = a.reduction()});
+    NllLossOptions o = a.options<NllLossOptions>();
+    o.weight = a.tensor_or_none(2);
+    return nll_loss(a.tensor(0), a.tensor(1), o);
   });
 }
 

@@ -23,7 +23,7 @@ constexpr OpInfo kMultilabelSoftMargin{.name = "multilabel_soft_margin_loss",
                                        .policy = CastPolicy::f32,
                                        .doc = "mean over classes of -y ln sigmoid(x) - (1 - y) ln sigmoid(-x)"};
 
-// x as rows [N, C]: [C] is one row.
+// Returns x as rows [N, C]; [C] is one row.
 Tensor as_rows(std::string_view op, const Tensor& x) {
   check_floating(op, {x});
   check<ShapeError>((x.dim() == 1 || x.dim() == 2) && x.size(-1) > 0, op, "input must be [N, C] or [C] with C > 0, got ",
@@ -31,7 +31,7 @@ Tensor as_rows(std::string_view op, const Tensor& x) {
   return x.dim() == 1 ? x.unsqueeze(0) : x;
 }
 
-// lowest: 0, or -1 where that marks the end of a list.
+// Checks class indices. lowest: 0, or -1 if that marks the end of a list.
 void check_classes(std::string_view op, const Tensor& target, int64_t classes, int64_t lowest = 0) {
   check<DTypeError>(target.dtype() == DType::i64, op, "target must be int64, got ", target.dtype());
   const Tensor from_zero = lowest == 0 ? target : target - lowest;
@@ -67,12 +67,20 @@ Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y
   });
 }
 
+HALFSTEP_OPTIONS(TripletMarginOptions, option("margin", &O::margin, "how far apart").above(0),
+                 option("p", &O::p, "which norm; 2: the length"), option("eps", &O::eps, "added to each difference"),
+                 option("swap", &O::swap, "the negative's distance to the positive counts where it is smaller"), reduction_of<O>())
+HALFSTEP_OPTIONS(MultiMarginOptions, option("p", &O::p, "exponent").at_least(1).at_most(2),
+                 option("margin", &O::margin, "how far apart"), weight_of<O>("one for each class; left out: all the same"),
+                 reduction_of<O>())
+HALFSTEP_OPTIONS(MultiLabelSoftMarginLossOptions, weight_of<O>("one for each class; left out: all the same"), reduction_of<O>())
+
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const TripletMarginOptions& o) {
   check_floating("triplet_margin_loss", {anchor, positive, negative});
   check<ShapeError>(anchor.dim() > 0 && anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), "triplet_margin_loss",
                     "anchor, positive and negative must have one rank of at least 1, got ", anchor.shape(), ", ", positive.shape(),
                     " and ", negative.shape());
-  check<ValueError>(o.margin > 0, "triplet_margin_loss", "margin must be greater than 0, got ", o.margin);
+  check_options("triplet_margin_loss", o);
   broadcast(broadcast(anchor.shape(), positive.shape(), "triplet_margin_loss"), negative.shape(), "triplet_margin_loss");
   return composite(kTripletMargin, {anchor, positive, negative}, [&](const Tensors& in) {
     const Tensor near = pairwise_distance(in[0], in[1], o.p, o.eps);
@@ -86,7 +94,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   constexpr std::string_view op = kMultiMargin.name;
   const Tensor rows = as_rows(op, x);
   const int64_t classes = rows.size(1);
-  check<ValueError>(o.p == 1 || o.p == 2, op, "p must be 1 or 2, got ", o.p);
+  check_options(op, o);
   check<ShapeError>(target.dim() == x.dim() - 1 && target.numel() == rows.size(0), op, "target must be [N] for input [N, C], got ",
                     target.shape(), " and ", x.shape());
   check<ShapeError>(!o.weight.defined() || (o.weight.dim() == 1 && o.weight.size(0) == classes), op, "weight must be [", classes,
@@ -110,7 +118,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReducti
   check<ShapeError>(target.shape() == x.shape(), op, "target must have input's shape ", x.shape(), ", got ", target.shape());
   check_classes(op, target, classes, -1);
   return composite(kMultilabelMargin, {rows, target.reshape(rows.shape())}, [&](const Tensors& in) {
-    // Counted targets: those before the first -1 of their row. [N, C, C] = [N, target, class].
+    // Targets before the first -1 of their row count. [N, C, C] = [N, target, class].
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
     const Tensor ends = where(lt(in[1], 0), order, classes);
     const Tensor counted = lt(order, amin(ends, {1}, true));
@@ -145,18 +153,12 @@ void add_margin_losses(OpList& list) {
   list.add(kCosineEmbedding, [](Args& a) {
     return cosine_embedding_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.number("margin", 0), a.reduction());
   });
-  list.add(kTripletMargin, [](Args& a) {
-    return triplet_margin_loss(a.tensor(0), a.tensor(1), a.tensor(2),
-                               {.margin = a.number("margin", 1),
-                                .p = a.number("p", 2),
-                                .eps = a.number("eps", 1e-6),
-                                .swap = a.flag("swap", false),
-                                .reduction = a.reduction()});
-  });
+  list.add(kTripletMargin,
+           [](Args& a) { return triplet_margin_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<TripletMarginOptions>()); });
   list.add(kMultiMargin, [](Args& a) {
-    return multi_margin_loss(
-        a.tensor(0), a.tensor(1),
-        {.p = a.integer("p", 1), .margin = a.number("margin", 1), .weight = a.tensor_or_none(2), .reduction = a.reduction()});
+    MultiMarginOptions o = a.options<MultiMarginOptions>();
+    o.weight = a.tensor_or_none(2);
+    return multi_margin_loss(a.tensor(0), a.tensor(1), o);
   });
   list.add(kMultilabelMargin, [](Args& a) { return multilabel_margin_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kMultilabelSoftMargin,

@@ -26,7 +26,7 @@ void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
   check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
 }
 
-// The op's policy, and the reduction of the losses that each(inputs, dtype) computes in float32 or float64.
+// Applies the op's policy, and reduces the losses that each(inputs, dtype) computes in float32 or float64.
 template <class Each>
 Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
   check_same_device(info.name, in);
@@ -42,7 +42,7 @@ Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction r
 }
 Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? loss * weight : loss; }
 
-// A look at the values costs no wait on the CPU only.
+// Checks values on the CPU only, where that needs no wait.
 void check_probabilities(std::string_view what, const Tensor& t) {
   if (!t.device().is_cpu() || t.numel() == 0) return;
   const NoGrad quiet;
@@ -58,7 +58,7 @@ OpInfo bce_info() {
   return info;
 }
 
-// var, or a view of it, in a shape that broadcasts to x's.
+// Returns var, or a view of it, in a shape that broadcasts to x's.
 Tensor variance_like(const Tensor& x, const Tensor& var) {
   if (var.shape() == x.shape()) return var;
   bool fits = var.dim() == x.dim(), shorter = var.dim() + 1 == x.dim();
@@ -83,7 +83,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction) {
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double beta) {
   check_target("smooth_l1_loss", x, target);
-  check<ValueError>(beta >= 0, "smooth_l1_loss", "beta must not be negative, got ", beta);
+  check_options("smooth_l1_loss", SmoothL1LossOptions{reduction, beta});
   return loss_of(info_of(Pointwise::smooth_l1_loss), {x, target}, reduction, [&](const Tensors& in, DType wide) {
     return call_pointwise(beta == 0 ? Pointwise::l1_loss : Pointwise::smooth_l1_loss, in, beta, 0, wide);
   });
@@ -91,7 +91,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduc
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction, double delta) {
   check_target("huber_loss", x, target);
-  check<ValueError>(delta > 0, "huber_loss", "delta must be positive, got ", delta);
+  check_options("huber_loss", HuberLossOptions{reduction, delta});
   return loss_of(Pointwise::huber_loss, x, target, reduction, delta);
 }
 
@@ -100,6 +100,38 @@ KlReduction parse_kl_reduction(std::string_view text) {
   const Reduction plain = parse_reduction(text, "kl_div");
   return plain == Reduction::none ? KlReduction::none : plain == Reduction::sum ? KlReduction::sum : KlReduction::mean;
 }
+
+OptionValue OptionMember<KlLossReduction>::get(const KlLossReduction& member) {
+  constexpr const char* kNames[] = {"none", "mean", "sum", "batchmean"};
+  return std::string(kNames[size_t(KlReduction(member))]);
+}
+bool OptionMember<KlLossReduction>::put(KlLossReduction& member, const OptionValue& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  if (text) member = *text;
+  return text;
+}
+bool OptionMember<Tensor>::put(Tensor& member, const OptionValue& value) {
+  const auto* const numbers = std::get_if<std::vector<double>>(&value);
+  member = numbers ? tensor(*numbers, {int64_t(numbers->size())}) : Tensor();
+  return numbers || std::holds_alternative<std::monostate>(value);
+}
+
+HALFSTEP_OPTIONS(LossOptions, reduction_of<O>())
+HALFSTEP_OPTIONS(SmoothL1LossOptions, reduction_of<O>(), option("beta", &O::beta, "where it becomes linear").at_least(0))
+HALFSTEP_OPTIONS(HuberLossOptions, reduction_of<O>(), option("delta", &O::delta, "where it becomes linear").above(0))
+HALFSTEP_OPTIONS(PoissonNllOptions, option("log_input", &O::log_input, "false: output - target ln(output + eps)"),
+                 option("full", &O::full, "add ln(target!), nearly"), option("eps", &O::eps, "keeps logarithms finite").above(0),
+                 reduction_of<O>())
+HALFSTEP_OPTIONS(
+    KLDivLossOptions,
+    option("reduction", &O::reduction, "\"batchmean\": the sum over the batch's size").one_of({"mean", "batchmean", "sum", "none"}),
+    option("log_target", &O::log_target, "the target is in log space, too"))
+HALFSTEP_OPTIONS(BCEOptions, weight_of<O>("one for each output; left out: all the same"), reduction_of<O>())
+HALFSTEP_OPTIONS(BceWithLogitsOptions, weight_of<O>("one for each output; left out: all the same"), reduction_of<O>(),
+                 weight_of<O>("of the part of positive targets, one for each output", &O::pos_weight, "pos_weight"))
+HALFSTEP_OPTIONS(HingeEmbeddingLossOptions, option("margin", &O::margin, "how far apart"), reduction_of<O>())
+HALFSTEP_OPTIONS(GaussianNllOptions, option("full", &O::full, "add ln(2 pi)/2"), option("eps", &O::eps, "least variance").above(0),
+                 reduction_of<O>())
 
 Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction, bool log_target) {
   check_target("kl_div", x, target);
@@ -162,7 +194,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
   check_target("gaussian_nll_loss", x, target);
   check_defined("gaussian_nll_loss", {var});
-  check<ValueError>(o.eps > 0, "gaussian_nll_loss", "eps must be positive, got ", o.eps);
+  check_options("gaussian_nll_loss", o);
   const Tensor v = variance_like(x, var);
   if (var.device().is_cpu() && var.numel() > 0) {
     const NoGrad quiet;
@@ -176,35 +208,29 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
 
 void add_pointwise_losses(OpList& list) {
   list.add(info_of(Pointwise::l1_loss), [](Args& a) { return l1_loss(a.tensor(0), a.tensor(1), a.reduction()); });
-  list.add(info_of(Pointwise::smooth_l1_loss),
-           [](Args& a) { return smooth_l1_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("beta", 1)); });
-  list.add(info_of(Pointwise::huber_loss),
-           [](Args& a) { return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", 1)); });
+  list.add(info_of(Pointwise::smooth_l1_loss), [](Args& a) {
+    return smooth_l1_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("beta", SmoothL1LossOptions{}.beta));
+  });
+  list.add(info_of(Pointwise::huber_loss), [](Args& a) {
+    return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", HuberLossOptions{}.delta));
+  });
   list.add(info_of(Pointwise::kl_div), [](Args& a) {
-    const bool batchmean = a.text("reduction", "mean") == "batchmean";
-    const KlReduction how = batchmean ? KlReduction::batchmean
-                                      : std::array{KlReduction::none, KlReduction::mean, KlReduction::sum}[size_t(a.reduction())];
-    return kl_div(a.tensor(0), a.tensor(1), how, a.flag("log_target", false));
+    const KLDivLossOptions o = a.options<KLDivLossOptions>();
+    return kl_div(a.tensor(0), a.tensor(1), o.reduction, o.log_target);
   });
   list.add(bce_info(), [](Args& a) { return binary_cross_entropy(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.reduction()); });
   list.add(info_of(Pointwise::binary_cross_entropy_with_logits), [](Args& a) {
     return binary_cross_entropy_with_logits(
         a.tensor(0), a.tensor(1), {.weight = a.tensor_or_none(2), .pos_weight = a.tensor_or_none(3), .reduction = a.reduction()});
   });
-  list.add(info_of(Pointwise::poisson_nll_loss), [](Args& a) {
-    return poisson_nll_loss(a.tensor(0), a.tensor(1),
-                            {.log_input = a.flag("log_input", true),
-                             .full = a.flag("full", false),
-                             .eps = a.number("eps", 1e-8),
-                             .reduction = a.reduction()});
-  });
+  list.add(info_of(Pointwise::poisson_nll_loss),
+           [](Args& a) { return poisson_nll_loss(a.tensor(0), a.tensor(1), a.options<PoissonNllOptions>()); });
   list.add(info_of(Pointwise::soft_margin_loss), [](Args& a) { return soft_margin_loss(a.tensor(0), a.tensor(1), a.reduction()); });
-  list.add(info_of(Pointwise::hinge_embedding_loss),
-           [](Args& a) { return hinge_embedding_loss(a.tensor(0), a.tensor(1), a.number("margin", 1), a.reduction()); });
-  list.add(info_of(Pointwise::gaussian_nll_loss), [](Args& a) {
-    return gaussian_nll_loss(a.tensor(0), a.tensor(1), a.tensor(2),
-                             {.full = a.flag("full", false), .eps = a.number("eps", 1e-6), .reduction = a.reduction()});
+  list.add(info_of(Pointwise::hinge_embedding_loss), [](Args& a) {
+    return hinge_embedding_loss(a.tensor(0), a.tensor(1), a.number("margin", HingeEmbeddingLossOptions{}.margin), a.reduction());
   });
+  list.add(info_of(Pointwise::gaussian_nll_loss),
+           [](Args& a) { return gaussian_nll_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<GaussianNllOptions>()); });
 }
 
 }  // namespace halfstep

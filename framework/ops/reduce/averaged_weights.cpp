@@ -10,7 +10,7 @@ void AveragedWeights::statistics_used() {
   ++warnings_;
   logging::warn_once(
       "averaged weights (SWA) are evaluated by running statistics of the weights before: call update_bn while the "
-      "averages are in the parameters (layers/running_statistics.h)");
+      "averages are in the parameters (layers/feedforward/running_statistics.h)");
 }
 
 }  // namespace halfstep

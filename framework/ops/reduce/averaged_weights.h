@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Do batch normalisations evaluate averaged weights by running statistics of other weights? Such statistics do not fit: networks
-// lose most of their accuracy, and nobody sees why.
+// Detects batch normalisations that evaluate averaged weights with running statistics of other weights. Such statistics do not
+// fit: networks lose most of their accuracy without a visible cause.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace halfstep {
 
-// While it lives, the weights of this thread's models are averages (WeightAverage::Scope). A batch_norm by running statistics then
-// warns, once, unless some have moved since: update_bn computes them anew.
+// Marks the weights of this thread's models as averages while it lives (WeightAverage::Scope). A batch_norm by running statistics
+// then warns once, unless some have been updated since: update_bn computes them anew.
 class AveragedWeights {
  public:
   [[nodiscard]] explicit AveragedWeights(bool on) : saved_(current_) { current_ = current_ || on; }
   ~AveragedWeights() { current_ = saved_; }
   AveragedWeights(const AveragedWeights&) = delete;
   static void put_for_good() { current_ = true; }
-  // Called by batch_norm: running statistics of the weights that there are were taken, or are used.
+  // Called by batch_norm when it updates running statistics of the current weights, or uses them.
   static void statistics_moved() { current_ = false; }
   static void statistics_used();
-  static uint64_t warnings() { return warnings_; }  // so far, of this thread; the log has each text once
+  static uint64_t warnings() { return warnings_; }  // so far; the log has each text once
 
  private:
   static inline thread_local constinit bool current_ = false;
-  static inline thread_local constinit uint64_t warnings_ = 0;
+  static inline std::atomic<uint64_t> warnings_ = 0;
   bool saved_;
 };
 

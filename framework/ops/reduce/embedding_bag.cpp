@@ -18,7 +18,7 @@ constexpr OpInfo kInfo{.name = "embedding_bag",
                        .doc = "sums, means or largest elements of the rows of weight that bags of indices name"};
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
-// Where the host may look without waiting. `ends`: the last one is that of the indices.
+// Call only for offsets on the host. `ends`: the last offset must equal the number of indices.
 void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
   const std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
   if (at.empty()) return;
@@ -29,14 +29,14 @@ void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
                     at.back());
 }
 
-// [n]: the bag of each index.
+// Returns the bag of each index, [n].
 Tensor bag_of(const Tensor& offsets, int64_t count) {
-  const TensorOptions whole{.dtype = DType::i64, .device = offsets.device()};
-  const Tensor begun = index_add(zeros({count + 1}, whole), 0, offsets, ones({offsets.numel()}, whole));
+  const TensorOptions int64_options{.dtype = DType::i64, .device = offsets.device()};
+  const Tensor begun = index_add(zeros({count + 1}, int64_options), 0, offsets, ones({offsets.numel()}, int64_options));
   return cumsum(begun, 0).narrow(0, 0, count) - 1;
 }
 
-// The bags of [n, D] rows, which begin at `offsets`, as [B, longest, D], with -inf where a bag is shorter.
+// Returns the bags of [n, D] rows, which begin at `offsets`, as [B, longest, D], with -inf behind shorter bags.
 Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
   const int64_t count = rows.size(0), bags = offsets.numel();
   std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
@@ -51,24 +51,24 @@ Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
 Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors, const EmbeddingBagOptions& o,
             std::optional<int64_t> padding) {
   const int64_t count = index.numel(), width = weight.size(1);
-  const bool even = index.dim() == 2;  // bags of one size
+  const bool even = index.dim() == 2;  // bags of equal size
   const int64_t number = even ? index.size(0) : offsets.numel(), each = even ? index.size(1) : 0;
-  const Tensor line = index.reshape({-1});
-  Tensor rows = embedding(weight, line, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);
+  const Tensor flat_index = index.reshape({-1});
+  Tensor rows = embedding(weight, flat_index, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);
   if (factors.defined()) rows = rows * factors.reshape({-1, 1});
-  const Tensor there = padding ? ne(line, *padding).unsqueeze(1) : Tensor();  // [n, 1]
+  const Tensor is_kept = padding ? ne(flat_index, *padding).unsqueeze(1) : Tensor();  // [n, 1]
   const Tensor bag = even ? Tensor() : bag_of(offsets, count);
   const auto summed = [&](const Tensor& x) {  // [n, k] -> [B, k]
     if (even) return sum(x.reshape({number, each, x.size(1)}), {1});
     return index_add(zeros({number, x.size(1)}, {.dtype = x.dtype(), .device = x.device()}), 0, bag, x);
   };
-  const auto kept = [&](double otherwise) { return there.defined() ? where(there, rows, otherwise) : rows; };
+  const auto kept = [&](double otherwise) { return is_kept.defined() ? where(is_kept, rows, otherwise) : rows; };
   if (o.mode == BagMode::sum) return summed(kept(0));
-  const Tensor members =
-      summed(there.defined() ? there.to(rows.dtype()) : ones({count, 1}, {.dtype = rows.dtype(), .device = rows.device()}));
-  if (o.mode == BagMode::mean || count == 0) return summed(kept(0)) / clamp(members, 1.0, {});
+  const Tensor counts =
+      summed(is_kept.defined() ? is_kept.to(rows.dtype()) : ones({count, 1}, {.dtype = rows.dtype(), .device = rows.device()}));
+  if (o.mode == BagMode::mean || count == 0) return summed(kept(0)) / clamp(counts, 1.0, {});
   rows = kept(kMinusInf);
-  return where(members > 0.0, max(even ? rows.reshape({number, each, width}) : padded(rows, offsets, bag), 1).first, 0.0);
+  return where(counts > 0.0, max(even ? rows.reshape({number, each, width}) : padded(rows, offsets, bag), 1).first, 0.0);
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ struct Prod {
     ctx.save(in[0]);
     return run_reduce(Reduce::prod, in[0], reduced(in[0].shape(), a.dims(), "prod"), a.keepdim, sum_dtype(in[0], a.dtype));
   }
-  // The product of the others: without zeros y / x; one zero gets the product of the rest; beside a zero everything is 0.
+  // Returns the product of the others: without zeros y / x; a single zero gets the product of the rest, and everything else gets
+  // 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = widened(ctx.saved()), zero = eq(x, 0);
     const ReducedShapes shapes = reduced(x.shape(), a.dims(), "prod");
@@ -40,7 +41,7 @@ struct Prod {
     const Tensor rest = run_reduce(Reduce::prod, factors, shapes, true, x.dtype()) * grads[0].reshape(shapes.kept);
     return {where(zero, where(eq(zeros, 1), rest, 0), where(eq(zeros, 0), rest, 0)) / factors};
   }
-  // Halves multiplied until one is left.
+  // Multiplies halves until one is left.
   static Tensor composite(const Attr& a, const Tensors& in) {
     const ReducedShapes shapes = reduced(in[0].shape(), a.dims(), "prod");
     Tensor x = widened(in[0]);
@@ -63,7 +64,7 @@ struct Variance {
     double correction;
     bool keepdim;
   };
-  enum Saved : size_t { kX, kMean, kStd };  // kStd: of the root only
+  enum Saved : size_t { kX, kMean, kStd };  // kStd: only for the root
   static constexpr OpInfo kInfo[4] = {{.name = "var", .doc = "sum (x - mean)^2 / max(0, n - correction)"},
                                       {.name = "std", .doc = "the square root of var; no gradient where it is 0"},
                                       {.name = "var_mean", .doc = "var and mean"},
@@ -80,7 +81,7 @@ struct Variance {
     const Tensor mean = a.with_mean || ctx.recording() ? make(wide) : Tensor(), var = make(a.root ? wide : x.dtype());
     backend_for(x.device()).variance(x.view(), a.correction, mean.defined() ? mean.view() : TensorView{}, var.view());
     if (a.root) var.sqrt_();
-    // Copies of the handles: an output must not be held by its own node.
+    // Copies handles, because a node must not hold its own output.
     ctx.save(x);
     if (ctx.recording()) ctx.save(mean.detach());
     if (a.root) ctx.save(var.detach());
@@ -89,7 +90,7 @@ struct Variance {
     return out;
   }
 
-  // 2 (x - mean) / (n - correction); through the root: divided by 2 std.
+  // Computes 2 (x - mean) / (n - correction); for the root, divided by 2 std.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor given = ctx.saved(kX), x = recorded ? widened(given) : given;

@@ -6,23 +6,23 @@
 
 namespace halfstep {
 
-// The product over one dimension, or over all. Integers in int64. Autocast: f32 out.
+// Returns the product over one dimension, or over all. Integers in int64. Autocast: f32 out.
 Tensor prod(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false, std::optional<DType> dtype = {});
 
-// sum (x - mean)^2 / max(0, n - correction), and its square root.
+// Return sum (x - mean)^2 / max(0, n - correction), and its square root.
 Tensor var(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
 Tensor std(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
-// The same with the mean as second.
+// Return the same, and the mean as second result.
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims = {}, double correction = 1, bool keepdim = false);
 
-// ln sum e^x, shifted by the maximum; -inf where all of x is. Integers are read as float32. Autocast: f32.
+// Returns ln sum e^x, shifted by the maximum; -inf if all of x is. Integers are read as float32. Autocast: f32.
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim = false);
 
-// How many elements are not 0 (NaN is not): int64, no gradient.
+// Returns how many elements are nonzero (NaN is): int64, no gradient.
 Tensor count_nonzero(const Tensor& x, const Dims& dims = {});
 
-// The sum and the mean of the elements that are not NaN.
+// Return the sum and the mean of the elements that are not NaN.
 Tensor nansum(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
 Tensor nanmean(const Tensor& x, const Dims& dims = {}, bool keepdim = false, std::optional<DType> dtype = {});
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "framework/autograd/checkpoint.h"
+#include "framework/autograd/recompute.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -18,7 +18,7 @@ Tensor floats(const Shape& shape, const Tensor& like) {
   return Tensor::empty(shape, {.dtype = widened(like.dtype()), .device = like.device()});
 }
 
-// `anything`: an autocast region reads all as float32.
+// Checks a weight or bias. `anything`: an autocast region reads all as float32.
 void check_parameter(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape, DType x,
                      bool anything = false) {
   if (!t.defined()) return;
@@ -51,7 +51,7 @@ struct Normalize {
     NormArgs args;
     Shape parameter;  // of weight and bias
     std::optional<DType> dtype = {};
-    std::shared_ptr<Tensors> statistics = {};  // where to leave mean and rstd
+    std::shared_ptr<Tensors> statistics = {};  // where to store mean and rstd
   };
   static constexpr OpInfo kInfo[5] = {
       {.name = "layer_norm",
@@ -84,12 +84,12 @@ struct Normalize {
     check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
   }
   enum Saved : size_t { kX, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
-  // The kernels take groups of channels in either format. What is normalised over last dimensions is copied to rows, and the result
-  // given back in the input's format.
+  // Returns the format for the kernels, which accept groups of channels in either format. For normalisation over the last
+  // dimensions, x is copied to rows, and the result returned in the input's format.
   static MemoryFormat format_of(const Attr& a, const Tensor& x) {
     return a.kind == group || a.kind == instance ? x.format() : MemoryFormat::contiguous;
   }
-  // PyTorch's instance_norm takes 1 / sqrt(0) for 0; its other normalisations make NaN of it.
+  // Returns whether a constant channel gives 0: PyTorch's instance_norm reads 1 / sqrt(0) as 0; its other normalisations give NaN.
   static bool zero_of_constant(const Attr& a) { return a.kind == instance && a.args.eps == 0; }
   static Attributes describe(const Attr& a) {
     return {{"normalized_shape", a.parameter}, {"groups", a.args.groups}, {"eps", a.args.eps}};
@@ -110,7 +110,7 @@ struct Normalize {
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
     const Gradients d(ctx, x, a.parameter, kWeight, kBias);
-    if (x.numel() == 0) {  // kernels walk over the elements of x
+    if (x.numel() == 0) {  // kernels loop over the elements of x
       for (const Tensor& t : {d.dweight, d.dbias})
         if (t.defined()) t.fill_(0);
       return {d.dx, d.dweight, d.dbias};
@@ -137,7 +137,7 @@ struct Normalize {
   }
 };
 
-// Rows are the dimensions to the left of the normalised ones.
+// Returns arguments whose rows are the dimensions to the left of the normalised ones.
 NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized, double eps) {
   check<ValueError>(!normalized.empty(), op, "normalized_shape must have at least one entry");
   const int lead = x.dim() - normalized.size();
@@ -162,10 +162,10 @@ struct Channels {
   Shape shape() const { return {batch, channels, positions}; }
 };
 
-// ---- statistics of the batch, or given
+// ---- statistics of the batch, or given ones
 
 // In the second forward of checkpoint() running statistics are where the first has left them.
-bool moves_statistics() { return !Recomputing::now(); }
+bool moves_statistics() { return !TakenStates::again(); }
 
 struct BatchNorm {
   static constexpr OpInfo kInfo{
@@ -175,10 +175,10 @@ struct BatchNorm {
           "ReLU of it in the same pass"};
   struct Attr {
     BatchNormArgs args;
-    Tensor batches = {};          // no input, as nothing is computed from it
-    const OpInfo* info = &kInfo;  // instance_norm by running statistics is this, too
+    Tensor batches = {};          // not an input, because no result depends on it
+    const OpInfo* info = &kInfo;  // also used by instance_norm with running statistics
 
-    // Of memory in that format: pixels with their channels side by side are samples of one pixel each.
+    // In channels_last, pixels with their channels side by side are samples of one pixel each.
     BatchNormArgs args_in(MemoryFormat format) const {
       BatchNormArgs out = args;
       if (format == MemoryFormat::channels_last) out.batch *= std::exchange(out.inner, 1);
@@ -201,7 +201,7 @@ struct BatchNorm {
   }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
-    const bool unused = a.args.training && !moves_statistics();  // the running ones
+    const bool unused = a.args.training && !moves_statistics();  // whether the running statistics stay unchanged
     const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
                  running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
@@ -220,14 +220,14 @@ struct BatchNorm {
         given.bump_version();
       }
     }
-    // Training normalises by the batch's statistics, so backward has no use for the running ones. Saved, they would be taken for
-    // inputs that were changed after forward, as this very call updates them.
+    // Training normalises by the batch's statistics, so backward does not need the running ones. If saved, they would count as
+    // changed after forward, because this call updates them.
     for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
     ctx.save(mean);
     ctx.save(rstd);
     return y;
   }
-  // Where ReLU has made 0 of a result follows from what normalising needs again anyway: the result need not be saved.
+  // Finds where ReLU was 0 from the values that normalising needs again anyway, so the result need not be saved.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const MemoryFormat format = ctx.saved(kX).format();
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format),
@@ -253,7 +253,7 @@ struct BatchNorm {
   }
 };
 
-// The running statistics after statistics of every sample and channel.
+// Updates the running statistics from those of every sample and channel.
 void update_running(const Tensor& x, const Channels& n, const Tensor& running_mean, const Tensor& running_var, double momentum) {
   const NoGrad quiet;
   const autocast::Off off;
@@ -306,7 +306,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                   bool training, double momentum, double eps, bool relu, const Tensor& batches) {
-  // PyTorch's form of no batch without channels.
+  // PyTorch's form of an empty batch without channels.
   if (x.dim() == 1 && x.size(0) == 0)
     return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu, batches)
         .reshape({0});

@@ -7,32 +7,33 @@
 
 namespace halfstep {
 
-// Over the last dimensions, which are normalized_shape; weight and bias have that shape. Autocast: f32.
+// Normalises over the last dimensions, whose sizes are normalized_shape; weight and bias have that shape. Autocast: f32.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
                   double eps = 1e-5);
-// The same, and the mean and 1 / sqrt(var + eps) of each row (no gradients; 1 in the normalised dimensions), in y's dtype
-// or weight's, whichever is wider.
+// The same, and the mean and 1 / sqrt(var + eps) of each row (no gradients; size 1 in the normalised dimensions), in y's dtype or
+// weight's, whichever is wider.
 Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps);
-// x / sqrt(mean(x^2) + eps) * weight. eps unset: the epsilon of float32 (float64 for f64). Autocast: f32.
+// Returns x / sqrt(mean(x^2) + eps) * weight. eps by default: the epsilon of float32 (float64 for f64). Autocast: f32.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), std::optional<double> eps = {});
 
-// x: [N, C, ...]; weight and bias: [C].
-// Over the channels of each of num_groups groups and all positions. Autocast: f32.
+// Below, x: [N, C, ...]; weight and bias: [C]. Normalises over the channels of each of num_groups groups and all positions.
+// Autocast: f32.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
                   double eps = 1e-5);
-// For each channel over the batch and all positions. Training takes the batch's statistics and updates the running ones, where
-// given, in place: running = (1 - momentum) running + momentum new, with the unbiased variance; else the running ones are used.
-// relu: applies ReLU in the same pass. batches: [] i64, the number of batches seen, one more after training. Throws ValueError for
-// an eps of 0 in training.
+// Normalises each channel over the batch and all positions. Training uses the batch's statistics and updates the running ones, if
+// given, in place: running = (1 - momentum) running + momentum new, with the unbiased variance; otherwise uses the running ones.
+// relu: applies ReLU in the same pass. batches: [] i64, the number of batches seen, which training increases by one. Throws
+// ValueError for an eps of 0 in training.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = Tensor(),
                   const Tensor& bias = Tensor(), bool training = false, double momentum = 0.1, double eps = 1e-5, bool relu = false,
                   const Tensor& batches = Tensor());
-// For each channel of each sample over all positions. Running statistics as in batch_norm, averaged over the batch. With an eps of
-// 0 a constant channel gives the bias, with a gradient of 0.
+// Normalises each channel of each sample over all positions. Running statistics as in batch_norm, averaged over the batch. With an
+// eps of 0, a constant channel gives the bias, with gradient 0.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = Tensor(), const Tensor& running_var = Tensor(),
                      const Tensor& weight = Tensor(), const Tensor& bias = Tensor(), bool use_input_stats = true,
                      double momentum = 0.1, double eps = 1e-5);
-// x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta; channels beyond the ends count as 0. x: [N, C, L...].
+// Returns x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta; channels beyond the ends count as 0. x: [N, C,
+// L...].
 Tensor local_response_norm(const Tensor& x, int64_t size, double alpha = 1e-4, double beta = 0.75, double k = 1);
 
 }  // namespace halfstep

@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-// The dimensions to reduce, wrapped; all for {}.
+// Returns the wrapped dimensions to reduce; all for {}.
 std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view op) {
   std::array<bool, kMaxDims> m{};
   if (dims.empty()) m.fill(true);
@@ -49,16 +49,15 @@ DType sum_dtype(const Tensor& x, const std::optional<DType>& dtype) {
   return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64);
 }
 
-// Kernels accumulate in the precision of their input: a caller who asks for float64 wants the sum in it, too. For integers
-// fractions are dropped before.
+// Converts x before a sum. Kernels accumulate in the precision of their input, so a float64 result needs a float64 input. For an
+// integer result, fractions are dropped first.
 Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
   return dtype && (dtype == DType::f64 || (x.is_floating_point() && !is_floating(*dtype))) ? x.to(*dtype) : x;
 }
 
 Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims) {
   const Tensor at = x.detach(), top = value.detach();
-  // If the extreme is NaN, the gradient goes to the NaN elements, which equal nothing: they are the elements that differ from
-  // themselves.
+  // If the extreme is NaN, the gradient goes to the NaN elements, which are the ones that differ from themselves.
   const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grad.dtype());
   return hit * (grad / hit.sum(dims, true));
 }
@@ -72,7 +71,7 @@ struct SumAttr {
   Shape from;
 };
 
-// The gradient of a sum: repeated over the summed elements.
+// Returns the gradient of a sum: repeated over the summed elements.
 Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.from, a.dims, "sum").kept).expand(a.from); }
 
 struct Sum {
@@ -252,7 +251,7 @@ Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep:
 
 namespace {
 
-// PyTorch's three forms: of two tensors, of all elements, along a dimension.
+// Registers PyTorch's three forms: of two tensors, of all elements, along a dimension.
 template <bool Largest>
 Tensors extreme_by_name(Args& a) {
   const Tensor x = a.tensor(0);

@@ -16,7 +16,7 @@ Tensor run_scan(Scan op, const Tensor& x, int dim, bool reverse, DType dtype) {
   return out;
 }
 
-// A scan in log2 n steps: after each, an element covers twice as many before it. join(earlier, later) on tensors.
+// Scans in log2 n steps: after each step an element covers twice as many before it. join(earlier, later) takes tensors.
 template <class Join>
 Tensor by_doubling(Tensor x, int64_t dim, const Join& join) {
   const int64_t n = x.dim() == 0 ? 1 : x.size(dim);
@@ -59,7 +59,7 @@ struct CumProd {
     ctx.save(in[0]);
     return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));
   }
-  // sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
+  // Returns sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = widened(ctx.saved()), g = widened(grads[0]), zero = eq(x, 0);
     const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, a.dim, false, DType::i64), 1));
@@ -79,7 +79,7 @@ constexpr OpInfo kCumulativeInfo[2] = {
     {.name = "cummax", .doc = "largest so far and its index, the last of equals", .takes = Takes::any}};
 constexpr OpInfo kDiffInfo{.name = "diff", .doc = "differences of neighbours, n times over", .takes = Takes::any};
 
-// The index of the extreme so far, by doubling.
+// Returns the index of the extreme so far, by doubling.
 Tensor index_so_far(bool largest, const Tensor& x, int dim) {
   const NoGrad quiet;
   Shape along = Dims::filled(x.dim(), 1);
@@ -119,7 +119,7 @@ Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, cons
   check<ShapeError>(x.dim() > 0, "diff", "needs a tensor of at least one dimension, got ", x.shape());
   check<ValueError>(n >= 0, "diff", "n must not be negative, got ", n);
   const int d = wrap_dim(dim, x.dim(), "diff");
-  if (n == 0) return clone(x);  // as PyTorch, which joins nothing to it then
+  if (n == 0) return clone(x);  // as in PyTorch, which then joins nothing
   return composite(kDiffInfo, {x, prepend, append}, [&](const Tensors& in) {
     Tensors parts;
     for (size_t i : {1, 0, 2})

@@ -6,15 +6,15 @@
 
 namespace halfstep {
 
-// out[i] = x[0] + ... + x[i], and the products. Integers in int64. Autocast: f32 out.
+// Return out[i] = x[0] + ... + x[i], and the products. Integers in int64. Autocast: f32 out.
 Tensor cumsum(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
 Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});
-// ln of the running sums of e^x, without leaving the range.
+// Returns ln of the running sums of e^x, without overflow.
 Tensor logcumsumexp(const Tensor& x, int64_t dim);
-// Values and indices of the largest and smallest so far: the last of equals; a NaN stays until the next one.
+// Return values and indices of the largest and smallest so far; the last of equals; a NaN stays until the next one.
 ValuesIndices cummax(const Tensor& x, int64_t dim);
 ValuesIndices cummin(const Tensor& x, int64_t dim);
-// Differences of neighbours, n times over; bool: whether they differ. prepend and append are joined to x first.
+// Returns differences of neighbours, applied n times; for bool, whether they differ. prepend and append are first joined to x.
 Tensor diff(const Tensor& x, int64_t n = 1, int64_t dim = -1, const Tensor& prepend = Tensor(), const Tensor& append = Tensor());
 
 }  // namespace halfstep

@@ -37,7 +37,7 @@ struct Softmax {
   }
 
  private:
-  // What has no dimension is a row of one element.
+  // Returns a view; a 0-dim tensor is a row of one element.
   static TensorView rows(const Tensor& t) { return t.dim() == 0 ? t.alias({1}, {1}).view() : t.view(); }
 };
 
@@ -46,7 +46,7 @@ Tensor run(bool log, Tensor x, int64_t dim, std::optional<DType> dtype) {
   if (!x.is_floating_point())
     x = x.to(dtype.value_or(DType::f32));
   else if (dtype && size_of(*dtype) < size_of(x.dtype()))
-    x = x.to(*dtype);  // the caller chose to lose precision before
+    x = x.to(*dtype);  // the caller chose to lose precision first
   return call<Softmax>({x}, {d, log, dtype});
 }
 

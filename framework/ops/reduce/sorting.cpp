@@ -70,7 +70,7 @@ struct Median {
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
   }
-  static Attributes describe(const Attr&) { return {}; }  // the name says all
+  static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor line = in[0].reshape({-1}), y = (a.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
     ctx.save(in[0]);
@@ -90,12 +90,12 @@ constexpr OpInfo kQuantile[2] = {
     {.name = "quantile", .policy = CastPolicy::f32, .doc = "the value below which a share of the elements lies"},
     {.name = "nanquantile", .policy = CastPolicy::f32, .doc = "quantile of the elements that are numbers"}};
 
-// x with dim, or all of it, last; q [Q] -> [..., Q].
+// Computes quantiles of x with dim, or all of it, last; q [Q] -> [..., Q].
 Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpolation, bool skips_nan) {
   const int64_t n = x.size(-1);
   const Tensor sorted = sort(x, -1).first, numbers = sorted.detach();
   const Tensor is_number = eq(numbers, numbers);
-  // NaNs come after the numbers.
+  // NaNs are sorted behind the numbers.
   const Tensor count =
       skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
   Tensor place = clamp_min(q * (count - 1), 0);
@@ -199,7 +199,7 @@ Pair nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim(), "nanmedian");
   check<ShapeError>(length(x, d) > 0, "nanmedian", "has no value over an empty dimension, got ", x.shape());
   if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
-  // NaNs come after the numbers. Without any number the place is 0, which holds a NaN.
+  // NaNs are sorted behind the numbers. Without any number the place is 0, which holds a NaN.
   const Tensor numbers = sum(eq(x.detach(), x.detach()), {d}, true);
   const Tensor place = clamp_min(floor_divide(numbers - 1, 2), 0);
   const Tensor index = gather(argsort(x.detach(), d), d, place), value = gather(x, d, index);
@@ -212,7 +212,7 @@ Pair mode(const Tensor& x, int64_t dim, bool keepdim) {
   check<ShapeError>(n > 0, "mode", "has no value over an empty dimension, got ", x.shape());
   if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
   const auto [sorted, order] = sort(x.detach(), d);
-  // How long the run of equals is that ends at each place: the longest ends at the last of the mode.
+  // Length of the run of equals that ends at each place: the longest run ends at the last occurrence of the mode.
   Shape line = Shape::filled(x.dim(), 1);
   line[d] = n;
   const Tensor at = arange(n, {.device = x.device()}).reshape(line).expand(x.shape());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order along a dimension. Sorting is stable, a NaN counts as the largest, indices are int64. A 0-dim tensor counts as one
+// Ordering along a dimension. Sorting is stable, NaN counts as the largest, and indices are int64. A 0-dim tensor counts as one
 // element.
 #pragma once
 
@@ -7,16 +7,16 @@
 
 namespace halfstep {
 
-// Values and indices. stable: always so, accepted for PyTorch's sake.
+// Returns values and indices. stable: always true, accepted for compatibility with PyTorch.
 ValuesIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false, bool stable = false);
 Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false, bool stable = false);
 Tensor msort(const Tensor& x);  // values along dimension 0
-// The k largest or smallest, best first (sorted: always so), the first of equals.
+// Returns the k largest or smallest, best first (sorted: always true); among equals the first.
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true, bool sorted = true);
-// The k-th smallest, counted from 1.
+// Returns the k-th smallest, counted from 1.
 ValuesIndices kthvalue(const Tensor& x, int64_t k, int64_t dim = -1, bool keepdim = false);
-// The value below which a share q of x's elements lies, q in [0, 1]; NaN when there is one, but nanquantile leaves NaNs out. Where
-// the place q (n - 1) lies between two elements, `interpolation` is "linear", "lower", "higher", "nearest" (halves to the even
+// Returns the value below which a share q of x's elements is, q in [0, 1]; NaN if there is a NaN, but nanquantile ignores NaNs. If
+// the place q (n - 1) is between two elements, `interpolation` is "linear", "lower", "higher", "nearest" (halves to the even
 // place) or "midpoint". q [Q]: the result has Q first. Floating; autocast: f32
 Tensor quantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, bool keepdim = false,
                 std::string_view interpolation = "linear");
@@ -26,13 +26,13 @@ Tensor nanquantile(const Tensor& x, double q, std::optional<int64_t> dim = {}, b
                    std::string_view interpolation = "linear");
 Tensor nanquantile(const Tensor& x, const Tensor& q, std::optional<int64_t> dim = {}, bool keepdim = false,
                    std::string_view interpolation = "linear");
-// The middle value, of an even number the lower one; NaN when there is one. Of all elements: equals share the gradient.
+// Returns the middle value, or the lower of two; NaN if there is a NaN. For all elements: equals share the gradient.
 Tensor median(const Tensor& x);
 ValuesIndices median(const Tensor& x, int64_t dim, bool keepdim = false);
-// median of the elements that are numbers; NaN where there is none.
+// Returns the median of the elements that are not NaN; NaN if there are none.
 Tensor nanmedian(const Tensor& x);
 ValuesIndices nanmedian(const Tensor& x, int64_t dim, bool keepdim = false);
-// The value that occurs most often, the smallest of several, and the index of its last occurrence.
+// Returns the most frequent value, the smallest of several, and the index of its last occurrence.
 ValuesIndices mode(const Tensor& x, int64_t dim = -1, bool keepdim = false);
 
 }  // namespace halfstep

@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-// A dense copy in `dtype`. Its gradient goes back in the input's dtype.
+// Makes a dense copy in `dtype`. Its gradient flows back in the input's dtype.
 struct Cast {
   struct Attr {
     DType to;
@@ -29,7 +29,7 @@ struct Cast {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
 };
 
-// Across devices; through host memory.
+// Copies across devices, through host memory.
 struct Move {
   struct Attr {
     Device to, from;
@@ -75,7 +75,7 @@ Tensor Tensor::contiguous() const { return halfstep::contiguous(*this); }
 
 const Tensor& Tensor::copy_(const Tensor& src) const {
   const Tensor local = src.to(device());
-  // The expanded view has a place of its own in the graph, also when src is a leaf.
+  // The expanded view has its own place in the graph, also if src is a leaf.
   const Tensor full = local.shape() == shape() && !local.requires_grad() ? local : local.expand(shape());
   return assign_in_place(*this, full.dtype() == dtype() ? full : full.to(dtype()), "copy_");
 }
@@ -85,7 +85,7 @@ const Tensor& Tensor::fill_(Number value) const {
   if (recorded && impl()->is_view) return assign_in_place(*this, new_full(shape(), value), "fill_");
   fill(*this, value);
   bump_version();
-  if (recorded) {  // the values before no longer matter
+  if (recorded) {  // the old values no longer matter
     ++storage()->recorded_writes;
     impl()->autograd.reset();
   }
@@ -93,8 +93,8 @@ const Tensor& Tensor::fill_(Number value) const {
 }
 
 void Tensor::read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const {
-  if (const TraceScope* const trace = TraceScope::current()) [[unlikely]]
-    trace->check_host_read(*this);
+  if (Observing::any()) [[unlikely]]
+    Observing::report([&](OpObserver& o) { o.host_read(*this); });
   const size_t n = size_t(numel());
   if (floats)
     floats->resize(n);

@@ -30,7 +30,8 @@ void check_sampled(std::string_view op, DType dtype) {
 }
 Generator& pick(Generator* g) { return g ? *g : default_generator(); }
 
-// fill(view, state) with the numbers from `from` on. The first of a block may belong to earlier rows; then they are made as well.
+// Calls fill(view, state) with the numbers from `from` on. The first ones of a block may belong to earlier rows; then those are
+// generated as well.
 template <class F>
 void fill_drawn(const Tensor& t, const Draw& from, const F& fill) {
   if (from.skip == 0) return fill(t.view(), from.state);
@@ -47,7 +48,7 @@ struct Dropout {
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
   static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
-  // Numbers belong to elements in row-major order, in whichever order they lie.
+  // Numbers belong to elements in row-major order, whatever their order in memory.
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     Backend& backend = backend_for(out.device());
@@ -62,7 +63,7 @@ struct Dropout {
     backend.copy(part.view(), out.view());
     return out.to(in[0].format());
   }
-  // Linear: the gradient takes the same road with the same numbers.
+  // Linear: the gradient uses the same map with the same numbers.
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
 };
 
@@ -93,7 +94,7 @@ Shape sizes(Args& a) {
   return shape;
 }
 
-// A number, or the 0-dim tensor at a position (a host read).
+// Makes a tensor from a number, or from a 0-dim tensor at a position (a host read).
 Tensor filled(const Shape& shape, Number value, const TensorOptions& o) {
   const Tensor t = raw(shape, o);
   fill(t, value);
@@ -150,25 +151,26 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& o) {
   const bool integers = !first.is_floating() && !last.is_floating() && !by.is_floating();
   const TensorOptions chosen{
       .dtype = o.dtype.value_or(integers ? DType::i64 : DType::f32), .device = o.device, .requires_grad = o.requires_grad};
-  // Of integers, PyTorch cuts start and step off, not each element.
-  const bool whole = !is_floating(chosen.dtype);
-  if (integers && whole && std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // a double would round
+  // For integers, PyTorch truncates start and step, not each element.
+  const bool to_integers = !is_floating(chosen.dtype);
+  if (integers && to_integers &&
+      std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // double would round these
     using Wide = __int128;
     const Wide room = Wide(last.whole()) - first.whole(), stride = by.whole(), away = stride > 0 ? stride - 1 : stride + 1;
     const NumberOptions exact{.dtype = DType::i64, .device = o.device};
     return (arange(0, int64_t((room + away) / stride), 1, exact) * by + first).to(chosen.dtype);
   }
   const Tensor t = raw({int64_t(count)}, chosen);
-  backend_for(o.device).arange(t.view(), whole ? std::trunc(start) : start, whole ? std::trunc(step) : step);
+  backend_for(o.device).arange(t.view(), to_integers ? std::trunc(start) : start, to_integers ? std::trunc(step) : step);
   return finish(t, chosen);
 }
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
   check_size("linspace", {steps});
-  if (!is_floating(o.dtype)) start = std::trunc(start), end = std::trunc(end);  // as PyTorch; each element is cut off, too
+  if (!is_floating(o.dtype)) start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
   const Tensor i = arange(double(steps), {.dtype = DType::f64, .device = o.device});
   const double step = steps > 1 ? (end - start) / double(steps - 1) : 0;
-  // From both ends, so that both are exact.
+  // Computes from both ends, so that both are exact.
   const Tensor t = where(lt(i, double(steps / 2)), add(mul(i, step), start), sub(end, mul(sub(double(steps - 1), i), step)));
   return finish(steps == 1 ? full({1}, start, {.dtype = o.dtype, .device = o.device}) : t.to(o.dtype), o);
 }
@@ -257,7 +259,7 @@ Tensor normal(double mean, double stddev, const Shape& shape, const TensorOption
 Tensor bernoulli(const Tensor& p, Generator* g) {
   check_sampled("bernoulli", p.dtype());
   const NoGrad quiet;
-  // NaN fails, too. On a GPU the check would wait for the device.
+  // Also rejects NaN. On a GPU the check would wait for the device.
   check<ValueError>(!p.device().is_cpu() || all(logical_and(ge(p, 0), le(p, 1))).item<bool>(), "bernoulli",
                     "probabilities must lie in [0, 1]");
   const Tensor u = rand(p.shape(), {.device = p.device()}, g);
@@ -291,7 +293,7 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
                       "too few weights are positive to draw ", samples);
   }
-  // The class whose exponential clock of rate w rings first: classes ring in an order that has the wanted probabilities.
+  // Chooses the class whose exponential clock of rate w rings first: classes ring in an order with the required probabilities.
   Shape shape = w.shape();
   if (replacement) shape.insert(shape.size() - 1, samples);
   check_size(op, shape);

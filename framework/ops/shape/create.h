@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// New tensors, beyond those of ops.h. Nothing here has a gradient.
+// New tensors that ops.h lacks. None of these has a gradient.
 #pragma once
 
 #include "framework/base/generator.h"
@@ -7,24 +7,24 @@
 
 namespace halfstep {
 
-// Of x's shape and device.
+// Make tensors of x's shape and device.
 Tensor zeros_like(const Tensor& x, DType dtype);
 Tensor ones_like(const Tensor& x, DType dtype);
 Tensor empty_like(const Tensor& x, DType dtype);
-Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype = {});  // x's dtype by default; so the next two
+Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype = {});  // x's dtype by default; so do the next two
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype = {}, Generator* generator = nullptr);
 Tensor randn_like(const Tensor& x, std::optional<DType> dtype = {}, Generator* generator = nullptr);
 
-// [steps]: both ends included and exact.
+// Returns [steps] numbers, including both ends exactly.
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options = {});
 Tensor logspace(double start, double end, int64_t steps, double base = 10, const TensorOptions& options = {});  // base^linspace
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options = {});                                            // [n, m]
 
 Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-// 1 with the probability of p's element at its place, or with probability p everywhere, of x's shape and dtype; else 0.
+// Returns 1 with the probability in p's element, or with probability p everywhere, in x's shape and dtype; else 0.
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
 Tensor bernoulli(const Tensor& x, double p, Generator* generator = nullptr);
-// weights: [C] or [N, C], not negative -> [samples] or [N, samples] i64, classes drawn with probability weight / sum.
+// Draws classes with probability weight / sum. weights: [C] or [N, C], nonnegative -> [samples] or [N, samples] i64.
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false, Generator* generator = nullptr);
 
 }  // namespace halfstep

@@ -10,7 +10,7 @@ namespace halfstep {
 
 struct TensorLiteral::Values {
   Shape shape;
-  bool is_shaped = false;  // the first row down to its first number has been seen
+  bool is_shaped = false;  // whether the first row was read down to its first number
   std::optional<DType> kind;
   std::vector<double> numbers;
   std::vector<int64_t> wholes;
@@ -38,7 +38,7 @@ Tensor TensorLiteral::tensor(const NumberOptions& options) const {
   Values values;
   append_to(values, 0);
   const DType own = values.kind.value_or(DType::f32), dtype = options.dtype.value_or(own);
-  // Through double, but for whole numbers: those are exact beyond 2^53.
+  // Converts through double, except integers, which are exact beyond 2^53.
   const Tensor t = own != DType::f32 ? from_vector(values.wholes, values.shape, options.device)
                                      : from_vector(values.numbers, values.shape, options.device);
   const Tensor out = t.to(dtype);

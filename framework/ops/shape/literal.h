@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tensor() takes: a number, or numbers in braces.
+// The argument of tensor(): a number, or numbers in braces.
 #pragma once
 
 #include <concepts>

@@ -19,7 +19,7 @@ struct SplitAttr {
   Shape full;
 };
 
-// The whole, where its parts lie side by side in memory as it would have them: then the parts' gradients are its own. Else
+// Returns the whole if its parts are in its layout in memory; then the parts' gradients are its own gradient. Otherwise returns
 // undefined.
 Tensor side_by_side(const Tensors& parts, const Shape& full, int dim) {
   const Strides strides = contiguous_strides(full);
@@ -66,8 +66,8 @@ struct Parts {
       else
         parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
     }
-    const Tensor whole = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
-    return {whole.defined() ? whole : cat(parts, a.dim)};
+    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
+    return {joined_gradient.defined() ? joined_gradient : cat(parts, a.dim)};
   }
 };
 
@@ -138,7 +138,7 @@ struct UnfoldDim {
     strides[a.dim] *= a.step;
     return as_view(in[0], shape, strides);
   }
-  // One term for each place in a window: of one place, no two windows meet.
+  // Adds one term for each place in a window, because windows do not overlap at one place.
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensor sum = zeros(a.full, {.dtype = g.dtype(), .device = g.device()});
@@ -204,7 +204,7 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   check<ValueError>(size >= 0 && size <= x.shape()[d], "unfold", "size must lie in [0, ", x.shape()[d], "], the size of dimension ",
                     dim, " of ", x.shape(), ", got ", size);
   check<ValueError>(step > 0, "unfold", "step must be positive, got ", step);
-  return call<UnfoldDim>({x}, {x.shape(), d, size, std::min(step, x.shape()[d] + 1)});  // no place is further away
+  return call<UnfoldDim>({x}, {x.shape(), d, size, std::min(step, x.shape()[d] + 1)});  // a larger step makes no difference
 }
 Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const { return halfstep::unfold(*this, dim, size, step); }
 

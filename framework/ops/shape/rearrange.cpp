@@ -81,7 +81,7 @@ int64_t product(const Shape& shape, int begin, int end) {
   return n;
 }
 
-// The product of two sizes, as one of `shape`'s dimensions.
+// Returns `shape` with size d multiplied by r.
 Shape multiplied(std::string_view op, Shape shape, int d, int64_t r) {
   check<ShapeError>(!__builtin_mul_overflow(shape[d], r, &shape[d]), op, "the result is too large: ", r, " times dimension ", d,
                     " of ", shape);
@@ -89,12 +89,12 @@ Shape multiplied(std::string_view op, Shape shape, int d, int64_t r) {
   return shape;
 }
 
-// Each slice along d, r times.
+// Repeats each slice along d r times.
 Tensor interleave(const Tensor& x, int d, int64_t r) {
   const Shape out = multiplied("repeat_interleave", x.shape(), d, r);
   const int64_t inner = product(x.shape(), d + 1, x.dim()), rows = product(x.shape(), 0, d + 1);
   const Tensor flat = x.reshape({rows, 1, inner});
-  if (inner < 16 && r > 1 && r <= 8) {  // few long copies
+  if (inner < 16 && r > 1 && r <= 8) {  // a few long copies
     const autocast::Off off;
     return cat(Tensors(size_t(r), flat), 1).reshape(out);
   }
@@ -256,7 +256,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   constexpr std::string_view op = "repeat_interleave";
   check<DTypeError>(repeats.defined() && is_integral(repeats.dtype()), op, "repeats must be integers");
   check<ShapeError>(repeats.dim() <= 1, op, "repeats must have at most one dimension, got ", repeats.shape());
-  if (repeats.device().is_meta()) {  // the sum of the repeats has to come from the caller
+  if (repeats.device().is_meta()) {  // the caller must give the sum of the repeats
     if (!output_size) check_has_values(op, {repeats});
     if (!dim) return repeat_interleave(x.reshape({-1}), repeats, 0, output_size);
     check_size(op, {*output_size});
@@ -345,7 +345,7 @@ void add_rearrange(OpList& list) {
     const Tensor x = a.tensor(0);
     const auto dim = a.integer_or_none("dim");
     const auto size = a.integer_or_none("output_size");
-    // Repeats alone say how often each index comes.
+    // Repeats alone mean how often each index occurs.
     if (!a.has_tensor(1) && !a.has("repeats"))
       return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
     return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors side by side in a way that their number of dimensions decides, and the cuts that undo it. Those that join promote.
+// Joins tensors along a dimension that depends on their rank, and splits them again. Joins promote.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -15,8 +15,8 @@ Tensor dstack(const Tensors& xs);            // cat along dimension 2 of atleast
 Tensor column_stack(const Tensors& xs);      // cat along dimension 1, a vector being a column
 Tensor block_diag(const Tensors& matrices);  // [sum of rows, sum of columns]: the matrices on a diagonal, zeros beside them
 
-// Views of x along dim: n parts of which the first x.size(dim) mod n are longer by one; or the parts before, between and behind
-// the indices, which count and are cut off as Python's slices do.
+// Return views of x along dim: n parts, of which the first x.size(dim) mod n are longer by one; or the parts before, between and
+// after the indices, which count and clamp like Python's slices.
 Tensors tensor_split(const Tensor& x, int64_t sections, int64_t dim = 0);
 Tensors tensor_split(const Tensor& x, const std::vector<int64_t>& indices, int64_t dim = 0);
 inline Tensors tensor_split(const Tensor& x, std::initializer_list<int64_t> indices, int64_t dim = 0) {  // {2} is a list

@@ -14,12 +14,12 @@
 namespace halfstep {
 namespace {
 
-// Strides that read `x` as `shape` without a copy, if there are any.
+// Returns strides that read `x` as `shape` without a copy, if there are any.
 std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
   if (x.is_contiguous()) return contiguous_strides(shape);
   Strides out = Dims::filled(shape.size(), 0);
   int d = x.dim() - 1, o = shape.size() - 1;
-  // Runs of old dimensions that lie densely in each other are cut into new ones.
+  // Splits runs of old dimensions that are dense in each other into new ones.
   while (d >= 0) {
     int64_t run = x.shape()[d], inner = x.strides()[d];
     int64_t dense = run * inner;
@@ -115,7 +115,7 @@ struct SliceAttr {
   int64_t start, count, step;
   Shape full;
 };
-struct Slice {
+struct SliceOp {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
       .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .takes = Takes::any};
@@ -130,7 +130,7 @@ struct Slice {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
-// The transpose of Slice: zeros of the full shape with x in the slice.
+// Returns zeros of the full shape with x in the slice; the transpose of SliceOp.
 struct SliceBackward {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
@@ -146,9 +146,9 @@ struct SliceBackward {
     backend_for(out.device()).copy(in[0].view(), part.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Slice>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<SliceOp>({grads[0]}, a)}; }
 };
-Tensors Slice::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+Tensors SliceOp::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
   return {call<SliceBackward>({grads[0]}, a)};
 }
 
@@ -268,7 +268,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
   const int64_t n = x.shape()[d];
   auto wrap = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t s = wrap(start), e = std::max(wrap(end), s), by = std::min(step, std::max<int64_t>(n, 1));
-  return call<Slice>({x}, {d, s, (e - s + by - 1) / by, by, x.shape()});
+  return call<SliceOp>({x}, {d, s, (e - s + by - 1) / by, by, x.shape()});
 }
 Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) const {
   return halfstep::slice(*this, dim, start, end, step);
@@ -277,10 +277,10 @@ Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) cons
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   const int d = wrap_dim(dim, x.dim(), "narrow");
   check<ShapeError>(x.dim() > 0, "narrow", "a 0-dim tensor cannot be narrowed");
-  if (start < 0) start += x.shape()[d];  // counts from the end
+  if (start < 0) start += x.shape()[d];  // counted from the end
   check<IndexError>(start >= 0 && length >= 0 && length <= x.shape()[d] && start <= x.shape()[d] - length, "narrow", "[", start,
                     ", ", int64_t(uint64_t(start) + uint64_t(length)), ") must lie inside dimension ", dim, " of ", x.shape());
-  return call<Slice>({x}, {d, start, length, 1, x.shape()});
+  return call<SliceOp>({x}, {d, start, length, 1, x.shape()});
 }
 Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const { return halfstep::narrow(*this, dim, start, length); }
 
@@ -297,13 +297,13 @@ Tensor slice_backward(const Tensor& x, const Shape& full, int dim, int64_t start
 }
 
 void add_views(OpList& list) {
-  list.add(View::info, [](Args& a) {  // copies where the strides allow no view
+  list.add(View::info, [](Args& a) {  // copies if the strides allow no view
     const Tensor x = a.tensor(0);
     return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
   });
   list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
   list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
-  list.add(Slice::info, [](Args& a) {
+  list.add(SliceOp::info, [](Args& a) {
     const Tensor x = a.tensor(0);
     const int64_t dim = a.integer("dim", 0);
     return slice(x, dim, a.integer("start", 0), a.integer("end", std::numeric_limits<int64_t>::max()), a.integer("step", 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ops that are each other's derivatives: a convolution is linear in its input and in its weight, and so are its transpose
-// and the gradient of its weight.
+// Three ops that are each other's derivatives, because a convolution is linear in its input and in its weight: the convolution,
+// its transpose, and the gradient of its weight.
 #include "framework/ops/window/convolution.h"
 
 #include <array>
@@ -25,8 +25,8 @@ struct ConvAttr {
   Window window;
   int64_t groups = 1;
   Spatial in{1, 1, 1}, out{1, 1, 1};
-  bool relu = false;  // of conv1d, 2d and 3d
-  LaidWeights* laid = nullptr;  // in InferenceMode alone, where no graph keeps this
+  bool relu = false;  // for conv1d, 2d and 3d
+  LaidWeights* laid = nullptr;  // only in InferenceMode, where no graph keeps this
 };
 
 Attributes describe_convolution(const ConvAttr& a) {
@@ -38,7 +38,7 @@ Attributes describe_convolution(const ConvAttr& a) {
   return out;
 }
 
-// Kernels write the operands' dtype or f32; anything else is one more conversion.
+// Runs a kernel into a new tensor. Kernels write the operands' dtype or f32; anything else is one more conversion.
 template <class F>
 Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryFormat format, const F& kernel) {
   const DType direct = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
@@ -46,7 +46,7 @@ Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryForma
   kernel(backend_for(like.device()), out.view());
   return direct == wanted ? out : out.to(wanted);
 }
-// One format for all tensors of a call: channels_last where one of the operands lies so, as in PyTorch.
+// Returns one format for all tensors of a call: channels_last if one of the operands is, as in PyTorch.
 MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   return a.format() == MemoryFormat::channels_last ? a.format() : b.format();
 }
@@ -70,7 +70,7 @@ Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, c
                    b.conv_backward_data(grad.view(), weight.view(), view_of(bias), a.window, a.groups, out);
                  });
 }
-// The bias's gradient comes along where it is wanted.
+// Computes the weight's gradient, and with it the bias's if wanted.
 Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
                   DType bias_dtype = DType::f32) {
   const MemoryFormat format = format_of(x0, grad0);
@@ -86,7 +86,7 @@ Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DTyp
                  });
 }
 
-// The bias's gradient: the sum over all but the channels.
+// Returns the bias's gradient: the sum over all dimensions but the channels.
 Tensor channel_sum(const Tensor& g, DType dtype) {
   Dims rest{0};
   for (int d = 2; d < g.dim(); ++d) rest.push_back(d);
@@ -100,7 +100,7 @@ Tensor channel_sum(const Tensor& g, DType dtype) {
 
 struct Conv {
   using Attr = ConvAttr;
-  enum Saved : size_t { kX, kWeight, kOutput };  // kOutput: with ReLU only
+  enum Saved : size_t { kX, kWeight, kOutput };  // kOutput: only with ReLU
   static constexpr OpInfo kInfo[3] = {
       {.name = "conv1d",
        .policy = CastPolicy::low,
@@ -120,7 +120,7 @@ struct Conv {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
-// The gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
+// Computes the gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
 struct ConvTranspose {
   using Attr = ConvAttr;
   enum Saved : size_t { kGrad, kWeight };
@@ -138,7 +138,7 @@ struct ConvTranspose {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
-// The gradient of Conv's weight; inputs: x, grad.
+// Computes the gradient of Conv's weight; inputs: x, grad.
 struct ConvWeight {
   using Attr = ConvAttr;
   enum Saved : size_t { kX, kGrad };
@@ -192,7 +192,7 @@ Tensors ConvTranspose::backward(const BackwardContext& ctx, const Attr& a, const
 
 // ---- arguments
 
-// The window and all sizes of a convolution of an input [N, C, in...].
+// Returns the window and all sizes of a convolution of an input [N, C, in...].
 ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& o) {
   const bool same = o.padding.name == "same";
   check<ValueError>(same || o.padding.name == "valid" || o.padding.name.empty(), op,
@@ -238,7 +238,7 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
                     " with groups = ", groups, ", got ", x.shape());
 }
 
-// The inputs cast for the region: an op called by another op must not cast again, and errors name the outer op.
+// Casts the inputs for the region: an op called by another op must not cast again, and errors name the outer op.
 std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};
@@ -364,7 +364,7 @@ Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64
   check_bias("conv_tbc", bias, weight.size(2), weight);
   check<DTypeError>(x.is_floating_point() && weight.is_floating_point(), "conv_tbc", "inputs must be floating, got ", x.dtype(),
                     " and ", weight.dtype());
-  // Cast before they are permuted: a parameter's kept 16-bit copy is found by the parameter itself.
+  // Casts before permuting, because a parameter's 16-bit copy is found by the parameter itself.
   const auto in = cast_inputs("conv_tbc", x, weight, bias);
   const autocast::Off off;
   return run_conv("conv_tbc", 1, in[0].permute({1, 2, 0}), in[1].permute({2, 1, 0}), in[2], {.padding = pad}, false)
@@ -390,7 +390,7 @@ void add_convolution(OpList& list) {
     const Tensor x = a.tensor(0), weight = a.tensor(1), bias = a.tensor_or_none(2);
     const int dims = x.dim() - 2;
     check<ShapeError>(dims >= 1 && dims <= 3, "convolution", "input must have 3 to 5 dimensions, got ", x.shape());
-    a.raw("output_padding");  // part of the signature; only the transpose reads it
+    a.raw("output_padding");  // accepted because it is in the signature; only the transpose uses it
     return a.flag("transposed") ? run_transposed("convolution", dims, x, weight, bias, transpose_options(a))
                                 : run_conv("convolution", dims, x, weight, bias, conv_options(a), false);
   });

@@ -13,8 +13,8 @@ namespace halfstep {
 
 class LaidWeights;
 
-// Zeros around the input: sizes (one for all dimensions, or one each), "same" (the output is as large as the input; stride 1
-// only; an odd total pads one more behind) or "valid" (none).
+// Zeros around the input: sizes (one for all dimensions, or one each), "same" (the output is as large as the input; stride 1 only;
+// an odd total pads one more behind) or "valid" (none).
 struct ConvPadding {
   ConvPadding(int64_t all) : sizes{all} {}
   ConvPadding(int all) : sizes{all} {}
@@ -24,7 +24,7 @@ struct ConvPadding {
   ConvPadding(const char* rule) : name(rule) {}
 
   Dims sizes{0};
-  std::string name;  // empty: the sizes hold
+  std::string name;  // empty: the sizes count
 };
 
 // Lists have one entry for all spatial dimensions, or one each.
@@ -33,7 +33,7 @@ struct ConvOptions {
   ConvPadding padding = 0;
   Dims dilation{1};
   int64_t groups = 1;
-  LaidWeights* laid = nullptr;  // the layer's cache of laid-out weights for InferenceMode (laid_weights.h); null: none
+  LaidWeights* laid = nullptr;  // the layer's cache of laid-out weights for InferenceMode (laid_weights.h), or null
 };
 struct ConvTransposeOptions {
   Dims stride{1};
@@ -59,17 +59,19 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
                         const ConvTransposeOptions& options = {});
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
                         const ConvTransposeOptions& options = {});
-// The gradient of a convolution's weight: x [N, C, in...] and grad [N, O, out...] -> [O, C / groups, kernel...].
+// Returns the gradient of a convolution's weight: x [N, C, in...] and grad [N, O, out...] -> [O, C / groups, kernel...].
 Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& options = {});
-// Time first: x [T, N, C], weight [K, C, O], bias [O] -> [T + 2 pad - K + 1, N, O]. (low)
+// Convolves with time first: x [T, N, C], weight [K, C, O], bias [O] -> [T + 2 pad - K + 1, N, O]. (low)
 Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad = 0);
 
 struct WindowOptions {
   Dims dilation{1}, padding{0}, stride{1};
 };
-// x: [N, C, H, W] or [C, H, W] -> [N, C kh kw, L] or [C kh kw, L]: the elements of a window at each of its L positions.
+// Copies windows to columns. x: [N, C, H, W] or [C, H, W] -> [N, C kh kw, L] or [C kh kw, L]: the elements of a window at each of
+// its L positions.
 Tensor unfold(const Tensor& x, const Dims& kernel_size, const WindowOptions& options = {});
-// The transpose: x [N, C kh kw, L] or [C kh kw, L] -> [N, C, H, W] or [C, H, W]; elements shared by windows are summed.
+// Adds columns back, the transpose of unfold: x [N, C kh kw, L] or [C kh kw, L] -> [N, C, H, W] or [C, H, W]; sums elements shared
+// by windows.
 Tensor fold(const Tensor& x, const Dims& output_size, const Dims& kernel_size, const WindowOptions& options = {});
 
 }  // namespace halfstep

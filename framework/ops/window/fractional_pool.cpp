@@ -54,7 +54,8 @@ FractionalPlan fractional_plan(int dims, const Tensor& x, const Dims& kernel_siz
   return p;
 }
 
-// [planes, out]: where the windows of dimension d begin. u: [planes], float32 or float64, whose rounding decides as in PyTorch.
+// Returns the starts of the windows in dimension d, [planes, out]. u: [planes], float32 or float64, whose rounding decides as in
+// PyTorch.
 Tensor starts(const FractionalPlan& p, int d, const Tensor& u) {
   const int64_t out = p.out[d], room = p.in[d] - p.kernel[d];
   const Tensor last = full({u.size(0), 1}, room, {.dtype = DType::i64, .device = u.device()});
@@ -65,7 +66,7 @@ Tensor starts(const FractionalPlan& p, int d, const Tensor& u) {
   return cat({floor((i + at) * step) - floor(at * step), last.to(u.dtype())}, 1).to(DType::i64);
 }
 
-// [planes, out..., kernel...]: the place in the input's plane of each element of each window.
+// Returns the index in the input's plane of each element of each window, [planes, out..., kernel...].
 Tensor places(const FractionalPlan& p, const Tensor& samples) {
   Tensor at;
   for (int d = 0; d < p.dims; ++d) {

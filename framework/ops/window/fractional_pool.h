@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fractional max pooling (Graham, 2014, arXiv:1412.6071): windows of one size at random steps, so that sizes shrink by factors that
-// are no whole numbers.
+// Fractional max pooling (Graham, 2014, arXiv:1412.6071): windows of one size at random steps, so that sizes shrink by factors
+// that need not be integers.
 #pragma once
 
 #include <utility>
@@ -11,22 +11,22 @@
 
 namespace halfstep {
 
-// Exactly one of output_size and output_ratio, one number for all spatial dimensions or one each.
+// Takes exactly one of output_size and output_ratio: one number for all spatial dimensions, or one each.
 struct FractionalMaxPoolOptions {
   Dims output_size{};
   ScaleFactors output_ratio{};  // in (0, 1): sizes become floor(in * output_ratio)
-  // [N, C, dimensions], floating, in [0, 1): where the windows lie. Undefined: drawn from `generator`, or from the default one.
-  // As in PyTorch, of an image the first number counts for the width, of a volume for the depth.
+  // [N, C, dimensions], floating, in [0, 1): the positions of the windows. Undefined: drawn from `generator`, or from the default
+  // one. As in PyTorch, the first number is for the width of an image, or the depth of a volume.
   Tensor random_samples = {};
   Generator* generator = nullptr;
 };
 
-// The largest element of each window. x is [N, C, in...] or [C, in...]. With u a random number for each plane and dimension, and
-// a = (in - kernel) / (out - 1), window i begins at floor((i + u) a) - floor(u a), and the last one ends at the end. Throws
-// ShapeError where out + kernel - 1 > in, ValueError for options that are missing or given twice.
+// Returns the largest element of each window. x is [N, C, in...] or [C, in...]. With u a random number for each plane and
+// dimension, and a = (in - kernel) / (out - 1), window i begins at floor((i + u) a) - floor(u a), and the last one ends at the
+// end. Throws ShapeError if out + kernel - 1 > in, ValueError for options that are missing or given twice.
 Tensor fractional_max_pool2d(const Tensor& x, const Dims& kernel_size, const FractionalMaxPoolOptions& options);
 Tensor fractional_max_pool3d(const Tensor& x, const Dims& kernel_size, const FractionalMaxPoolOptions& options);
-// And where it lay in the input's plane, row-major, int64.
+// Returns also its index in the input's plane, row-major, int64.
 std::pair<Tensor, Tensor> fractional_max_pool2d_with_indices(const Tensor& x, const Dims& kernel_size,
                                                              const FractionalMaxPoolOptions& options);
 std::pair<Tensor, Tensor> fractional_max_pool3d_with_indices(const Tensor& x, const Dims& kernel_size,

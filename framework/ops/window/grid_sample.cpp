@@ -31,9 +31,9 @@ Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
 }
 
 Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
-  const Tensor whole = place.detach();
-  const Tensor inside = logical_and(ge(whole, 0.0), le(whole, double(size - 1)));
-  return {where(inside, whole, 0.0).to(DType::i64), where(inside, weight, 0.0)};
+  const Tensor integer_place = place.detach();
+  const Tensor inside = logical_and(ge(integer_place, 0.0), le(integer_place, double(size - 1)));
+  return {where(inside, integer_place, 0.0).to(DType::i64), where(inside, weight, 0.0)};
 }
 
 std::vector<Tap> taps_along(const SampleArgs& a, const Tensor& g, int64_t size) {
@@ -67,7 +67,7 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
     points *= grid.size(1 + d);
     plane *= x.size(2 + d);
   }
-  // Products of the taps of all dimensions: z first, so that an index grows by whole rows.
+  // Products of the taps of all dimensions, z first, so that an index grows by whole rows.
   std::vector<Tap> all;
   for (int d = dims - 1; d >= 0; --d) {
     const int64_t size = x.size(-1 - d);
@@ -115,7 +115,7 @@ struct GridSample {
     ctx.save(in[1]);
     return out;
   }
-  // Nearest elements do not change with the grid: no gradient.
+  // Returns no gradient for nearest, because the result does not change with the grid.
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(kX).contiguous(), grid = ctx.saved(kGrid).contiguous(), g = grads[0].to(x.dtype()).contiguous();
     Tensors result(2);
@@ -131,7 +131,7 @@ struct GridSample {
 
 constexpr OpInfo kAffineInfo{.name = "affine_grid", .doc = "the grid whose point p is theta [p, 1]; made of products and sums"};
 
-// A name, or PyTorch's number for it.
+// Reads a name, or PyTorch's number for it.
 int choice(Args& a, std::string_view name, std::string_view number, const std::array<std::string_view, 3>& names) {
   if (a.has(number)) {
     const int64_t i = a.integer(number);
@@ -161,7 +161,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
     plane *= x.size(d);
   }
   check<ShapeError>(fits && plane < (int64_t(1) << 31), op, "planes of x must have 1 to 2^31 - 1 elements, got ", x.shape());
-  if (o.mode == SampleMode::bicubic && dims == 3) {  // kernels have it for planes alone
+  if (o.mode == SampleMode::bicubic && dims == 3) {  // kernels support it for planes only
     return composite(GridSample::info, {x, grid}, [&](const Tensors& in) {
       check_same_dtype(op, in);
       return sample_with_ops(o, in[0], in[1]);
@@ -184,7 +184,7 @@ Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {
   check_size(op, out);
   return composite(kAffineInfo, {theta}, [&](const Tensors& in) {
     const Tensor& t = in[0];
-    // One term for each dimension, broadcast, and the shift.
+    // One broadcast term for each dimension, and the shift.
     Shape each = Dims::filled(out.size(), 1);
     each[0] = size[0];
     each[out.size() - 1] = dims;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling an image at the points of a grid. Names, defaults and errors' conditions are PyTorch's.
+// Samples an image at the points of a grid. Names, defaults and errors' conditions are PyTorch's.
 #pragma once
 
 #include "framework/backend/layer_args.h"
@@ -13,8 +13,8 @@ namespace halfstep {
 // autocast: promote
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& options = {});
 
-// theta [N, 2, 3], size [N, C, H, W] -> [N, H, W, 2], or theta [N, 3, 4], size [N, C, D, H, W] -> [N, D, H, W, 3]: the grid whose
-// point (x, y(, z)) is theta [x, y(, z), 1].
+// Returns the grid whose point (x, y(, z)) is theta [x, y(, z), 1]: theta [N, 2, 3], size [N, C, H, W] -> [N, H, W, 2], or theta
+// [N, 3, 4], size [N, C, D, H, W] -> [N, D, H, W, 3].
 Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners = false);
 
 }  // namespace halfstep

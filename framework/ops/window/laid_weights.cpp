@@ -26,12 +26,12 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   Backend& backend = backend_for(weight.device());
   {
     const std::lock_guard lock(mutex_);
-    if (!source_.is(source)) kept_.clear(), source_ = source;  // a weight that has changed does not come back
+    if (!source_.is(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.sizes == call.sizes; });
     const bool again = found != kept_.end() && found == kept_.begin();
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
-      if (!found->laid.defined()) found->laid = laid_as(found->layout);  // other sizes may have brought it
+      if (!found->laid.defined()) found->laid = laid_as(found->layout);  // other image sizes may share this layout
       if (found->laid.defined() || found->layout.bytes == 0 || !again) return found->laid;
       call.layout = found->layout;
     } else {
@@ -65,7 +65,7 @@ size_t LaidWeights::layouts() const {
   return ids.size();
 }
 
-// What was not used for the longest time goes.
+// Keeps a laid weight, and drops the least recently used one.
 void LaidWeights::keep(const Kept& made) {
   kept_.remove_if([&](const Kept& k) { return k.sizes == made.sizes; });
   kept_.push_front(made);

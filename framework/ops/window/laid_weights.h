@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution's weight as its kernel reads it, kept for calls in which it has not changed.
+// Keeps a convolution's weight in its kernel's layout until the weight changes.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace halfstep {
 
-// Of one layer, for any threads. Images of different sizes share a laid weight where its layout is the same. Two layouts are kept.
-// While sizes that need a third one alternate with others, their weight is not laid out: that would cost more than it saves. Where
-// such sizes come twice in a row, theirs takes the place of the one that was not used for longest. Copies begin empty.
+// For one layer; thread-safe. Images of different sizes share a laid weight if its layout is the same. Two layouts are kept. While
+// image sizes that need a third one alternate with others, their weight is not laid out, because that would cost more than it
+// saves. If such sizes come twice in a row, theirs replaces the least recently used one. Copies begin empty.
 class LaidWeights {
  public:
   LaidWeights() = default;
   LaidWeights(const LaidWeights&) noexcept {}
   LaidWeights& operator=(const LaidWeights&) noexcept { return *this; }
 
-  // For Backend::conv_laid with these arguments, of which `weight` is the weight; undefined where it is not worth it.
+  // Returns the weight for Backend::conv_laid with these arguments; undefined if laying it out does not pay.
   Tensor find(const Tensor& weight, const ConvArgs& args);
 
  private:
@@ -34,7 +34,7 @@ class LaidWeights {
     int threads;
     bool operator==(const Sizes& o) const = default;
   };
-  struct Source {  // the weight that everything kept was made of
+  struct Source {  // the weight from which everything kept was made
     std::weak_ptr<Storage> storage;
     int64_t offset = 0;
     uint64_t version = 0;
@@ -45,13 +45,13 @@ class LaidWeights {
     ConvWeightLayout layout;
     Tensor laid{};
   };
-  Tensor laid_as(const ConvWeightLayout& layout) const;  // undefined: none is kept
-  size_t layouts() const;                            // that are kept
+  Tensor laid_as(const ConvWeightLayout& layout) const;  // undefined: not kept
+  size_t layouts() const;                            // number of kept layouts
   void keep(const Kept& made);
 
   std::mutex mutex_;
   Source source_;
-  std::list<Kept> kept_;  // the one used last first
+  std::list<Kept> kept_;  // most recently used first
 };
 
 }  // namespace halfstep

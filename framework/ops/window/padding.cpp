@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A constant is filled in around a copy: its gradient is the padding by the negative sizes. Other padding reads each element from
-// elsewhere: a sparse matrix for each dimension. Circular padding wraps what negative sizes left; the other modes read what they
-// cut off.
+// Constant padding fills around a copy; its gradient is padding by the negative sizes. Other modes read each element from another
+// place: a sparse matrix per dimension. Circular padding wraps what negative sizes leave; the other modes read what they cut off.
 #include "framework/ops/window/padding.h"
 
 #include <algorithm>
@@ -27,7 +26,7 @@ Shape padded_shape(const Shape& x, const PadAttr& a) {
   return s;
 }
 
-struct Pad {
+struct PadOp {
   using Attr = PadAttr;
   static constexpr OpInfo info{.name = "pad",
                                .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
@@ -59,11 +58,11 @@ struct Pad {
       back.after[d] = -a.after[d];
     }
     back.value = 0;
-    return {call<Pad>({grads[0]}, back)};
+    return {call<PadOp>({grads[0]}, back)};
   }
 };
 
-// Any dtype, without a gradient: the indices of the matrix's rows.
+// Reads rows of any dtype by the indices of the matrix's rows, without a gradient.
 Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   Tensor y = x;
   for (const auto& [dim, spec] : rows) {
@@ -88,14 +87,14 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
   for (int i = 0; i < dims; ++i) {
     const int d = x.dim() - 1 - i;
     const int64_t before = padding[2 * i], after = padding[2 * i + 1], n = x.size(d);
-    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // of which a circle is made
+    const int64_t kept = n + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);  // size of the part that is wrapped
     const int64_t most = kind == RowKind::reflect ? n - 1 : kept;
     check<ShapeError>(n > 0 && n + before + after >= (kind == RowKind::circular ? 0 : 1), op, "dimension ", d, " of ", x.shape(),
                       " would have too few elements with padding ", padding);
     check<ShapeError>(kind == RowKind::replicate || (before <= most && after <= most), op,
                       kind == RowKind::reflect ? "reflect" : "circular", " padding must be ",
-                      kind == RowKind::reflect ? "less than the size" : "at most the rest of the size", ", got ", padding,
-                      " for ", x.shape());
+                      kind == RowKind::reflect ? "less than the size" : "at most the rest of the size", ", got ", padding, " for ",
+                      x.shape());
     if (before == 0 && after == 0) continue;
     rows.push_back({d, {.kind = kind, .in = n, .out = n + before + after, .before = before}});
   }
@@ -130,9 +129,9 @@ Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options) {
   constexpr std::string_view op = "pad";
   const auto& [mode, value] = options;
   check_padding(op, padding);
-  if (mode == "reflect") return pad_from_elsewhere(Pad::info, x, RowKind::reflect, padding);
-  if (mode == "replicate") return pad_from_elsewhere(Pad::info, x, RowKind::replicate, padding);
-  if (mode == "circular") return pad_from_elsewhere(Pad::info, x, RowKind::circular, padding);
+  if (mode == "reflect") return pad_from_elsewhere(PadOp::info, x, RowKind::reflect, padding);
+  if (mode == "replicate") return pad_from_elsewhere(PadOp::info, x, RowKind::replicate, padding);
+  if (mode == "circular") return pad_from_elsewhere(PadOp::info, x, RowKind::circular, padding);
   check<ValueError>(mode == "constant", op, "mode must be constant, reflect, replicate or circular, got '", mode, "'");
   check<ShapeError>(padding.size() <= 2 * x.dim(), op, "has ", padding.size() / 2, " pairs for the dimensions of ", x.shape());
   PadAttr a{Dims::filled(x.dim(), 0), Dims::filled(x.dim(), 0), value};
@@ -145,11 +144,11 @@ Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options) {
     check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding,
                       " cuts off more than there is of ", x.shape());
   check_size(op, out);
-  return call<Pad>({x}, a);
+  return call<PadOp>({x}, a);
 }
 
 void add_padding(OpList& list) {
-  list.add(Pad::info, [](Args& a) {
+  list.add(PadOp::info, [](Args& a) {
     const Tensor x = a.tensor(0);
     const Dims padding = a.ints("pad");
     return pad(x, padding, a.text("mode", "constant"), a.number("value", 0.0));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made of reshape and permute.
+// Implemented by reshape and permute.
 #include "framework/ops/window/pixel_shuffle.h"
 
 #include "framework/ops/core/registry.h"
@@ -16,7 +16,7 @@ constexpr OpInfo kUnshuffleInfo{
 constexpr OpInfo kChannelInfo{
     .name = "channel_shuffle", .doc = "channels of all groups in turn; made of permute", .takes = Takes::any};
 
-// f(x as [N, C, H, W], C, H, W), with the leading dimensions put back.
+// Returns f(x as [N, C, H, W], C, H, W) with the leading dimensions restored.
 template <class F>
 Tensor on_images(std::string_view op, const Tensor& x, const F& f) {
   check<ShapeError>(x.dim() >= 3, op, "input must be [..., C, H, W], got ", x.shape());

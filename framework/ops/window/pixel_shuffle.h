@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements moved between channels and space.
+// Moves elements between channels and space.
 #pragma once
 
 #include "framework/tensor/tensor.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mean is linear: its gradient is an op whose gradient is the mean. A maximum moves its gradient to where it came from.
+// A mean is linear: its gradient is an op whose gradient is the mean. A maximum passes its gradient to where it came from.
 #include "framework/ops/window/pooling.h"
 
 #include <array>
@@ -49,13 +49,13 @@ struct MaxPool {
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
 
   static Attributes describe(const Attr& a) { return describe_pool(a); }
-  // Of indices that nobody but the gradient sees, the narrowest integers that hold them.
+  // Returns the narrowest integers that hold indices used only by the gradient.
   static DType indices_type(const Attr& a) {
     const int64_t last = a.in[0] * a.in[1] * a.in[2] - 1;
     if (a.indices || last > std::numeric_limits<int32_t>::max()) return DType::i64;
     return last > std::numeric_limits<int16_t>::max() ? DType::i32 : DType::i16;
   }
-  // The values, and the indices where somebody needs them.
+  // Returns the values, and the indices if needed.
   static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format);
@@ -137,7 +137,7 @@ void check_input(std::string_view op, const Tensor& x, int dims) {
                     " and no size of 0 but N's, got ", x.shape());
 }
 
-// The sizes of the input and the output of windows that slide.
+// Returns the sizes of the input and the output of sliding windows.
 PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o) {
   check_input(op, x, dims);
   PoolAttr a;
@@ -218,7 +218,7 @@ constexpr OpInfo kLpInfo[3] = {{.name = "lp_pool1d", .doc = "(sum of x^p over ea
 Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, const Dims& stride, bool ceil_mode) {
   const OpInfo& info = kLpInfo[dims - 1];
   check<ValueError>(p != 0 && !std::isnan(p), info.name, "norm_type must not be 0, got ", p);
-  if (std::isinf(p)) {  // the largest or the smallest absolute value
+  if (std::isinf(p)) {  // the largest or smallest absolute value
     constexpr auto kMax = std::array{max_pool1d, max_pool2d, max_pool3d};
     return composite(info, {x}, [&](const Tensors& in) {
       const double sign = p > 0 ? 1 : -1;
@@ -230,7 +230,7 @@ Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, con
   const Spatial& size = a.args.window.size;
   return composite(info, {x}, [&](const Tensors& in) {
     const Tensor total = run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]);
-    return pow(where(eq(total, 0.0), 0.0, total), 1 / p);  // as PyTorch, a total of 0 passes no gradient on
+    return pow(where(eq(total, 0.0), 0.0, total), 1 / p);  // as in PyTorch, a total of 0 passes on no gradient
   });
 }
 
@@ -250,7 +250,7 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& 
     for (size_t d = 0; d < size_t(dims); ++d)
       sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
   } else {
-    // Sizes of the whole output, or only the spatial ones.
+    // Accepts sizes of the whole output, or only the spatial ones.
     Dims given = o.output_size;
     while (given.size() > dims) given.erase(0);
     sizes = per_dimension(op, "output_size", given, dims, 1);

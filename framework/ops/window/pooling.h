@@ -29,23 +29,23 @@ struct AvgPoolOptions {
   std::optional<int64_t> divisor_override = {};   // divide by this instead
 };
 
-// The largest element of each window, NaN above all; out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1, with
-// ceil_mode rounded up as long as the last window begins inside the input or the padding before it.
+// Returns the largest element of each window, where NaN is largest; out = floor((in + 2 padding - dilation (kernel - 1) - 1) /
+// stride) + 1, with ceil_mode rounded up as long as the last window begins inside the input or the padding before it.
 Tensor max_pool1d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
 Tensor max_pool2d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
 Tensor max_pool3d(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
-// And where it lay in the input's plane, row-major, i64.
+// Returns also its index in the input's plane, row-major, i64.
 std::pair<Tensor, Tensor> max_pool1d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
 std::pair<Tensor, Tensor> max_pool2d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
 std::pair<Tensor, Tensor> max_pool3d_with_indices(const Tensor& x, const Dims& kernel_size, const MaxPoolOptions& options = {});
 
-// The mean of each window.
+// Returns the mean of each window.
 Tensor avg_pool1d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
 Tensor avg_pool3d(const Tensor& x, const Dims& kernel_size, const AvgPoolOptions& options = {});
 
-// Windows that cover the input evenly: output o is made of [floor(o in / out), ceil((o + 1) in / out)). Unset sizes stay the
-// input's.
+// Sizes of outputs whose windows cover the input evenly: output o covers [floor(o in / out), ceil((o + 1) in / out)). Unset sizes
+// stay the input's.
 struct OutputSize : std::vector<std::optional<int64_t>> {
   OutputSize() = default;
   template <SizeNumber T>
@@ -64,7 +64,7 @@ std::pair<Tensor, Tensor> adaptive_max_pool1d_with_indices(const Tensor& x, cons
 std::pair<Tensor, Tensor> adaptive_max_pool2d_with_indices(const Tensor& x, const OutputSize& output_size);
 std::pair<Tensor, Tensor> adaptive_max_pool3d_with_indices(const Tensor& x, const OutputSize& output_size);
 
-// (sum of x^norm_type over each window)^(1 / norm_type), with a gradient of 0 where the sum is 0; no padding. norm_type: not 0,
+// Returns (sum of x^norm_type over each window)^(1 / norm_type), with gradient 0 where the sum is 0; no padding. norm_type: not 0,
 // else ValueError; infinity: the largest absolute value of each window, -infinity: the smallest.
 Tensor lp_pool1d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
 Tensor lp_pool2d(const Tensor& x, double norm_type, const Dims& kernel_size, const Dims& stride = {}, bool ceil_mode = false);
@@ -75,7 +75,7 @@ struct MaxUnpoolOptions {
   Dims padding{0};
   Dims output_size{};    // empty: (in - 1) stride - 2 padding + kernel
 };
-// Zeros, with x where the indices of a max_pool say; of several for one place the last stays.
+// Returns zeros, with x at the indices of a max_pool; if several go to one place, the last wins.
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});
 Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const Dims& kernel_size, const MaxUnpoolOptions& options = {});

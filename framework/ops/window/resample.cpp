@@ -41,7 +41,7 @@ constexpr std::array<Kernel, 12> kKernels{{
 
 constexpr bool aligns(RowKind kind) { return kind != RowKind::nearest && kind != RowKind::nearest_exact; }
 
-// The factor for each spatial dimension; 0 where there is none.
+// Returns the factor for each spatial dimension; 0 if there is none.
 std::array<double, 3> factors_of(std::string_view op, const std::vector<double>& given, int dims) {
   std::array<double, 3> f{};
   if (given.empty()) return f;
@@ -101,7 +101,7 @@ const Kernel* kernel_for(RowKind rows, int dims) {
   return nullptr;
 }
 
-// The kernel for a mode on `dims` spatial dimensions; null for area. Throws for others.
+// Returns the kernel for a mode on `dims` spatial dimensions; null for area. Throws for others.
 const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
   constexpr std::string_view op = "interpolate";
   if (mode == "area") return nullptr;
@@ -116,7 +116,7 @@ const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
   return kernel_for(antialias ? RowKind::linear_antialias : RowKind::linear, dims);
 }
 
-// By name: PyTorch's two ways to give the factors.
+// Reads PyTorch's two ways to give the factors by name.
 UpsampleSize size_of_call(Args& a, int dims) {
   UpsampleSize s{.output_size = a.ints("output_size", Dims()), .scale_factors = a.numbers("scale_factors", std::vector<double>())};
   if (dims == 1) {
@@ -154,7 +154,7 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
   if (!kernel) {
     Tensors in{x};
-    apply_policy(kInterpolateInfo, in);  // as the other modes
+    apply_policy(kInterpolateInfo, in);  // like the other modes
     const OutputSize out(output_size.begin(), output_size.end());
     return dims == 1   ? adaptive_avg_pool1d(in[0], out)
            : dims == 2 ? adaptive_avg_pool2d(in[0], out)

@@ -25,19 +25,19 @@ struct ScaleFactors : std::vector<double> {
   ScaleFactors(const std::vector<double>& each) : std::vector<double>(each) {}
 };
 
-// Exactly one of size and scale_factor; one entry for all spatial dimensions, or one each.
+// Takes exactly one of size and scale_factor; one entry for all spatial dimensions, or one each.
 struct InterpolateOptions {
   Dims size{};
   ScaleFactors scale_factor{};               // sizes become floor(in * scale_factor)
   std::string mode = "nearest";              // nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area
-  std::optional<bool> align_corners = {};    // linear to trilinear, bicubic: the corner elements keep their places
-  bool recompute_scale_factor = false;       // positions from the sizes, not from scale_factor
-  bool antialias = false;                    // bilinear, bicubic: when shrinking, a filter as wide as the step
+  std::optional<bool> align_corners = {};    // linear to trilinear, bicubic: the corner elements keep their positions
+  bool recompute_scale_factor = false;       // computes positions from the sizes, not from scale_factor
+  bool antialias = false;                    // bilinear, bicubic: when shrinking, uses a filter as wide as the step
 };
-// area: adaptive_avg_pool. The others are the functions below. (autocast: f32)
+// Resizes x. area: adaptive_avg_pool. The others are the functions below. (autocast: f32)
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
-// What sizes an upsample_...: sizes, or scale factors with empty sizes; both: the factors decide on the positions.
+// The size of an upsample_...: sizes, or scale factors with empty sizes; with both, the factors determine the positions.
 struct UpsampleSize {
   Dims output_size{};
   ScaleFactors scale_factors{};
@@ -45,7 +45,7 @@ struct UpsampleSize {
 Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size);
-// At floor((o + 0.5) in / out).
+// Reads at floor((o + 0.5) in / out).
 Tensor upsample_nearest_exact1d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest_exact2d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest_exact3d(const Tensor& x, const UpsampleSize& size);
@@ -53,7 +53,7 @@ Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align_c
 Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.75
-// With antialias.
+// Read with antialias.
 Tensor upsample_bilinear2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_bicubic2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.5
 

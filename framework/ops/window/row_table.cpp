@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of sparse_rows.h. Formulas are PyTorch's (aten/src/ATen/native/UpSample.h), in double.
+// Builds the tables of sparse_rows.h. Formulas are PyTorch's (aten/src/ATen/native/UpSample.h), in double.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-// Elements of the input per element of the output.
+// Returns the elements of the input per element of the output.
 double step_of(const RowSpec& s) {
   if (s.align_corners) return s.out > 1 ? double(s.in - 1) / double(s.out - 1) : 0;
   return s.scale > 0 ? 1 / s.scale : double(s.in) / double(s.out);
@@ -18,7 +18,7 @@ double cubic_near(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x +
 double cubic_far(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }  // 1 < |x| < 2
 double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cubic_far(x, a) : 0; }
 
-// The element that a position lies in, of in > 0: also for one that no int64 holds, or NaN, as absurd scales make.
+// Returns the element that contains a position, in > 0; also for NaN and positions beyond int64, which absurd scales make.
 int64_t element_at(double position, int64_t in) { return position > 0 ? int64_t(std::min(position, double(in - 1))) : 0; }
 
 class Builder {
@@ -35,7 +35,7 @@ class Builder {
   RowTable& table_;
 };
 
-// Which element is the nearest may hang on the last bit: positions are rounded where PyTorch's are.
+// Rounds positions where PyTorch does, because the nearest element may depend on the last bit.
 template <class C>
 double nearest_position(const RowSpec& s, int64_t o) {
   const C step = s.scale > 0 ? C(1 / s.scale) : C(s.in) / C(s.out);
@@ -67,14 +67,14 @@ void cubic_row(const RowSpec& s, double step, int64_t o, Builder& b) {
     weight[k] = cubic(std::abs(part + 1 - k), -0.75);
     index[k] = std::clamp<int64_t>(base + k - 1, 0, s.in - 1);
   }
-  for (int k = 0; k < 4; ++k) {  // at the border several fall together
+  for (int k = 0; k < 4; ++k) {  // at the border several coincide
     double sum = weight[k];
     while (k < 3 && index[k + 1] == index[k]) sum += weight[++k];
     b.entry(index[k], sum);
   }
 }
 
-// A filter as wide as the step, so that no element of the input is passed over.
+// Uses a filter as wide as the step, so that no element of the input is skipped.
 void antialias_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   if (s.in == s.out) return b.entry(o, 1);
   const bool linear = s.kind == RowKind::linear_antialias;
@@ -89,7 +89,7 @@ void antialias_row(const RowSpec& s, double step, int64_t o, Builder& b) {
   for (int64_t i = first; i < last; ++i) b.entry(i, total != 0 ? filter(i) / total : filter(i));
 }
 
-// What negative sizes cut off is gone before a circle closes; the other kinds still read it.
+// Wraps an index. Negative sizes cut first, and the rest wraps; other modes still read what is cut off.
 int64_t circular_index(const RowSpec& s, int64_t o) {
   const int64_t after = s.out - s.in - s.before, cut = std::max<int64_t>(-s.before, 0);
   const int64_t kept = s.in - cut - std::max<int64_t>(-after, 0), i = (o - std::max<int64_t>(s.before, 0)) % kept;

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "framework/base/fork_mutex.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/window/windows.h"
@@ -19,14 +20,14 @@ struct DeviceTable {
   SparseRows view() const { return {start.view(), index.view(), weight.view()}; }
 };
 
-constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all tables that are kept; the others are made again for every call
+constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all kept tables; others are rebuilt at every call
 
 DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
-  // A plan needs no values: those of very many rows would take gigabytes. About two entries a row.
+  // A plan needs no values; for very many rows they would take gigabytes. About two entries per row.
   if (device.is_meta() && std::max(spec.in, spec.out) > kMostEntries) {
-    const TensorOptions whole{.dtype = DType::i64, .device = device};
+    const TensorOptions int64_options{.dtype = DType::i64, .device = device};
     const int64_t rows = spec.transposed ? spec.in : spec.out, n = 2 * spec.out;
-    return {empty({rows + 1}, whole), empty({n}, whole), empty({n}, {.dtype = dtype, .device = device})};
+    return {empty({rows + 1}, int64_options), empty({n}, int64_options), empty({n}, {.dtype = dtype, .device = device})};
   }
   const RowTable t = row_table(spec);
   const int64_t n = int64_t(t.index.size());
@@ -34,18 +35,19 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
   return {indices(t.start), indices(t.index), from_vector(t.weight, {n}, Device::cpu).to(dtype).to(device)};
 }
 
-// The first tables are kept: a model asks for the same few in every step. None goes again, as recorded work may read its memory.
+// Returns a table, and keeps the first ones: a model uses the same few in every step. None is ever freed, because recorded work
+// may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   using Key = std::tuple<RowSpec, Device::Type, DType>;
-  static std::mutex mutex;
-  static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may go first at exit
+  static ForkMutex mutex;
+  static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may be freed first at exit
   static int64_t entries = 0;
   const Key key{spec, device.type, dtype};
   {
     const std::lock_guard lock(mutex);
     if (const auto found = kept.find(key); found != kept.end()) return found->second;
   }
-  const DeviceTable made = upload(spec, device, dtype);  // not under the lock: a thread that records may wait for it
+  const DeviceTable made = upload(spec, device, dtype);  // not under the lock, for which a recording thread may wait
   const int64_t size = std::max(made.index.numel(), made.start.numel());
   const std::lock_guard lock(mutex);
   if (entries + size <= kMostEntries && kept.emplace(key, made).second) entries += size;
@@ -93,13 +95,13 @@ struct ApplyRows {
     std::vector<DimRows> rows;  // in the order of application
   };
   static const OpInfo& info_of(const Attr& a) { return *a.info; }
-  // Rows of one element each are picked; other matrices are multiplied, dense.
+  // Selects rows of one element each by index; multiplies by other matrices, dense.
   static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
     Tensor x = in[0];
     for (const auto& [dim, spec] : a.rows) {
       const RowTable t = row_table(spec);
-      const bool picks = t.index.size() + 1 == t.start.size() &&
-                         std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
+      const bool picks =
+          t.index.size() + 1 == t.start.size() && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
       x = picks ? index_select(x, dim, from_vector(t.index, {int64_t(t.index.size())}, x.device()))
                 : matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
     }
@@ -141,7 +143,7 @@ Tensor apply_rows(const OpInfo& info, const Tensor& x, const std::vector<DimRows
   Shape out = x.shape();
   for (const auto& [dim, spec] : rows) out[dim] = spec.out;
   check_size(info.name, out);
-  // What shrinks goes first, so that the passes between are small; of equals the innermost.
+  // Applies what shrinks first, so that the passes in between are small; among equals the innermost.
   std::vector<DimRows> order = rows;
   const auto growth = [](const DimRows& r) { return double(r.rows.out) / double(std::max<int64_t>(r.rows.in, 1)); };
   std::sort(order.begin(), order.end(),

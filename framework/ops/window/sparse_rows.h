@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices with few entries a row, each acting along one dimension: interpolation of every kind, and padding with values from
-// elsewhere. Linear, so the gradient is the transposed matrix, and any number of derivatives are the same op again.
+// Matrices with few entries per row, each acting along one dimension: every kind of interpolation, and padding with values from
+// other places. Linear, so the gradient is the transposed matrix, and all derivatives are the same op.
 #pragma once
 
 #include <compare>
@@ -18,16 +18,16 @@ enum class RowKind : uint8_t {
 struct RowSpec {
   RowKind kind = RowKind::nearest;
   int64_t in = 0, out = 0;
-  double scale = 0;            // interpolation: out per in as the caller gave it; 0: from the sizes
+  double scale = 0;            // interpolation: the caller's out per in; 0: from the sizes
   bool align_corners = false;
-  int64_t before = 0;          // padding: elements before the first; negative: elements cut off there
+  int64_t before = 0;          // padding: elements before the first; negative: elements cut off
   bool wide = false;           // nearest: positions in double, not in float
-  bool transposed = false;     // from out to in
+  bool transposed = false;     // whether it maps from out to in
 
   auto operator<=>(const RowSpec&) const = default;
 };
 
-// Row o of the matrix: weight[k] at column index[k], k in [start[o], start[o + 1]). Entries of 0 are left out.
+// Row o of the matrix: weight[k] at column index[k], k in [start[o], start[o + 1]). Zeros are omitted.
 struct RowTable {
   std::vector<int64_t> start{0}, index;
   std::vector<double> weight;
@@ -38,7 +38,7 @@ struct DimRows {
   int dim;
   RowSpec rows;
 };
-// x with each matrix applied along its dimension, as the op `info`. Sums in float32 (float64), rounded once at the end.
+// Applies each matrix to x along its dimension, as the op `info`. Sums in float32 (float64), rounded once at the end.
 Tensor apply_rows(const OpInfo& info, const Tensor& x, const std::vector<DimRows>& rows);
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows as columns and back: linear maps that are each other's transposes, and so each other's derivatives.
+// Copies windows to columns and back: linear maps that are each other's transposes, and so each other's derivatives.
 #include <nlohmann/json.hpp>
 
 #include "framework/ops/core/call.h"

@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include "amp/autocast/autocast.h"
 #include "amp/step/grad_scaler.h"
@@ -11,6 +13,7 @@
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 #include "tests/amp/diagnosis/faults.h"
+#include "tests/support/source_dir.h"
 
 using namespace halfstep;
 
@@ -26,7 +29,7 @@ std::string text_of(const faults::Found& found) {
 
 }  // namespace
 
-// HALFSTEP_SHOW=1 prints all diagnoses, for docs/diagnostics.md.
+// HALFSTEP_SHOW=1 prints all diagnoses.
 TEST_CASE("a diagnosis names each planted fault, and nothing where there is none") {
   for (const faults::Fault& fault : faults::all()) {
     const faults::Found found = faults::run(fault, {});
@@ -38,6 +41,13 @@ TEST_CASE("a diagnosis names each planted fault, and nothing where there is none
     if (std::getenv("HALFSTEP_SHOW") && !fault.cause.empty())
       MESSAGE(fault.name, ", step ", found.step, "\n", found.diagnosis.text());
   }
+}
+
+TEST_CASE("docs/diagnostics.md has a row for each cause") {
+  std::stringstream page;
+  page << std::ifstream(halfstep_source_dir() + "/docs/diagnostics.md").rdbuf();
+  for (const faults::Fault& fault : faults::all())
+    CHECK_MESSAGE((fault.cause.empty() || page.str().find("\n| `" + fault.cause + "` |") != std::string::npos), fault.cause);
 }
 
 // At most 3 of 100 may be wrong. HALFSTEP_DRAWS: draws of each fault, in place of two.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "amp/diagnosis/diagnose.h"
-#include "amp/diagnosis/quiet.h"
+#include "amp/diagnosis/silent_causes.h"
 #include "amp/step/train_step.h"
 
 namespace halfstep::faults {

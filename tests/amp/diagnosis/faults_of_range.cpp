@@ -19,7 +19,8 @@ std::vector<Fault> of_scale() {
   return {
       {"MSE as a sum, large targets", "overflow_scale",
        [](const Draw& d) {
-         return training(mlp(d), std::make_shared<MSELoss>(Reduction::sum), kF16, kDefault, regression(d, 16, 4, 1, 30), 1e-4);
+         return training(mlp(d), std::make_shared<MSELoss>(LossOptions{Reduction::sum}), kF16, kDefault,
+                         regression(d, 16, 4, 1, 30), 1e-4);
        }},
       {"init_scale 2^24", "overflow_scale",
        [](const Draw& d) { return training(mlp(d), mse(), kF16, 0x1p24, regression(d, 16, 4, 1, 3)); }},

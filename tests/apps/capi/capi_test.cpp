@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "apps/run/predictor.h"
-#include "framework/data/csv.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/predictor.h"
+#include "framework/data/tables/csv.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"
@@ -63,15 +63,16 @@ void same_as_predictor(const TempDir& dir, const std::string& model, const Tenso
   const std::vector<double> found = numbers_of(ran.out);
   const Predictor predictor(dir / model);
   std::vector<float> expected;
-  for (int64_t begin = 0; begin < x.size(0); begin += 64) {
-    const Tensor some = x.narrow(0, begin, std::min<int64_t>(64, x.size(0) - begin));
-    const auto part = predictor(predictor.from_units(some)).to_vector<float>();
+  predictor.in_batches(predictor.from_units(x), 64, [&](int64_t, const Tensor& outputs) {
+    const auto part = outputs.to_vector<float>();
     expected.insert(expected.end(), part.begin(), part.end());
-  }
+  });
   REQUIRE(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i) CHECK(float(found[i]) == expected[i]);
-  const Ran threads = client(dir, "threads " + arguments);
-  CHECK_MESSAGE(threads.code == 0, threads.out);
+  for (const char* how : {"threads ", "same ", "fork "}) {
+    const Ran by_it = client(dir, how + arguments);
+    CHECK_MESSAGE(by_it.code == 0, how, by_it.out);
+  }
 }
 
 }  // namespace
@@ -141,6 +142,39 @@ TEST_CASE("the C interface: wrong arguments, files and inputs have codes and mes
   fs::resize_file(damaged / "model.safetensors", fs::file_size(damaged / "model.safetensors") - 8);
   const Ran ran = client(dir, "misuse trees damaged");
   CHECK_MESSAGE(ran.code == 0, ran.out, ran.err);
+}
+
+// Wide layers, whose weights are packed, in float32; and convolutions whose last batches are small.
+TEST_CASE("the C interface: the first call gives the bits of all others, and equal samples of a call have equal bits") {
+  const TempDir dir;
+  manual_seed(2);
+  write(dir / "wide.json", R"({"version": 1, "name": "w", "output_dir": "wide", "device": "cpu", "amp": false,
+    "data": {"train": {"type": "Digits", "size": 64}, "loader": {"batch_size": 32}},
+    "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": 1024}, "ReLU",
+      {"type": "Linear", "out_features": 256}, "Tanh", {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 1}})");
+  train(dir, "wide.json");
+  write(dir / "conv.json", R"({"version": 1, "name": "c", "output_dir": "conv", "device": "cpu", "amp": false,
+    "data": {"train": {"type": "Digits", "size": 64}, "loader": {"batch_size": 32}},
+    "model": {"type": "Sequential", "layers": [
+      {"type": "Conv2d", "out_channels": 32, "kernel_size": 3}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2},
+      {"type": "Conv2d", "out_channels": 64, "kernel_size": 3}, "ReLU", {"type": "MaxPool2d", "kernel_size": 4},
+      "Flatten", {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 1}})");
+  train(dir, "conv.json");
+  write_inputs(dir / "x.bin", rand({100, 1, 28, 28}));
+  for (const char* model : {"wide", "conv"})
+    for (const char* count : {"64", "70", "33", "1", "16", "100"})
+      for (const char* how : {"same ", "state "}) {
+        const Ran ran = client(dir, joined(how, model, " x.bin ", count));
+        CHECK_MESSAGE(ran.code == 0, how, model, count, ran.out);
+      }
+  // Threads run it while the process ends.
+  for (const char* model : {"wide", "conv"})
+    for (int round = 0; round < 5; ++round) {
+      const Ran ran = client(dir, joined("exit ", model, " x.bin 33"));
+      CHECK_MESSAGE(ran.code == 7, model, ran.out);
+    }
 }
 
 TEST_CASE("the C interface: threads on one model get the bits of one thread") {

@@ -3,14 +3,23 @@
  *   predict_client answers MODEL FILE N    the answers for the N samples of float32 or int64 in FILE, one number a line
  *   predict_client outputs MODEL FILE N    the network's outputs for them
  *   predict_client threads MODEL FILE N    8 threads with 200 calls each must give the bits of one
+ *   predict_client same MODEL FILE N       the first call gives the bits of later ones, and equal samples of a call have equal bits
+ *   predict_client exit MODEL FILE N       ends while threads run the model, with code 7
+ *   predict_client fork MODEL FILE N       children run the model, whatever a thread of the parent was doing
+ *   predict_client state MODEL FILE N      the rounding mode of the caller, in its first call too, changes no bit
  *   predict_client misuse MODEL DAMAGED    every failure must have its code and its message
  * The exit code is the number of expectations that failed. */
+#define _POSIX_C_SOURCE 200809L
+#include <fenv.h>
 #include <halfstep_predict.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 static int failures = 0;
 
@@ -102,6 +111,82 @@ static void threads(struct job* job) {
   }
 }
 
+/* The samples once, and once more behind them in another place of their batches. */
+static void same(struct job* job) {
+  const int64_t n = job->shape[0], each = product(job->shape + 1, job->dims - 1), result = job->count / n;
+  const size_t size = (size_t)each * (job->dtype == HS_INT64 ? sizeof(int64_t) : sizeof(float));
+  struct job twice = *job;
+  float* again = malloc((size_t)job->count * sizeof(float));
+  float* both = malloc(2 * (size_t)job->count * sizeof(float));
+  char* inputs = malloc(2 * (size_t)n * size);
+  int64_t i;
+  int call;
+  EXPECT(run(job, HS_OUTPUTS, job->expected) == job->count);
+  for (call = 0; call < 4; ++call) {
+    EXPECT(run(job, HS_OUTPUTS, again) == job->count);
+    EXPECT(memcmp(again, job->expected, (size_t)job->count * sizeof(float)) == 0);
+  }
+  for (i = 0; i < n; ++i) {
+    memcpy(inputs + (size_t)i * size, (char*)job->inputs + (size_t)i * size, size);
+    memcpy(inputs + (size_t)(2 * n - 1 - i) * size, (char*)job->inputs + (size_t)i * size, size);
+  }
+  twice.inputs = inputs;
+  twice.shape[0] = 2 * n;
+  twice.count = 2 * job->count;
+  EXPECT(run(&twice, HS_OUTPUTS, both) == twice.count);
+  for (i = 0; i < n; ++i)
+    EXPECT(memcmp(both + i * result, both + (2 * n - 1 - i) * result, (size_t)result * sizeof(float)) == 0);
+  free(inputs);
+  free(both);
+  free(again);
+}
+
+static void* call_for_ever(void* argument) {
+  struct job* job = argument;
+  float* mine = malloc((size_t)job->count * sizeof(float));
+  while (run(job, HS_ANSWERS, mine) == job->count) continue;
+  EXPECT(strstr(hs_error(), "ending") != NULL);
+  for (;;) pause();
+  return NULL;
+}
+
+static void* open_for_ever(void* argument) {
+  for (;;) hs_close(hs_open(argument, NULL));
+  return NULL;
+}
+
+static void forks(struct job* job, char* path) {
+  pthread_t running, opening;
+  float* mine = malloc((size_t)job->count * sizeof(float));
+  int k, status;
+  EXPECT(run(job, HS_ANSWERS, job->expected) == job->count);
+  EXPECT(pthread_create(&running, NULL, call_for_ever, job) == 0);
+  EXPECT(pthread_create(&opening, NULL, open_for_ever, path) == 0);
+  for (k = 0; k < 20; ++k) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(30);
+      EXPECT(run(job, HS_ANSWERS, mine) == job->count);
+      EXPECT(memcmp(mine, job->expected, (size_t)job->count * sizeof(float)) == 0);
+      EXPECT(hs_close(hs_open(path, NULL)) == 0);
+      fflush(stdout);
+      _exit(failures);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+static void state(struct job* job) {
+  float* up = malloc((size_t)job->count * sizeof(float));
+  fesetround(FE_UPWARD);
+  EXPECT(run(job, HS_ANSWERS, up) == job->count);
+  EXPECT(fegetround() == FE_UPWARD);
+  fesetround(FE_TONEAREST);
+  EXPECT(run(job, HS_ANSWERS, job->expected) == job->count);
+  EXPECT(memcmp(up, job->expected, (size_t)job->count * sizeof(float)) == 0);
+  free(up);
+}
+
 static void misuse_of_open(const char* model, const char* damaged) {
   EXPECT(strcmp(hs_error(), "") == 0);
   FAILS(hs_open(NULL, NULL), NULL, "path must be a text, got NULL");
@@ -110,7 +195,8 @@ static void misuse_of_open(const char* model, const char* damaged) {
   FAILS(hs_open(model, "{\"amp\": 1}"), NULL, "\"amp\"");
   FAILS(hs_open(model, "{\"ampp\": true}"), NULL, "\"ampp\"");
   FAILS(hs_open(model, "{"), NULL, "must be NULL or a JSON object");
-  FAILS(hs_open(model, "{\"device\": \"tpu\"}"), NULL, "device");
+  FAILS(hs_open(model, "{\"device\": \"tpu\"}"), NULL, "the option \"device\": tpu");
+  EXPECT(strstr(hs_error(), "--device") == NULL);
   FAILS(hs_close(NULL), HS_BAD_ARGUMENT, "NULL");
   FAILS(hs_describe(NULL), NULL, "NULL");
   FAILS(hs_input(NULL, NULL, NULL), HS_BAD_ARGUMENT, "NULL");
@@ -169,6 +255,19 @@ int main(int argc, char** argv) {
   if (argc != 5 || !load(&job, argv[2], argv[3], strtoll(argv[4], NULL, 10))) return 99;
   if (strcmp(argv[1], "threads") == 0) {
     threads(&job);
+  } else if (strcmp(argv[1], "same") == 0) {
+    same(&job);
+  } else if (strcmp(argv[1], "state") == 0) {
+    state(&job);
+  } else if (strcmp(argv[1], "fork") == 0) {
+    forks(&job, argv[2]);
+    return failures; /* while the threads call */
+  } else if (strcmp(argv[1], "exit") == 0) {
+    pthread_t thread;
+    const struct timespec some = {0, 100000000};
+    for (i = 0; i < 3; ++i) EXPECT(pthread_create(&thread, NULL, call_for_ever, &job) == 0);
+    nanosleep(&some, NULL);
+    return failures + 7;
   } else {
     EXPECT(run(&job, strcmp(argv[1], "outputs") == 0 ? HS_OUTPUTS : HS_ANSWERS, job.expected) == job.count);
     for (i = 0; i < job.count; ++i) printf("%.9g\n", (double)job.expected[i]);

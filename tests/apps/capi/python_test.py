@@ -55,6 +55,18 @@ class Python(unittest.TestCase):
         shares = numpy.exp(raw) / numpy.exp(raw).sum(axis=1, keepdims=True)
         self.assertTrue(numpy.allclose(shares, y, atol=1e-6))
 
+    def test_the_library_of_a_build_beside_the_module_is_found(self):
+        checkout = os.path.join(self.dir, "a [checkout]")
+        os.makedirs(os.path.join(checkout, "python"))
+        os.makedirs(os.path.join(checkout, "build", "mine"))
+        shutil.copy(os.path.join(SOURCE, "python", "halfstep.py"), os.path.join(checkout, "python"))
+        os.symlink(LIBRARY, os.path.join(checkout, "build", "mine", "libhalfstep_predict.so.0"))
+        environment = {k: v for k, v in os.environ.items() if k != "HALFSTEP_LIBRARY"}
+        environment["PYTHONPATH"] = os.path.join(checkout, "python")
+        said = subprocess.run([sys.executable, "-c", "import halfstep; print(halfstep.__version__)"], env=environment, cwd="/",
+                              check=True, capture_output=True, text=True).stdout
+        self.assertEqual(said.strip(), halfstep.__version__)
+
     def test_arrays_of_other_kinds(self):
         with halfstep.open(self.run_dir, device="cpu") as model:
             y = model(self.x)

@@ -10,10 +10,10 @@
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/weights.h"
 #include "apps/config/config.h"
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
-#include "layers/save.h"
+#include "layers/module/save.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"
 

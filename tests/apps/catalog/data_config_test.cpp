@@ -5,13 +5,21 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
-#include "apps/run/session.h"
-#include "framework/data/keep.h"
-#include "framework/data/statistics.h"
+#include "apps/session/session.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/sets/digits.h"
+#include "framework/data/sets/picture_statistics.h"
+#include "framework/data/sets/split.h"
+#include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/config/load.h"
 
@@ -153,6 +161,37 @@ TEST_CASE("folds and stratified parts share nothing and leave nothing out") {
                  "data.train.stratified: needs data with classes"));
   const Config two = loaded(file, {"model.out_features=2", csv(R"("fold": [0, 2], "stratified": true)")});
   CHECK(class_labels(make_loader(two, "train")->dataset()).size() == 2);
+}
+
+TEST_CASE("a C++ program makes the parts of a config") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto digits = std::make_shared<DigitsDataset>(DigitsOptions{.size = 103, .seed = 7});
+  const auto samples = [](const Dataset& data) {
+    std::vector<int64_t> all(size_t(data.size()));
+    std::iota(all.begin(), all.end(), 0);
+    return data.batch(all).input.to_vector<float>();
+  };
+  const auto of_config = [&](const std::string& more, const char* split = "train") {
+    const std::string part = R"({"type": "Digits", "split": "train", "size": 103, )" + more + "}";
+    const Config c = loaded(file, {"seed=7", "data.train=" + part, "data.val=" + part});
+    return samples(*build_dataset(c.json, split));
+  };
+  CHECK(of_config(R"("range": [0.2, 0.7])") == samples(*split_dataset(digits, {.begin = 0.2, .end = 0.7, .seed = 7})));
+  CHECK(of_config(R"("fold": [1, 4], "stratified": true)", "val") ==
+        samples(*split_dataset(digits, {.fold = DataFold{.k = 1, .folds = 4}, .stratified = true, .seed = 7})));
+  const auto train = split_dataset(digits, {.fold = DataFold{.k = 1, .folds = 4, .others = true}, .seed = 7});
+  CHECK(of_config(R"("fold": [1, 4])") == samples(*train));
+  const auto scale = std::make_shared<NormalizeTransform>(normalize_from(*train));
+  CHECK(of_config(R"("fold": [1, 4], "transforms": [{"type": "Normalize", "from": "data"}])") ==
+        samples(*transformed(train, {scale})));
+  for (const bool shuffle : {false, true}) {
+    const std::string order = std::string("data.loader.shuffle=") + (shuffle ? "true" : "false");
+    const Config few = loaded(file, {"seed=7", R"(data.train={"type": "Digits", "size": 103})", "train.overfit_batches=2",
+                                     "data.loader.batch_size=9", order});
+    const auto seed = shuffle ? std::optional<uint64_t>(7) : std::nullopt;
+    CHECK(samples(make_loader(few, "val")->dataset()) == samples(*first_batches(digits, 2, 9, seed)));
+  }
 }
 
 TEST_CASE("samplers of a config") {

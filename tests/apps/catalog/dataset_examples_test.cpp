@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The examples of data sets that `halfstep explain` and docs/configs.md show.
-#include "apps/catalog/dataset_examples.h"
+// The examples of data sets that `halfstep explain` and docs/reference/config_keys.md show.
+#include "apps/catalog/rows/dataset_examples.h"
 
 #include <doctest/doctest.h>
 

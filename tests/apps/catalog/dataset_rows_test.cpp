@@ -4,9 +4,9 @@
 
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
-#include "framework/data/image_file.h"
-#include "framework/data/time_series.h"
-#include "framework/io/safetensors.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/tables/time_series.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/array_files.h"

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/catalog/layer_rows.h"
-#include "framework/io/safetensors.h"
+#include "apps/catalog/rows/layer_rows.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/support/source_dir.h"
 
 namespace halfstep::app::testing {

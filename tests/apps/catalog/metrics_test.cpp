@@ -8,7 +8,7 @@
 #include <string>
 
 #include "framework/base/check.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"

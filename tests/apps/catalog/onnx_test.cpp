@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "framework/autograd/grad_mode.h"
-#include "layers/export.h"
+#include "layers/module/export.h"
 #include "tests/apps/catalog/layer_goldens.h"
 #include "tests/apps/support.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/catalog/optimizers.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/optim/problem.h"
 #include "tests/support/source_dir.h"
 

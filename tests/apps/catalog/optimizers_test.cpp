@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "amp/step/param_groups.h"
 #include "apps/catalog/modules.h"
 #include "apps/config/config.h"
-#include "framework/io/checkpoint.h"
-#include "framework/io/checksum.h"
-#include "amp/step/param_groups.h"
+#include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/files/checksum.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;

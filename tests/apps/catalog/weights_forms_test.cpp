@@ -9,7 +9,7 @@
 #include "apps/catalog/modules.h"
 #include "apps/catalog/weights.h"
 #include "apps/config/config.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"

@@ -8,9 +8,9 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/config/config.h"
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
-#include "layers/save.h"
+#include "layers/module/save.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"
 

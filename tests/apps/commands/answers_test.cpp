@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "apps/run/predictor.h"
+#include "apps/use/predictor.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 

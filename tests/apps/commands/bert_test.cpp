@@ -3,8 +3,8 @@
 // scripts/make_bert_goldens.py are.
 #include <doctest/doctest.h>
 
-#include "apps/run/session.h"
-#include "framework/io/safetensors.h"
+#include "apps/session/session.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/array_files.h"

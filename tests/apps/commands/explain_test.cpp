@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "apps/run/explainer.h"
-#include "framework/io/checkpoint.h"
+#include "apps/train/explainer.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/array_files.h"

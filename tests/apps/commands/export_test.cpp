@@ -2,9 +2,9 @@
 // halfstep export: each way out of a run, and that an exported model proves itself. tests/interchange runs what it writes.
 #include <doctest/doctest.h>
 
-#include "apps/run/model_file.h"
-#include "framework/io/base64.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/model_file.h"
+#include "framework/io/files/base64.h"
+#include "framework/io/weights/safetensors.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;

@@ -10,9 +10,9 @@
 #include <functional>
 #include <map>
 
-#include "apps/run/generator.h"
-#include "apps/run/session.h"
-#include "framework/io/safetensors.h"
+#include "apps/session/session.h"
+#include "apps/use/generator.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/run/terminal.h"
+#include "apps/terminal/terminal.h"
 #include "tests/apps/small_run.h"
 
 using namespace halfstep;

@@ -7,7 +7,7 @@
 #include <regex>
 #include <set>
 
-#include "apps/run/generator.h"
+#include "apps/use/generator.h"
 #include "tests/apps/support.h"
 #include "tests/support/source_dir.h"
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/array_files.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "framework/base/check.h"
-#include "framework/io/png.h"
+#include "framework/io/files/png.h"
 #include "tests/apps/config/load.h"
 
 using namespace halfstep;

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "framework/data/image_file.h"
+#include "framework/data/formats/image_file.h"
 #include "tests/apps/small_run.h"
 #include "tests/data/picture_files.h"
 #include "tests/support/environment.h"

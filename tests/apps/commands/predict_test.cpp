@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "apps/run/predictor.h"
-#include "framework/data/npy.h"
-#include "framework/io/safetensors.h"
+#include "apps/use/predictor.h"
+#include "framework/data/formats/npy.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 #include "tests/data/picture_files.h"

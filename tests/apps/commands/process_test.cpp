@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;

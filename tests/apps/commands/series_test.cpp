@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/io/safetensors.h"
+#include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <cstdio>
 
-#include "framework/io/checkpoint.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "tests/apps/small_run.h"
 
 using namespace halfstep;

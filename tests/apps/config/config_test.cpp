@@ -149,8 +149,8 @@ void gather_keys(const Json& value, const std::string& path, std::set<std::strin
   }
 }
 
-TEST_CASE("a resolved config has no key that docs/configs.md lacks") {
-  const std::string docs = read(fs::path(halfstep_source_dir()) / "docs/configs.md");
+TEST_CASE("a resolved config has no key that docs/reference/config_keys.md lacks") {
+  const std::string docs = read(fs::path(halfstep_source_dir()) / "docs/reference/config_keys.md");
   TempDir dir;
   std::set<std::string> keys;
   gather_keys(load_config(write(dir / "c.json", kGood)).json, "", keys);

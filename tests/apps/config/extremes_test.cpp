@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/catalog/dataset_examples.h"
+#include "apps/catalog/rows/dataset_examples.h"
 #include "apps/catalog/transforms.h"
-#include "apps/run/plan.h"
+#include "apps/train/plan.h"
 #include "tests/apps/catalog/layer_goldens.h"
 #include "tests/apps/config/load.h"
 #include "tests/apps/tiny_run.h"

@@ -74,7 +74,7 @@ TEST_CASE("every config in README.md and docs is valid") {
     }
   }
   std::vector<fs::path> pages = {root / "README.md"};
-  for (const auto& file : fs::directory_iterator(root / "docs"))
+  for (const auto& file : fs::recursive_directory_iterator(root / "docs"))
     if (file.path().extension() == ".md") pages.push_back(file.path());
   size_t whole = 0;
   for (const fs::path& page : pages) {

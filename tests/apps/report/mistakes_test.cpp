@@ -6,7 +6,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "framework/data/image_file.h"
+#include "framework/data/formats/image_file.h"
 #include "tests/apps/tiny_run.h"
 #include "tests/data/picture_files.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/base/check.h"
 #include "framework/base/sanitizers.h"
 #include "tests/backend/buffers.h"

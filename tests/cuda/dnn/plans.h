@@ -66,7 +66,7 @@ struct Answer {
 };
 
 // The outcome of a graph on such a device.
-inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn::Graph>()>& graph,
+inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn::OpGraph>()>& graph,
                   const cuda::dnn::Rules& rules = {}) {
   Answer a;
   try {

@@ -3,7 +3,7 @@
 """Compiles the kernels that the benchmarks' nets spend their time in for seven GPU architectures, and compares registers and stack
 with registers.json: neither may grow.
 
-usage: check_registers.py [--write] NVCC CUOBJDUMP BUILD_FOLDER [FILE...]     FILE: of cuda/kernels, without its ending
+usage: check_registers.py [--write] NVCC CUOBJDUMP BUILD_FOLDER [FILE...]     FILE: of cuda/kernels, without folder and ending
 
 A kernel with too many registers runs on fewer threads, and one with a stack keeps values in local memory, which is the GPU's slow
 memory. What fits on one architecture need not fit on another, and no test that runs on one GPU notices.
@@ -44,7 +44,7 @@ def usage_in(text):
 def compiled(nvcc, cuobjdump, build, name, folder):
     made = folder / f"{name}.o"
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
-    source = ROOT / f"cuda/kernels/{name}.cu"
+    source = next((ROOT / "cuda/kernels").rglob(f"{name}.cu"))
     subprocess.run([nvcc, "-O3", "-DNDEBUG", "-std=c++20", "-I", ROOT, "-I", build, *targets, "-c", source, "-o", made], check=True)
     return usage_in(subprocess.run([cuobjdump, "-res-usage", made], capture_output=True, text=True, check=True).stdout)
 

@@ -147,57 +147,33 @@ TEST_CASE("the gradient of maxima in channels_last, several channels a thread") 
   }
 }
 
-TEST_CASE("maxima with dilation and windows of -inf") {
-  const PoolArgs args{.window = {.size = {3, 2, 1}, .stride = {3, 2, 1}, .padding = {1, 1, 0}, .dilation = {2, 1, 1}}};
-  const Buffer x = uniform(DType::f32, {1, 1, 7, 6}, 1);
-  for (int64_t i = 0; i < 42; ++i) set(x.view, i, i < 24 || i % 6 < 2 ? -INFINITY : x[i]);
-  const Shape out{1, 1, 2, 4};
-  const Buffer y = out_like(DType::f32, out), want = make(DType::f32, out), where = out_like(DType::i64, out),
-               want_where = make(DType::i64, out);
-  cpu().max_pool(x, args, want, want_where);
-  const OnDevice dev_x(x), dev_y(y), dev_where(where);
-  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
-  dev_y.fetch();
-  dev_where.fetch();
-  check_close(y, want, 0, 0, "max_pool");
-  check_close(where, want_where, 0, 0, "max_pool indices");
-  // The windows of a dilated kernel have elements between their taps.
-  const Buffer grad = uniform(DType::f32, out, 2), dx = out_like(DType::f32, {1, 1, 7, 6}),
-               want_dx = make(DType::f32, {1, 1, 7, 6});
-  cpu().max_pool_backward(grad, want_where, args, want_dx);
-  const OnDevice dev_grad(grad), dev_dx(dx);
-  cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
-  dev_dx.fetch();
-  check_close(dx, want_dx, 0, 0, "max_pool_backward");
-}
-
-TEST_CASE("the maximum of nothing but -inf is at the window's first tap, in three dimensions too") {
-  const PoolArgs args{.window = {.dims = 3, .size = {2, 2, 2}, .stride = {2, 2, 2}}};
-  const Buffer x = uniform(DType::f32, {1, 2, 4, 6, 8}, 1);
-  for (int64_t i = 0; i < x.numel(); ++i) set(x.view, i, -INFINITY);
-  const Shape out{1, 2, 2, 3, 4};
-  const Buffer y = out_like(DType::f32, out), where = out_like(DType::i64, out), want = make(DType::f32, out),
-               want_where = make(DType::i64, out);
-  cpu().max_pool(x, args, want, want_where);
-  const OnDevice dev_x(x), dev_y(y), dev_where(where);
-  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
-  dev_where.fetch();
-  check_close(where, want_where, 0, 0, "max_pool indices");
-}
-
-TEST_CASE("maxima of windows with dilation too large for 32 bits") {
-  const PoolArgs args{.window = {.size = {2, 1, 1}, .stride = {1, 1, 1}, .padding = {1, 0, 0}, .dilation = {3, kFar, 1}}};
-  const Buffer x = uniform(DType::f16, {2, 3, 7, 6}, 1);
-  const Shape out{2, 3, 6, 6};
-  const Buffer y = out_like(DType::f16, out), want = make(DType::f16, out), where = out_like(DType::i64, out),
-               want_where = make(DType::i64, out);
-  cpu().max_pool(x, args, want, want_where);
-  const OnDevice dev_x(x), dev_y(y), dev_where(where);
-  cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
-  dev_y.fetch();
-  dev_where.fetch();
-  check_close(y, want, 0, 0, "max_pool");
-  check_close(where, want_where, 0, 0, "max_pool indices");
+TEST_CASE("maxima with dilation and windows of -inf, in three dimensions and beyond 32 bits") {
+  const auto compare = [](const Buffer& x, const PoolArgs& args, const Shape& out) {
+    const DType t = x.view.dtype;
+    const Shape& in = x.view.shape;
+    const Buffer y = out_like(t, out), want = make(t, out), where = out_like(DType::i64, out), want_where = make(DType::i64, out);
+    cpu().max_pool(x, args, want, want_where);
+    const OnDevice dev_x(x), dev_y(y), dev_where(where);
+    cuda::max_pool(queue(), dev_x, args, dev_y, dev_where);
+    dev_y.fetch();
+    dev_where.fetch();
+    check_close(y, want, 0, 0, "max_pool");
+    check_close(where, want_where, 0, 0, "max_pool indices");
+    // The windows of a dilated kernel have elements between their taps.
+    const Buffer grad = uniform(t, out, 2), dx = out_like(t, in), want_dx = make(t, in);
+    cpu().max_pool_backward(grad, want_where, args, want_dx);
+    const OnDevice dev_grad(grad), dev_dx(dx);
+    cuda::max_pool_backward(queue(), dev_grad, dev_where, args, dev_dx);
+    dev_dx.fetch();
+    check_close(dx, want_dx, 0, 0, "max_pool_backward");
+  };
+  const Buffer some = uniform(DType::f32, {1, 1, 7, 6}, 1), all = uniform(DType::f32, {1, 2, 4, 6, 8}, 1);
+  for (int64_t i = 0; i < 42; ++i) set(some.view, i, i < 24 || i % 6 < 2 ? -INFINITY : some[i]);
+  for (int64_t i = 0; i < all.numel(); ++i) set(all.view, i, -INFINITY);
+  compare(some, {.window = {.size = {3, 2, 1}, .stride = {3, 2, 1}, .padding = {1, 1, 0}, .dilation = {2, 1, 1}}}, {1, 1, 2, 4});
+  compare(all, {.window = {.dims = 3, .size = {2, 2, 2}, .stride = {2, 2, 2}}}, {1, 2, 2, 3, 4});  // each at the first tap
+  compare(uniform(DType::f16, {2, 3, 7, 6}, 1),
+          {.window = {.size = {2, 1, 1}, .stride = {1, 1, 1}, .padding = {1, 0, 0}, .dilation = {3, kFar, 1}}}, {2, 3, 6, 6});
 }
 
 TEST_CASE("means and their gradients") {

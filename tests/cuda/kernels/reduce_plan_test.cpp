@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How reductions are cut and which kernels they take: a function of shapes alone, asked without a device.
-#include "cuda/kernels/reduce_plan.h"
+#include "cuda/kernels/reduce/reduce_plan.h"
 
 #include <doctest/doctest.h>
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/autograd/autograd.h"
 #include "framework/autograd/gradcheck.h"
 #include "framework/base/check.h"
 #include "framework/ops/linalg/inverse.h"
@@ -91,6 +92,14 @@ TEST_CASE("solve, lstsq and pinverse agree with what they replace") {
   CHECK(distance(fit.solution, linalg::solve(matmul(mT(tall), tall), matmul(mT(tall), rhs))) < 1e-12);
   CHECK(distance(fit.residuals, (matmul(tall, fit.solution) - rhs).square().sum(0)) < 1e-12);
   CHECK(fit.rank.item<int64_t>() == 3);
+  // The residuals have gradients, too: twice what is left of the right-hand side.
+  const auto misfit = [](const Tensors& in) { return Tensors{linalg::lstsq(in[0], in[1]).residuals}; };
+  const Tensors inputs{tall.clone().set_requires_grad(), rhs.clone().set_requires_grad()};
+  const Tensors gradients = grad(misfit(inputs)[0].sum(), inputs);
+  CHECK(distance(gradients[1], 2 * (rhs - matmul(tall, fit.solution))) < 1e-12);
+  CHECK(distance(gradients[0], -matmul(gradients[1], mT(fit.solution))) < 1e-12);
+  CHECK_NOTHROW(gradcheck(misfit, inputs));
+  CHECK_NOTHROW(gradgradcheck(misfit, inputs));
   const Tensor p = pinverse(tall);
   CHECK(distance(matmul(matmul(tall, p), tall), tall) < 1e-12);
   CHECK(distance(mT(matmul(tall, p)), matmul(tall, p)) < 1e-12);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/autograd.h"
-#include "framework/backend/ledger.h"
+#include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 
@@ -105,11 +105,11 @@ TEST_CASE("a ReLU in a batch normalisation's pass is relu() of its result, to th
 TEST_CASE("a batch normalisation with a ReLU keeps what it keeps without") {
   const Tensor x = randn({4, 3, 5, 5}).set_requires_grad(), w = ones({3}).set_requires_grad(), b = zeros({3}).set_requires_grad();
   const auto saved = [&](bool fused) {
-    const LedgerScope ledger(Device::cpu);
+    const OpLogScope log(Device::cpu);
     batch_norm(x, {}, {}, w, b, true, 0.1, 1e-5, fused);
-    REQUIRE(ledger.calls().size() == 1);
+    REQUIRE(log.calls().size() == 1);
     size_t bytes = 0;
-    for (const LedgerTensor& t : ledger.calls()[0].saved) bytes += size_t(numel(t.shape)) * size_of(t.dtype);
+    for (const LoggedTensor& t : log.calls()[0].saved) bytes += size_t(numel(t.shape)) * size_of(t.dtype);
     return bytes;
   };
   CHECK(saved(true) == saved(false));
@@ -157,12 +157,12 @@ TEST_CASE("add_relu keeps its result alone, and takes what add and relu take") {
   const Tensor a = randn({6, 5}).set_requires_grad(), b = randn({5}).set_requires_grad();
   {
     const Tensor x = empty({6, 5}, {.device = Device::meta}).set_requires_grad(), y = empty({5}, {.device = Device::meta});
-    const LedgerScope ledger;
+    const OpLogScope log;
     add_relu(x, y);
-    REQUIRE(ledger.calls().size() == 1);
-    REQUIRE(ledger.calls()[0].saved.size() == 1);
-    CHECK(ledger.calls()[0].saved[0].shape == Shape{6, 5});
-    CHECK(ledger.calls()[0].kernels == 1);
+    REQUIRE(log.calls().size() == 1);
+    REQUIRE(log.calls()[0].saved.size() == 1);
+    CHECK(log.calls()[0].saved[0].shape == Shape{6, 5});
+    CHECK(log.calls()[0].kernels == 1);
   }
   CHECK(add_relu(tensor({-3, 4}), tensor({1, 1})).to_vector<int64_t>() == std::vector<int64_t>{0, 5});
   CHECK(add_relu(a, full({}, 1.5)).to_vector<float>() == relu(a + 1.5).to_vector<float>());

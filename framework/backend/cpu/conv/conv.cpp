@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: oneDNN where it has code, in float32 or native bfloat16; else products of unfolded columns.
+// Convolutions by oneDNN where it has code, in float32 or native bfloat16; otherwise by products of unfolded columns
+// (unfold_conv.h). x [N, C, in...], weight [O, C / groups, K taps], out [N, O, out...]; i(o, k) = o stride - padding + k dilation:
+//   forward   out[n, f, o] = relu?(bias[f] + sum over k and c in the group of f of weight[f, c, k] x[n, c, i(o, k)])
+//   backward  dx[n, c, i(o, k)] += weight[f, c, k] g[n, f, o];  dweight[f, c, k] = sum over n, o of g[n, f, o] x[n, c, i(o, k)];
+//             dbias[f] = sum over n, o of g[n, f, o]
 #include "framework/backend/cpu/conv/onednn.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/unfold_conv.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/base/process_end.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -13,7 +18,7 @@ namespace {
 class Kernels final : public ConvKernels {
  public:
   Device device() const override { return Device::cpu; }
-  int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // which caches hold
+  int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // fits into caches
   void gemm(const GemmArgs& args) const override { cpu::gemm(args); }
   void unfold(const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) const override {
     cpu::unfold(x, window, positions, columns);
@@ -27,14 +32,18 @@ class Kernels final : public ConvKernels {
   void copy(const TensorView& src, const TensorView& dst) const override { cpu::copy(src, dst); }
   void fill(const TensorView& dst, double value) const override { cpu::fill(dst, value); }
 };
-const Kernels kKernels;
+// Never destroyed: threads may still compute when the process ends.
+const Kernels& computing() {
+  static const auto& own = *new Kernels;
+  return own;
+}
 
-// In a plan only products need memory.
+// The kernels of a plan, where only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
-  Device device() const override { return kKernels.device(); }
-  int64_t workspace_bytes() const override { return kKernels.workspace_bytes(); }
-  void gemm(const GemmArgs& args) const override { kKernels.gemm(args); }
+  Device device() const override { return computing().device(); }
+  int64_t workspace_bytes() const override { return computing().workspace_bytes(); }
+  void gemm(const GemmArgs& args) const override { computing().gemm(args); }
   void unfold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void fold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void sum(const TensorView&, const TensorView&) const override {}
@@ -43,18 +52,18 @@ class PlannedKernels final : public ConvKernels {
   void copy(const TensorView&, const TensorView&) const override {}
   void fill(const TensorView&, double) const override {}
 };
-const PlannedKernels kPlannedKernels;
 
 const ConvKernels& kernels() {
-  if (WorkspacePlan::open()) return kPlannedKernels;
-  return kKernels;
+  static const auto& planned = *new PlannedKernels;
+  if (WorkspacePlan::open()) return planned;
+  return computing();
 }
 
 bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
   return x.numel() == 0 || weight.numel() == 0 || y.numel() == 0;
 }
-// The dtype in which oneDNN computes on operands in `from`. Groups of one channel multiply no pairs: their bf16 code widens in
-// registers, and is the faster one wherever there is any.
+// Returns the dtype in which oneDNN computes on operands in `from`. With one channel per group there are no pairs to multiply:
+// oneDNN's bf16 code then widens in registers, and is the faster one wherever it exists.
 DType code_dtype(DType from, int64_t channels, int64_t groups) {
   const bool takes_bf16 = is_native(DType::bf16) || (groups == channels && groups > 1 && has_bf16_code());
   return from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
@@ -79,14 +88,17 @@ ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& wei
           .converts = x.dtype != of_x || y.dtype != of_y};
 }
 
-// One pass; x, weight, y as ConvProblem has them. False where oneDNN has no code, and nothing is done. laid: a forward's weight.
+// Runs one pass; x, weight, y are those of ConvProblem. Returns false and does nothing if oneDNN has no code. laid: a forward's
+// weight.
 bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
                  const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
   if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
+  const BeforeEnd library;
+  if (!library.allowed()) return false;
   const bool data = pass == ConvPass::data, of_weight = pass == ConvPass::weight;
   const TensorView& result = data ? x : of_weight ? weight : y;
   const DType code = code_dtype((data ? y : x).dtype, x.shape[1], groups);
-  // The library adds no bias to gradients: that of a transposed convolution comes after it, before the rounding.
+  // The library adds no bias to gradients, so the bias of a transposed convolution is added afterwards, before rounding.
   const bool bias_after = data && bias;
   const DType made = result.dtype == DType::f32 || bias_after ? DType::f32 : code;
   TensorView x_side = x;
@@ -97,14 +109,14 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const std::optional<ConvPlan> plan = conv_plan(problem);
   if (!plan) return false;
 
-  // Floats for what differs: the bias, the weight, and a result to which a bias is added.
+  // Floats for whatever differs: the bias, the weight, and a result to which a bias is added.
   const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
   TensorView own_weight = weight;
   own_weight.dtype = of_weight ? made : code;
   const bool weight_differs = own_weight.dtype != weight.dtype, sum_differs = bias_after && x.dtype != made;
-  const auto whole = [](int64_t n) { return (n + 15) / 16 * 16; };
-  const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? whole(channels) : 0,
-                weights = weight_differs ? whole(weight.numel()) : 0, sums = sum_differs ? whole(x.numel()) : 0;
+  const auto round_up_to_16 = [](int64_t n) { return (n + 15) / 16 * 16; };
+  const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? round_up_to_16(channels) : 0,
+                weights = weight_differs ? round_up_to_16(weight.numel()) : 0, sums = sum_differs ? round_up_to_16(x.numel()) : 0;
   const Workspace work(Device::cpu, size_t(biases + weights + sums) * sizeof(float));
   float* const memory = reinterpret_cast<float*>(work.data());
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
@@ -115,7 +127,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
   run(*plan, {x_side.data, x_side.dtype}, laid ? laid.data : own_weight.data, {y.data, y.dtype},
       static_cast<const float*>(bias_data));
-  if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own makes 0 of NaN
+  if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own ReLU turns NaN into 0
   if (bias_differs && of_weight) kernels().copy(own_bias, bias);
   if (bias_after) add_channel_bias(kernels(), x_side, bias, x);
   if (weight_differs && of_weight) kernels().copy(in_memory_order(own_weight, format), in_memory_order(weight, format));
@@ -142,17 +154,22 @@ std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
 }  // namespace
 
 ConvWeightLayout laid_weight_layout(const ConvArgs& args) {
+  const BeforeEnd library;
+  if (!library.allowed()) return {};
   const auto plan = laid_plan(args);
   return plan ? laid_weight_layout(*plan) : ConvWeightLayout{};
 }
 
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {
+  const BeforeEnd library;
+  if (!library.allowed()) return;  // then nothing will read it
   lay_weight(laid_plan(args).value(), weight.data, laid.data);
 }
 
 void conv_laid(const ConvArgs& a, const TensorView& laid) {
   const bool done = with_onednn(ConvPass::forward, a.x, a.weight, a.out, a.bias, a.window, a.groups, a.relu, laid);
-  check<Error>(done, "conv", "no code for a weight that was laid out");
+  check<Error>(done || process_ends(), "conv", "no code for a weight that was laid out");
+  if (!done) conv(a.x, a.weight, a.bias, a.window, a.groups, a.relu, a.out);
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,

@@ -11,7 +11,7 @@
 #include "framework/backend/cpu/conv/primitive.h"
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
@@ -25,7 +25,7 @@ int64_t work_of(const ConvProblem& p) {
   return product_work(1, p.images * product(p.out), p.filters, taps_of(p) / p.filters, p.from == DType::bf16);
 }
 
-// The images of one piece of a plan.
+// The images of one piece of a plan, or the filters of one part.
 struct Images {
   int64_t first, count;
 };
@@ -34,7 +34,7 @@ Images images_in(const ConvPlan& plan, int64_t piece) {
   return {edge(piece), edge(piece + 1) - edge(piece)};
 }
 
-// The filters of a part of a plan that has such: whole blocks of the library's layouts.
+// Returns the filters of a part, if the plan has parts: whole blocks of the library's layouts.
 Images filters_in(const ConvPlan& plan, int64_t part) {
   const auto edge = [&](int64_t i) {
     return i == plan.filter_parts ? plan.problem.filters : plan.problem.filters * i / plan.filter_parts / 16 * 16;
@@ -42,14 +42,14 @@ Images filters_in(const ConvPlan& plan, int64_t part) {
   return {edge(part), edge(part + 1) - edge(part)};
 }
 
-// Of OpenMP in each piece. How the library cuts a forward, or the gradient of images, among threads changes no bits: each number is
-// one thread's, and its terms are added in the order of channels and taps.
+// Returns the number of OpenMP threads for each piece. The library's split of a forward, or of the gradient of images, changes no
+// bits: one thread computes each number, and adds its terms in the order of channels and taps.
 int threads_of(const ConvPlan& plan) {
   const bool sums = plan.problem.pass == ConvPass::weight && threads_independent();
   return plan.pieces == 1 && !sums ? threads_for(plan.work, num_threads()) : 1;
 }
 
-// A gradient of the weight is a sum over pieces, which is rounded once.
+// Returns the problem of one piece. A gradient of the weight is a sum over pieces, rounded once at the end.
 ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   ConvProblem p = plan.problem;
   if (plan.filter_parts > 1) {
@@ -62,13 +62,13 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   return p;
 }
 
-// Measured. A piece whose images stay in the second-level cache while their layout or dtype is changed takes 0.6 to 0.9 of the
-// time, and copies of few images need little memory. But each piece reads the whole weight, which Winograd's code transforms, or
-// adds to its gradient: pieces are larger the more that costs. One piece, which OpenMP's threads share, is for few images beside a
-// large weight alone: where another program keeps a core busy, these threads take several times as long.
+// Measured. A piece whose images stay in the second-level cache while their layout or dtype changes takes 0.6 to 0.9 of the time,
+// and copies of few images need little memory. But each piece reads the whole weight, which Winograd's code transforms, or adds to
+// its gradient: so pieces are larger the more that costs. One piece, shared by OpenMP's threads, is only for few images with a
+// large weight: if another program keeps a core busy, these threads take several times as long.
 int64_t pieces_of(const ConvProblem& p, int64_t threads) {
   const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element, least = 4 * taps_of(p) * element;
-  if (threads_independent())  // more than two for larger pieces
+  if (threads_independent())  // larger pieces may be more than two
     threads = std::min({threads, p.images, std::max(std::min<int64_t>(images / least, 2), images / (4 * least))});
   if (threads < 2 || p.images < threads || images < threads * least) return 1;
   if (!p.converts && !changes_layout(p)) return threads;
@@ -77,15 +77,15 @@ int64_t pieces_of(const ConvProblem& p, int64_t threads) {
   return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
 }
 
-// Each part reads all images.
+// Returns into how many parts to split the filters; each part reads all images.
 int64_t filter_parts_of(const ConvProblem& p, int64_t work) {
-  constexpr int64_t kLeast = 32, kCopied = 16;  // the work that pays for bringing an element of x into the library's layout
+  constexpr int64_t kLeast = 32, kCopied = 16;  // work that pays for copying an element of x into the library's layout
   if (p.pass != ConvPass::weight || !threads_independent() || p.groups > 1) return 1;
   const int64_t copies = work / (kCopied * p.images * p.channels * product(p.in));
   return std::max<int64_t>(std::min({int64_t(threads_to_cut_for(work)), copies, p.filters / kLeast}), 1);
 }
 
-// Memory for each thread that works on a piece, taken at once: how much a call takes does not depend on when threads come.
+// Memory for each thread that works on a piece, allocated at once, so that the amount does not depend on the threads' timing.
 class Slots {
  public:
   Slots(int count, size_t bytes) : bytes_(bytes), work_(Device::cpu, size_t(count) * bytes), free_(size_t(count)) {
@@ -118,10 +118,10 @@ class Slots {
   std::vector<size_t> free_;
 };
 
-// The images on one side, and a piece of them in the dtype that is computed in.
+// The images of one side, and a piece of them in the dtype of the computation.
 struct ImageSide {
   const ConvImages& images;
-  DType dtype;   // computed in
+  DType dtype;   // of the computation
   int64_t size;  // elements of an image
   bool written;
 
@@ -131,7 +131,7 @@ struct ImageSide {
     const int64_t n = piece.count * size;
     return {static_cast<char*>(images.data) + piece.first * size * int64_t(size_of(images.dtype)), images.dtype, {n}, {1}};
   }
-  // What the code is given: the images themselves, or `memory` with their values.
+  // Returns the images for the code: the images themselves, or `memory` with their values.
   char* begin(const Images& piece, char* memory) const {
     const TensorView own = stored(piece);
     if (!converts()) return static_cast<char*>(own.data);
@@ -144,7 +144,7 @@ struct ImageSide {
   }
 };
 
-// The gradient of a weight in parts of its filters.
+// Computes the gradient of a weight in parts of its filters.
 void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* weight, float* bias) {
   const ConvProblem& p = plan.problem;
   const Images all{0, p.images};
@@ -158,7 +158,7 @@ void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* w
   const int64_t step = p.format == MemoryFormat::channels_last ? 1 : product(p.out), taps = taps_of(p) / p.filters;
   parallel_tasks(plan.filter_parts, plan.work, [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
-    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
+    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own code
     const Slots::Lease slot(slots);
     const int64_t first = filters_in(plan, i).first;
     own->run(x, static_cast<char*>(weight) + first * taps * int64_t(size_of(p.to)), y + first * step * int64_t(size_of(p.from)),
@@ -197,8 +197,8 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
   return plan;
 }
 
-// Measured. A weight that is small beside its images is laid out at each call for next to nothing. Where a laid weight is too large
-// for Winograd's method, more than a few images are faster by that method with the weight as it is.
+// Measured. If a weight is small compared with its images, laying it out at each call costs next to nothing. If a laid weight is
+// too large for Winograd's method, more than a few images are faster by that method with the weight unlaid.
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
   ConvProblem own = problem;
   own.laid = false;
@@ -224,7 +224,7 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
       {x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
       {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
   const auto converted = [&](const Images& images) { return sides[0].bytes(images) + sides[1].bytes(images); };
-  // memory: what the code needs; copies: what converted() says.
+  // Runs a piece. memory: for the code; copies: for converted images.
   const auto call = [&](ConvCode& code, const Images& images, void* to_weight, const float* to_bias, const void* laid, char* memory,
                         char* copies) {
     char* const inside[2] = {sides[0].begin(images, copies), sides[1].begin(images, copies + sides[0].bytes(images))};
@@ -241,7 +241,7 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
     return;
   }
 
-  const Images first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // the fewest, and the most
+  const Images first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // fewest and most images
   ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
   const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
   const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
@@ -255,7 +255,7 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   if (lays) smallest.lay_weight(weight, laid.data());
   const auto piece = [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
-    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own
+    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own code
     const Slots::Lease slot(slots);
     const void* const kept = p.laid ? weight : laid.data();
     call(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias, kept,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's convolutions, on dense memory: layouts that its code prefers are made and undone around it. It takes images in
-// channels_last as they are, unless its code for those is slower.
+// oneDNN's convolutions on dense memory, with copies to and from the layouts that its code prefers. Images in channels_last need
+// no copy, unless its code for them is slower.
 #pragma once
 
 #include <optional>
@@ -18,39 +18,39 @@ struct ConvProblem {
   int64_t images, channels, filters, groups;
   Window window;
   Spatial in, out;
-  DType from = DType::f32;  // of the two operands: f32, or bf16 where has_bf16_code()
-  DType to = DType::f32;    // of the result: f32, or bf16 from bf16
+  DType from = DType::f32;  // dtype of both operands: f32, or bf16 if has_bf16_code()
+  DType to = DType::f32;    // dtype of the result: f32, or bf16 from bf16
   MemoryFormat format = MemoryFormat::contiguous;  // of the three tensors
-  bool with_bias = false;                          // f32, read by `forward` and written by `weight`; `data` has none
-  // `forward` for many calls with one weight, which is given as lay_weight has made it.
+  bool with_bias = false;                          // f32, read by `forward` and written by `weight`; not for `data`
+  // Whether `forward` is one of many calls with one weight, given as lay_weight has made it.
   bool laid = false;
-  // Images lie in another dtype than the one that is computed in.
+  // Whether images have another dtype than the computation.
   bool converts = false;
-  int64_t filters_apart = 0;  // a part of the filters: the images in y have this many; 0: they have these alone
+  int64_t filters_apart = 0;  // for a part of the filters: number of filters of the images in y; 0: y has only these
 };
 
-// A pass in pieces of the images, which the team's threads share, each in one thread; or in one piece, of which the library gives
-// parts to OpenMP's threads. Where results may not depend on the number of threads, a weight's gradient in one piece is cut into
-// parts of the filters for the team, since the library adds up what OpenMP's threads have made of it.
+// A pass split into pieces of the images, each computed by one thread of the team; or one piece that the library splits among
+// OpenMP's threads. If results must not depend on the number of threads, a weight's gradient in one piece is split into parts of
+// the filters for the team, because the library would add up the results of OpenMP's threads.
 struct ConvPlan {
   ConvProblem problem;
   int64_t pieces, filter_parts;
   int64_t work;  // team.h
 };
-// For the present number of threads; nothing where oneDNN has no code worth calling.
+// Makes a plan for the current number of threads; nothing if oneDNN has no code worth calling.
 std::optional<ConvPlan> conv_plan(const ConvProblem& problem);
-// The same for a forward with a laid weight, where that is faster.
+// Makes a plan for a forward with a laid weight, if that is faster.
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem);
-// Of such a plan: how its weight lies, which is made from a contiguous one of the type `from`.
+// Returns the layout of such a plan's weight, which is made from a contiguous one in dtype `from`.
 ConvWeightLayout laid_weight_layout(const ConvPlan& plan);
 void lay_weight(const ConvPlan& plan, const void* weight, void* laid);
-// All images on one side, as they lie in memory.
+// All images of one side, in their order in memory.
 struct ConvImages {
   void* data;
   DType dtype;
 };
-// Which of the tensors is written depends on the pass. `weight` is the laid one in a plan for one. Images in another dtype are
-// converted piece by piece.
+// Runs a pass; the pass determines which tensor is written. `weight` is the laid one if the plan is for one. Images in another
+// dtype are converted piece by piece.
 void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const ConvImages& y, const float* bias);
 
 }  // namespace halfstep::cpu

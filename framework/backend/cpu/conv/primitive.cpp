@@ -14,10 +14,11 @@
 #include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep::cpu {
 
-// A primitive and the layouts it wants.
+// A primitive and its layouts.
 struct ChosenCode {
   dnnl::primitive primitive;
   dnnl::memory::desc x, weight, y, scratch;
@@ -30,8 +31,8 @@ using Memory = dnnl::memory;
 using Algorithm = dnnl::algorithm;
 
 constexpr size_t kCodes = 256;
-constexpr int64_t kChannelBlock = 16;  // channels that the library's layouts keep together, padded with zeros
-constexpr int64_t kFewChannels = 4;    // ... of which most would be zeros
+constexpr int64_t kChannelBlock = 16;  // block of channels in the library's layouts, padded with zeros
+constexpr int64_t kFewChannels = 4;    // number of channels up to which most of a block would be zeros
 
 constexpr int kWords = 13 + 6 * 3;
 struct Key {
@@ -39,14 +40,10 @@ struct Key {
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
 };
 struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t h = 0;
-    for (int64_t w : key.words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-    return size_t(h);
-  }
+  size_t operator()(const Key& key) const { return hash_of_words(key.words, sizeof key.words); }
 };
 
-// A primitive's schedule is made for a number of threads.
+// Returns the cache key, which includes the number of threads because a primitive's schedule depends on it.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
            omp_get_max_threads(), int64_t(p.format), p.laid, p.filters_apart}};
@@ -56,7 +53,7 @@ Key key_of(const ConvProblem& p) {
   return key;
 }
 
-// What a primitive is made of: the three tensors as they lie in memory, and the window as oneDNN counts it.
+// The shapes of a primitive: the three tensors as they are in memory, and the window as oneDNN counts it.
 struct Shapes {
   Memory::desc x, weight, y, bias;
   bool has_bias = false, laid = false;
@@ -86,7 +83,7 @@ struct Shapes {
     has_bias = p.with_bias;
     if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
   }
-  // The same, with layouts for the library to choose: of the weight, and of images where `all`.
+  // Returns the same with layouts that the library may choose: of the weight, and with `all` of the images.
   Shapes free(bool all) const {
     Shapes s = *this;
     s.weight = in_any_layout(weight);
@@ -95,7 +92,8 @@ struct Shapes {
   }
 
  private:
-  // In channels_last the dimension `channels` is the innermost one. `apart`: as many channels lie in memory, where not 0.
+  // Describes plain memory; in channels_last the dimension `channels` is innermost. `apart`: number of channels in memory, unless
+  // 0.
   static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type,
                             int64_t apart = 0) {
     Memory::dims steps(sizes.size(), 1);
@@ -120,8 +118,8 @@ dnnl::primitive_attr attributes() {
 
 dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
   using dnnl::convolution_forward;
-  // Only the code for inference lets Winograd's transformed weight be kept. Other code is asked for as without a laid weight:
-  // version 3 may choose another one for inference, which computes other bits.
+  // Only inference code lets us keep Winograd's transformed weight. Other code is requested as without a laid weight: version 3
+  // may choose different code for inference, with other bits.
   const bool infers = s.laid && how == Algorithm::convolution_winograd;
   const auto kind = infers ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   if (s.has_bias)
@@ -130,13 +128,13 @@ dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s
   return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
 }
 
-// The library's own products of columns ("gemm") are slower than ours where it reorders for nothing; its reference code is for
-// tests.
+// Returns whether code is worth calling. The library's own products of columns ("gemm") are slower than ours unless they save
+// reorders; its reference code is for tests.
 bool worth_calling(std::string_view code, bool plain) {
   return code.find("ref") == std::string_view::npos && (plain || code.find("gemm") == std::string_view::npos);
 }
 
-// False, or an exception, where there is no code.
+// Chooses a primitive. Returns false, or throws, if there is none.
 bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, bool plain, ChosenCode& chosen) {
   if (pass == ConvPass::forward) {
     const auto pd = forward(how, s);
@@ -166,10 +164,10 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
   return true;
 }
 
-// The layouts that code is asked for: as the tensors lie, with a free layout of the weight, or all free.
+// Requested layouts: those of the tensors, those with a free layout of the weight, or all free.
 enum class Layouts : uint8_t { plain, images, free };
 
-// A gradient's code wants to know the forward's: one of the operands' dtype throughout.
+// Tries one choice. Code for a gradient needs the description of its forward, in the operands' dtype throughout.
 bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode& chosen) {
   ConvProblem forward_of = p;
   forward_of.pass = ConvPass::forward;
@@ -184,19 +182,19 @@ bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode
 
 bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
 
-// Asked of the library, since versions have it for different CPUs: version 2 with AVX-512 alone.
+// Asks the library whether it has Winograd, because its versions have it for different CPUs: version 2 for AVX-512 only.
 bool has_winograd() {
-  static const bool there = [] {
+  static const bool has_winograd_code = [] {
     const Window window{.dims = 2, .size = {3, 3, 1}};
     const ConvProblem small{ConvPass::forward, 1, kChannelBlock, kChannelBlock, 1, window, {10, 10, 1}, {8, 8, 1}};
     ChosenCode chosen;
     return try_choose(small, Algorithm::convolution_winograd, Layouts::free, chosen);
   }();
-  return there;
+  return has_winograd_code;
 }
 
-// Measured. Without AVX-512, version 2 of the library takes longer for images in channels_last than for its own layout, although
-// that is made and undone in each call. Not so for windows of one tap.
+// Measured. Without AVX-512, version 2 of the library is slower for images in channels_last than for its own layout, although each
+// call copies to and from that layout. Not so for windows of one tap.
 bool prefers_own_layout(const ConvProblem& p) {
   return DNNL_VERSION_MAJOR < 3 && !library_has_avx512() && p.groups == 1 && !all_are(p.window.size, 1);
 }
@@ -216,14 +214,14 @@ bool changes_layout(const ConvProblem& p) {
 
 namespace {
 
-// Measured. Winograd is 1.8 to 2.5 times direct code where it applies. Reorders cost more than they bring where a layer has one
-// tap, or a gradient few channels: products of plain columns are faster, but for one pass.
+// Measured. Winograd is 1.8 to 2.5 times as fast as direct code. Reorders cost more than they gain for layers with one tap and for
+// gradients with few channels: there, products of plain columns are faster, except in one pass.
 bool choose(const ConvProblem& p, ChosenCode& chosen) {
   const Window& w = p.window;
   const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data,
              last = p.format == MemoryFormat::channels_last;
   if (p.groups == 1) {
-    // In channels_last it is one product, without columns.
+    // In channels_last this is one product without columns.
     const bool reads_all = steps && all_are(w.padding, 0);
     if (all_are(w.size, 1) && last && reads_all) return false;
     if (all_are(w.size, 1) && !last)
@@ -238,8 +236,7 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
 
 void set(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
 void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
-  thread_local const dnnl::stream stream(engine());
-  const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream.get(), int(arguments.size()), arguments.data());
+  const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream().get(), int(arguments.size()), arguments.data());
   check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
 }
 
@@ -262,8 +259,8 @@ ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
 }
 
 uint64_t ConvCode::weight_layout() const {
-  static std::mutex mutex;
-  static std::vector<Memory::desc> layouts;
+  static ForkMutex mutex;
+  static auto& layouts = *new std::vector<Memory::desc>;
   const std::lock_guard lock(mutex);
   auto found = std::find(layouts.begin(), layouts.end(), weight_.inner_desc);
   if (found == layouts.end()) found = layouts.insert(found, weight_.inner_desc);
@@ -276,6 +273,7 @@ void ConvCode::lay_weight(const void* weight, char* to) {
 }
 
 void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
+  const FirstUse first(!used_);
   const OpenMpThreads as_made(threads_);
   char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;
@@ -294,6 +292,11 @@ void ConvCode::run(const void* x, const void* weight, const void* y, const float
   for (const Side* s : {&x_, &weight_, &y_})
     if (s->reorder && s->written) execute(s->reorder, {{DNNL_ARG_FROM, s->inner.get()}, {DNNL_ARG_TO, s->outer.get()}});
   if (threads_ > 1) openmp_was_used();
+  if (used_) return;
+  FirstUse::watch_end_after(code_name(primitive_));
+  for (const Side* s : {&x_, &weight_, &y_})
+    if (s->reorder) FirstUse::watch_end_after(code_name(s->reorder));
+  used_ = true;
 }
 
 void ConvCode::Side::place(const void* at, void* inner_at) const {
@@ -317,7 +320,7 @@ void ConvCode::bind(Side& side, const Memory::desc& outside, const Memory::desc&
 
 namespace {
 
-// Problems without code are remembered, too.
+// Remembers also which problems have no code.
 class Codes {
  public:
   ConvCode* find(const Key& key, const ConvProblem& p) {
@@ -325,6 +328,7 @@ class Codes {
       entries_.splice(entries_.begin(), entries_, it->second);
       return entries_.front().code.get();
     }
+    const FirstUse first;
     std::unique_ptr<ConvCode> code;
     if (ChosenCode chosen; choose(p, chosen)) code = std::make_unique<ConvCode>(p, chosen);
     if (entries_.size() == kCodes) {
@@ -341,17 +345,16 @@ class Codes {
     Key key;
     std::unique_ptr<ConvCode> code;
   };
-  std::list<Entry> entries_;  // newest use first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
 };
 
 }  // namespace
 
 ConvCode* code_of(const ConvProblem& p, int threads) {
-  thread_local Codes codes;
   const OpenMpThreads as_made(threads);
   try {
-    return codes.find(key_of(p), p);
+    return of_this_thread<Codes>().find(key_of(p), p);
   } catch (const dnnl::error&) { return nullptr; }
 }
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows laid out as columns, and back. Both walk a row of positions at a time, which is contiguous in the columns.
+// Copies windows into columns, and adds columns back. x [N, C, in...], K taps per window, P output positions, columns [N, C K, P]:
+//   unfold  columns[n, c K + k, o] = x[n, c, o stride - padding + k dilation], 0 outside of x
+//   fold    x[n, c, i] = sum of columns[n, c K + k, o] over all k and o with o stride - padding + k dilation = i
+// Both go along a row of positions, which is contiguous in the columns.
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "framework/backend/cpu/convert/convert.h"
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/backend/unfold_conv.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// The positions [begin, end) of `count` whose tap, at position * stride + offset, lies inside [0, size).
+// The positions [begin, end) out of `count` at which a tap, at position * stride + offset, lies inside [0, size).
 struct Inside {
   int64_t begin, end;
   Inside(int64_t count, int64_t size, int64_t stride, int64_t offset) {
@@ -24,7 +27,7 @@ struct Inside {
   }
 };
 
-// What one tap sees: for each row of positions, where it starts in the plane (-1: in the padding).
+// The pixels under one tap: for each row of positions, its start in the plane (-1: in the padding).
 class Tap {
  public:
   Tap(const WindowGeometry& g, int64_t tap)
@@ -32,7 +35,7 @@ class Tap {
         offset_{tap / (g.size[1] * g.size[2]) * g.dilation[0] - g.padding[0],
                 tap / g.size[2] % g.size[1] * g.dilation[1] - g.padding[1], tap % g.size[2] * g.dilation[2] - g.padding[2]},
         inside(g.out[2], g.in[2], g.stride[2], offset_[2]) {}
-  // f(first position of the row, first pixel of its row in the plane or -1)
+  // Calls f(first position of the row, first pixel of its row in the plane or -1).
   template <class F>
   void rows(const F& f) const {
     int64_t position = 0;
@@ -45,7 +48,7 @@ class Tap {
       }
     }
   }
-  int64_t first_pixel() const { return inside.begin * g_.stride[2] + offset_[2]; }  // of position inside.begin, within its row
+  int64_t first_pixel() const { return inside.begin * g_.stride[2] + offset_[2]; }  // at position inside.begin, within its row
 
  private:
   const WindowGeometry& g_;
@@ -96,7 +99,7 @@ HS_CLONES void add_strided(double* sum, int64_t stride, const double* x, int64_t
   for (int64_t i = 0; i < n; ++i) sum[i * stride] += x[i];
 }
 
-// Each plane is summed tap after tap, whatever the threads.
+// Adds up each plane tap after tap, independently of the threads.
 template <class C>
 void fold_as(const TensorView& columns, const WindowGeometry& g, const TensorView& out) {
   const int64_t planes = out.shape[0] * out.shape[1], positions = g.positions(), pixels = g.pixels(), taps = g.taps();

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -14,7 +14,7 @@ HS_CLONES void convert_dense(const From* in, To* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = cast<To>(in[i]);
 }
 
-// From last to first: one side's step is -1.
+// Reverses n elements: one side's step is -1.
 template <int InStep, int OutStep, class T>
 HS_CLONES void reverse(const T* in, T* out, int64_t n) {
   HS_INDEPENDENT
@@ -33,7 +33,7 @@ void convert_strided(const From* in, int64_t in_stride, To* out, int64_t out_str
   for (int64_t i = 0; i < n; ++i) out[i * out_stride] = cast<To>(in[i * in_stride]);
 }
 
-// Types that are moved as they are.
+// Loads elements whose type does not change.
 template <class T>
 void load_same(const void* base, int64_t stride, T* out, int64_t n) {
   const T* in = static_cast<const T*>(base);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between stored elements and the three types that kernels compute in: float, double and int64.
+// Converts between stored elements and the three types in which kernels compute: float, double and int64.
 #pragma once
 
 #include <bit>
@@ -10,21 +10,21 @@
 
 namespace halfstep::cpu {
 
-// out[i] = base[i * stride], i < n; exact where C holds the value. stride in elements, 0 repeats one. C may be bf16 or bool
-// where t is.
+// out[i] = base[i * stride], i < n; exact if C can hold the value. The stride counts elements; 0 repeats one. C may be bf16 or
+// bool if t is.
 template <class C>
 void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
 // base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.
 template <class C>
 void store(DType t, const C* in, void* base, int64_t stride, int64_t n);
 
-// Whole arrays, with the CPU's conversion instructions where it has them.
+// Convert whole arrays, with the CPU's conversion instructions if it has them.
 void widen(const f16* in, float* out, int64_t n);
 void widen(const bf16* in, float* out, int64_t n);
 void narrow(const float* in, f16* out, int64_t n);
 void narrow(const float* in, bf16* out, int64_t n);
 
-// The float next to d towards zero with its last bit set when d is not a float: a later rounding to 16 bits is then as if from d.
+// Rounds d towards zero and sets the last bit if that was inexact, so that a later rounding to 16 bits is as if from d.
 inline float round_to_odd(double d) {
   const float f = float(d);
   if (double(f) == d || d != d) return f;
@@ -33,7 +33,7 @@ inline float round_to_odd(double d) {
   return std::bit_cast<float>(u | 1u);
 }
 
-// A number as T stores it, which is its own type or bfloat16; without a branch, so that loops over it vectorise.
+// Returns a number as stored in T, which is its own type or bfloat16. Without a branch, so that loops over it vectorise.
 template <class T, class C>
 [[gnu::always_inline]] inline T stored(C v) {
   static_assert(std::is_same_v<T, C> || (std::is_same_v<T, bf16> && std::is_same_v<C, float>));
@@ -47,7 +47,7 @@ template <class T, class C>
   }
 }
 
-// One element, rounded once. A float outside int64 becomes its minimum, as x86 does; NaN is true.
+// Converts one element, rounded once. A float outside int64 becomes its minimum, as on x86; NaN becomes true.
 template <class To, class From>
 inline To cast(From v) {
   if constexpr (std::is_same_v<To, From>) {
@@ -62,7 +62,7 @@ inline To cast(From v) {
     } else if constexpr (std::is_same_v<From, double>) {
       return To(round_to_odd(v));
     } else {
-      int64_t x = int64_t(v);  // 52 leading bits and a sticky one: exact as a double
+      int64_t x = int64_t(v);  // 52 leading bits and a sticky bit: exact as a double
       if (x > (int64_t(1) << 53) || x < -(int64_t(1) << 53)) x = (x & ~int64_t(0xfff)) | ((x & 0xfff) ? 0x800 : 0);
       return To(round_to_odd(double(x)));
     }
@@ -74,14 +74,14 @@ inline To cast(From v) {
   }
 }
 
-// The type a kernel computes in: float for f16, bf16 and f32; double for f64; int64 for integers and bool.
+// The type in which a kernel computes: float for f16, bf16 and f32; double for f64; int64 for integers and bool.
 enum class Compute : uint8_t { integer, single, wide };
 constexpr Compute compute_of(DType t) {
   return t == DType::f64 ? Compute::wide : is_floating(t) ? Compute::single : Compute::integer;
 }
 constexpr Compute wider(Compute a, Compute b) { return a > b ? a : b; }
 
-// Calls f(C{}).
+// Calls f(C{}) with the C++ type of c.
 template <class F>
 void with_compute(Compute c, F&& f) {
   if (c == Compute::single) return f(float{});

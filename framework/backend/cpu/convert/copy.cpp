@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// Calls f with an unsigned integer of the element's size: copies within a dtype keep every bit.
+// Calls f with an unsigned integer of the element's size, for copies that keep every bit.
 template <class F>
 void with_bits(DType t, F&& f) {
   switch (size_of(t)) {
@@ -20,7 +20,7 @@ void with_bits(DType t, F&& f) {
   }
 }
 
-// A plane whose source is dense along `column` and whose target is dense along the last dimension.
+// A plane with a source dense along `column` and a target dense along the last dimension.
 struct Plane {
   int column = -1;
   explicit operator bool() const { return column >= 0; }
@@ -35,7 +35,7 @@ Plane find_plane(const Space& s) {
   return {};
 }
 
-// By way of square tiles: both sides are read and written in whole cache lines, whatever their strides.
+// Copies through square tiles, so that both sides are accessed in whole cache lines, whatever their strides.
 template <class T>
 void transpose(const Space& s, int column, const T* src, T* dst) {
   constexpr int64_t kTile = 32;
@@ -67,7 +67,7 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
   });
 }
 
-// Rows too short for the walk from one to the next to be free: rows of two dimensions at a time.
+// Copies short rows in two dimensions at a time, because stepping from row to row would cost too much.
 template <class T>
 void move_rows(const Space& s, const T* src, T* dst) {
   const int last = s.rank - 1;

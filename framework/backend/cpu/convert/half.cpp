@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of f16 and bf16 to and from float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 are called by
-// name, chosen when first used; without them the code of dtype.h runs. bf16 is bit arithmetic that does vectorise.
+// Converts arrays between f16 or bf16 and float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 instructions
+// are called by name and chosen at the first use; without them the code of dtype.h runs. bf16 is bit arithmetic, which does
+// vectorise.
 #include "framework/backend/cpu/convert/convert.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask a CPU for F16C
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask the CPU for F16C
 #include <immintrin.h>
 #define HS_X86_HALF 1
 #endif
@@ -70,7 +71,7 @@ const HalfCode& half_code() {
   return code;
 }
 
-// The next n elements are asked for meanwhile: kernels read a block, compute on it, and would then wait for the next one.
+// Prefetches the next n elements: kernels read a block, compute on it, and would then wait for the next one.
 HS_CLONES void widen_bits(const uint16_t* in, uint32_t* out, int64_t n) {
   constexpr int64_t kPiece = 256;
   for (int64_t from = 0; from < n; from += kPiece) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by loops of our own: of 16-bit operands on CPUs without instructions for them, and of float32 in a build without oneDNN.
-// Blocks of the operands are widened to float while they are packed for the multiplying loop, which any fast product does anyway:
-// no widened copy of a large operand is ever in memory, and the widening costs next to nothing. Sums are float, and each result is
-// rounded once.
+// Products with loops of our own: for 16-bit operands on CPUs without instructions for them, and for float32 in a build without
+// oneDNN. Packing a block for the multiplying loop also widens it to float. So no widened copy of a large operand is ever in
+// memory, and widening costs next to nothing. Sums are float, and each result is rounded once.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
 
 namespace halfstep::cpu {
@@ -18,15 +17,15 @@ static void widen(const float* from, float* to, int64_t n) { std::memcpy(to, fro
 
 namespace {
 
-// What a thread works on at a time: kRows by kDepth of a stay packed, in the second-level cache, while strips of kStrip
-// columns of b are packed, used for all these rows, and done with. The depth is cut by k alone, so that an element's sum does not
-// depend on how the work is shared. Larger blocks of c would mean less packing, but their sums are kept in float, and the peak
-// memory of training in float16 is to stay below that of float32.
+// Block sizes. A block of kRows by kDepth of a stays packed in the second-level cache; strips of kStrip columns of b are packed,
+// used for all these rows and discarded. The cuts along the depth depend on k alone, so that a sum does not depend on how work is
+// shared. Larger blocks of c would need less packing, but their sums are floats, and training in float16 must not need more memory
+// than in float32.
 constexpr int64_t kDepth = 256, kRows = 264, kColumns = 256, kMostColumns = 512, kStrip = 96;
-// Rows of floats that are dense along the depth lie this far apart: not a power of two, as those share few places of a cache.
+// Distance between rows of floats that are dense along the depth: not a power of two, because such rows share few cache sets.
 constexpr int64_t kStep = kDepth + 8;
 
-// c [rows, 2 vectors] = (or, with add, +=) a b, for packed b [k, 2 vectors] and a, whose elements lie ROW apart from row to row and
+// Computes c [rows, 2 vectors] = (with add: +=) a b for packed b [k, 2 vectors] and a with a distance of ROW between rows and of
 // DEPTH along k; rows of c are `step` apart. All vectors are aligned, and all sums stay in registers.
 #define HS_TILE(NAME, ISA, BYTES, ROWS, ROW, DEPTH)                                            \
   ISA void NAME(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) { \
@@ -59,7 +58,7 @@ typedef float Four __attribute__((vector_size(16), may_alias, aligned(4)));
 const Four& four_at(const float* p) { return *reinterpret_cast<const Four*>(p); }
 Four& four_at(float* p) { return *reinterpret_cast<Four*>(p); }
 
-// Four rows of floats, kStep apart, into four columns of a panel of `width`.
+// Transposes four rows of floats, kStep apart, into four columns of a panel of `width`.
 void transpose_four(const float* from, float* to, int64_t width, int64_t depth) {
   int64_t d = 0;
   for (; d + 4 <= depth; d += 4) {
@@ -82,7 +81,7 @@ HS_TILES(tile_plain, , 16, 4)
 HS_TILES(tile_avx2, __attribute__((target("avx2,fma"))), 32, 4)
 HS_TILES(tile_avx512, __attribute__((target("avx512f"))), 64, 12)
 
-// The same for sixteen rows: a quarter of a vector holds four of them, and the quarters are transposed at once.
+// Transposes sixteen rows: a quarter of a vector holds four of them, and the quarters are transposed at once.
 __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, float* to, int64_t width, int64_t depth) {
   typedef float Sixteen __attribute__((vector_size(64), may_alias));
 #define HS_QUARTERS(X, Y, A, B, C, D) \
@@ -114,7 +113,7 @@ __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, flo
 struct Tile {
   int64_t rows, columns;
   void (*run[2])(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add);  // a as rows, a as panels
-  int64_t lanes;                                                                                // that transpose() takes
+  int64_t lanes;                                                                                // rows that transpose() takes
   void (*transpose)(const float* from, float* to, int64_t width, int64_t depth);
 };
 
@@ -132,17 +131,17 @@ const Tile& tile() {
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
-// One side of a product: `lanes` rows of a or columns of b, `lane` and `depth` elements apart, of which one is 1.
+// One side of a product: `lanes` rows of a or columns of b, with distances `lane` and `depth` between elements, one of which is 1.
 template <class H>
 struct Side {
   const H* data;
   int64_t lane, depth, lanes;
 };
 
-// Short rows far apart: the processor foresees neither the next ones to read nor those to write, so they are asked for this early.
+// How many rows ahead to prefetch: short rows far apart defeat the processor's own prefetching, of reads and of writes.
 constexpr int64_t kAhead = 4;
 
-// Widens lanes [first, first + rows) that are dense along the depth, as rows kStep apart; missing ones are zero.
+// Widens lanes [first, first + rows), which are dense along the depth, into rows kStep apart; missing lanes become zero.
 template <class H>
 void widen_rows(const Side<H>& side, int64_t first, int64_t rows, int64_t depth, float* to) {
   for (int64_t i = first; i < first + rows; ++i, to += kStep) {
@@ -157,7 +156,7 @@ void widen_rows(const Side<H>& side, int64_t first, int64_t rows, int64_t depth,
   }
 }
 
-// `rows` rows of n floats, kRowStep apart, into the panels that they are part of.
+// Copies `rows` rows of n floats, kRowStep apart, into their panels.
 constexpr int64_t kRowStep = kRows + 28;
 template <size_t kPiece>
 inline void spread_pieces(const float* row, int64_t rows, int64_t n, int64_t width, int64_t depth, float* to) {
@@ -172,13 +171,13 @@ HS_CLONES void spread(const float* row, int64_t rows, int64_t n, int64_t width, 
   width % 16 == 0 ? spread_pieces<16>(row, rows, n, width, depth, to) : spread_pieces<4>(row, rows, n, width, depth, to);
 }
 
-// Widens `depth` <= kDepth by side.lanes elements into panels of `width` lanes, [panel, depth, width]; lanes that are missing in
-// the last panel are zero.
+// Widens `depth` <= kDepth by side.lanes elements into panels of `width` lanes, [panel, depth, width]; missing lanes of the last
+// panel become zero.
 template <class H>
 void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, float* to) {
   const int64_t padded = round_up(side.lanes, width);
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
-    // Rows at once: panels may be a power of two apart, and would evict each other from the cache.
+    // Packs several rows at once: panels may be a power of two apart, and would evict one another from the cache.
     constexpr int64_t kGroup = 8;
     alignas(64) float row[kGroup][kRowStep];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
@@ -201,15 +200,15 @@ HS_CLONES void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
-// How a product is cut: blocks of c, and the floats that one thread needs for one of them.
+// How a product is split: blocks of c, and the number of floats that a thread needs for one.
 struct Plan {
   int64_t rows, columns, row_blocks, column_blocks, depth, strip, tasks;
 
-  Plan(const Product& p, const Tile& t, int threads) {
+  Plan(const GemmProblem& p, const Tile& t, int threads) {
     const auto blocks = [](int64_t n, int64_t size) { return (n + size - 1) / size; };
     row_blocks = blocks(p.m, kRows);
     column_blocks = blocks(p.n, std::clamp(p.n / 8, kColumns, kMostColumns));
-    // As many for each thread, where there is enough to cut.
+    // Gives each thread the same number of blocks if there are enough.
     for (int tries = 0; tries < threads && p.batch * row_blocks * column_blocks % threads != 0; ++tries) {
       if (p.n / (column_blocks + 1) >= 2 * t.columns)
         ++column_blocks;
@@ -224,15 +223,15 @@ struct Plan {
     strip = std::min(columns, kStrip / t.columns * t.columns);
     tasks = p.batch * row_blocks * column_blocks;
   }
-  // Sums of one strip are enough where the depth is not cut.
-  static bool cut(const Product& p) { return p.k > kDepth; }
-  int64_t sums(const Product& p) const { return rows * (cut(p) ? columns : strip); }
+  // Without cuts along the depth, the sums of one strip suffice.
+  static bool cut(const GemmProblem& p) { return p.k > kDepth; }
+  int64_t sums(const GemmProblem& p) const { return rows * (cut(p) ? columns : strip); }
   int64_t left() const { return round_up(rows * kStep, 16); }
   int64_t right() const { return round_up(strip * depth, 16); }
-  int64_t floats(const Product& p) const { return left() + right() + round_up(sums(p), 16); }
+  int64_t floats(const GemmProblem& p) const { return left() + right() + round_up(sums(p), 16); }
 };
 
-// The side that is packed next, brought into the cache a little with each of `steps` tiles.
+// Prefetches the side that is packed next, a little with each of `steps` tiles.
 class Ahead {
  public:
   template <class H>
@@ -257,8 +256,8 @@ class Ahead {
   int64_t rows_, row_step_, bytes_, each_, at_ = 0;
 };
 
-// Columns of c from their sums, rows `step` apart.
-void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
+// Writes columns of c from their sums, whose rows are `step` apart.
+void finish(const GemmProblem& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
             int64_t step) {
   const int64_t row_bytes = p.n * int64_t(size_of(p.out)), bytes = columns * int64_t(size_of(p.out));
   for (int64_t i = 0; i < rows; ++i, sums += step) {
@@ -274,7 +273,7 @@ void finish(const Product& p, int64_t batch, int64_t row, int64_t rows, int64_t 
 }
 
 template <class H>
-void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
+void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
   const int64_t batch = task / (plan.row_blocks * plan.column_blocks), block = task % (plan.row_blocks * plan.column_blocks);
   const int64_t row = block % plan.row_blocks * plan.rows, column = block / plan.row_blocks * plan.columns;
   const int64_t rows = std::min(plan.rows, p.m - row), columns = std::min(plan.columns, p.n - column);
@@ -318,24 +317,24 @@ void multiply_block(const Product& p, const Plan& plan, const Tile& t, int64_t t
   if (cut) finish(p, batch, row, rows, column, columns, sums, step);
 }
 
-// Small operands are widened as a whole, for the library's float product: packing and widening at once is only faster where blocks
-// are packed once for many rows.
+// Small operands are widened as a whole for the library's float product: widening while packing is only faster if a packed block
+// serves many rows.
 constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
 
-bool is_small(const Product& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
+bool is_small(const GemmProblem& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
 
 template <class H>
-void multiply_widened(const Product& p) {
+void multiply_widened(const GemmProblem& p) {
   const bool narrow = p.out != DType::f32;
   const int64_t a_size = round_up(p.m * p.k, 16), b_size = round_up(p.k * p.n, 16), c_size = narrow ? p.m * p.n : 0;
   const Workspace work(Device::cpu, size_t(a_size + b_size + c_size) * sizeof(float));
   float* const a = reinterpret_cast<float*>(work.data());
   float* const b = a + a_size;
-  Product wide = p;
+  GemmProblem wide = p;
   wide.in = wide.out = DType::f32;
   wide.a = a, wide.b = b;
   if (narrow) wide.c = b + b_size;
-  // Rows along the dimension whose stride is 1, as they lie.
+  // Widens rows along the dimension of stride 1 without reordering.
   const auto widen_lines = [](const void* from, int64_t rows, int64_t columns, int64_t& row, int64_t& column, float* to) {
     const bool by_rows = column == 1;
     const int64_t lines = by_rows ? rows : columns, length = by_rows ? columns : rows, step = by_rows ? row : column;
@@ -346,7 +345,7 @@ void multiply_widened(const Product& p) {
   };
   widen_lines(p.a, p.m, p.k, wide.a_row, wide.a_column, a);
   widen_lines(p.b, p.k, p.n, wide.b_row, wide.b_column, b);
-  multiply(wide);
+  run_gemm(wide);
   if (!narrow) return;
   parallel_for(p.m, std::max<int64_t>(1, kBlock / p.n), p.m * p.n, [&](int64_t begin, int64_t end) {
     store<float>(p.out, b + b_size + begin * p.n, static_cast<H*>(p.c) + begin * p.n, 1, (end - begin) * p.n);
@@ -355,7 +354,7 @@ void multiply_widened(const Product& p) {
 
 }  // namespace
 
-void multiply_blocks(const Product& p) {
+void run_gemm_blocks(const GemmProblem& p) {
   if (p.in != DType::f32 && is_small(p) && !(p.accumulate && p.out != DType::f32))
     return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
   const Tile& t = tile();

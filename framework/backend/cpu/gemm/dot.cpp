@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products with one row or one column: libraries treat them as matrices, and pack operands that are read only once.
+// Products with one row or one column. Libraries treat them as matrices, and pack operands that are read only once.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/lanes.h"
-#include "framework/backend/cpu/reduce_kernels.h"
-#include "framework/backend/cpu/rows.h"
+#include "framework/backend/cpu/reduce/reduce_kernels.h"
+#include "framework/backend/cpu/reduce/rows.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -58,8 +58,9 @@ void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
   });
 }
 
-// sums[r] = a[r step + i] x[i] added up over i < n, for rows of bfloat16. `pairs`: of each whole 32 elements of x, those with even
-// i and then those with odd, as a word of a row holds one of each. A row's sum does not depend on how many are taken at once.
+// sums[r] = sum over i < n of a[r step + i] x[i], for rows of bfloat16. `pairs`: each whole 32 elements of x with the even i first
+// and then the odd ones, because a word of a row holds one of each. A row's sum does not depend on how many rows are computed at
+// once.
 template <int Rows>
 void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
   with_lanes([=](auto bytes) HS_INLINE {
@@ -102,7 +103,7 @@ void dot_rows(const f16* a, int64_t step, const float* x, const float*, int64_t 
   }
 }
 
-// into[j] += sum of factor[r] a[r step + j] over r < rows.
+// into[j] += sum over r < rows of factor[r] a[r step + j].
 HS_CLONES void add_scaled(const uint16_t* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
   const auto wide = [](uint16_t bits) __attribute__((always_inline)) { return std::bit_cast<float>(uint32_t(bits) << 16); };
   int64_t r = 0;
@@ -133,7 +134,7 @@ void add_scaled(const f16* a, int64_t step, const float* factor, float* into, in
   }
 }
 
-// c[i] = sum over j of a[i row + j column] x[j], i < m, j < k; row or column is 1.
+// c[i] = sum over j < k of a[i row + j column] x[j], i < m; row or column is 1.
 struct MatrixVector {
   int64_t m, k, row, column;
   const void* a;
@@ -150,7 +151,7 @@ struct MatrixVector {
     }
     store<double>(c.dtype, sums, at(c, i), 1, Rows);
   }
-  // Several rows at a time: one row alone is read slower than the memory gives it.
+  // Computes several rows at a time, because one row alone is read more slowly than memory delivers it.
   template <class T>
   void by_rows() const {
     std::vector<float> pairs(x.size());
@@ -166,7 +167,7 @@ struct MatrixVector {
       for (; i < end; ++i) rows_at<T, 1>(i, pairs.data());
     });
   }
-  // Sums of 64 terms are kept apart from the whole, whose digits they would lose.
+  // Keeps sums of 64 terms apart from the total, which would absorb their digits.
   template <class T>
   void by_columns() const {
     constexpr int64_t kTerms = 64, kWide = 256;
@@ -186,7 +187,7 @@ struct MatrixVector {
   }
 };
 
-// A matrix [m, k] by a vector of k elements `step` apart.
+// Multiplies a matrix [m, k] by a vector of k elements that are `step` apart.
 bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const TensorView& vector, int64_t step,
                       const TensorView& c) {
   const int64_t m = matrix.shape[rows], k = matrix.shape[columns];
@@ -203,7 +204,7 @@ bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const Ten
 
 }  // namespace
 
-bool multiply_thin(const GemmArgs& g) {
+bool gemm_thin(const GemmArgs& g) {
   if (g.bias || g.accumulate || g.activation != Activation::none) return false;
   const int rank = g.a.shape.size(), rows = rank - 2, columns = rank - 1;
   const int64_t m = g.a.shape[rows], n = g.b.shape[columns], k = g.a.shape[columns];

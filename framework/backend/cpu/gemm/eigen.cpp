@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/backend/cpu/gemm/eigen.h"
 
-#define EIGEN_DONT_PARALLELIZE  // its split depends on the number of threads; the rows are split below
+#define EIGEN_DONT_PARALLELIZE  // Eigen's split depends on the number of threads; rows are split below
 #include <Eigen/Core>
 #include <algorithm>
 
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -19,7 +19,7 @@ using Transposed = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dyna
 
 constexpr int64_t kRowsEach = 64;
 
-// f(a map of rows x columns at x), row- or column-major by the strides.
+// Calls f with a map of rows x columns at x, row- or column-major by the strides.
 template <class T, class F>
 void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t column, const F& f) {
   if (column == 1)
@@ -31,7 +31,7 @@ void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t co
 }  // namespace
 
 template <class T>
-void multiply_eigen(const Product& p, const T* bias) {
+void run_gemm_eigen(const GemmProblem& p, const T* bias) {
   const int64_t strips = (p.m + kRowsEach - 1) / kRowsEach;
   parallel_tasks(p.batch * strips, product_work(p.batch, p.m, p.n, p.k, false), [&](int64_t task) {
     const int64_t batch = task / strips, r0 = task % strips * kRowsEach, rows = std::min(kRowsEach, p.m - r0);
@@ -54,21 +54,21 @@ void multiply_eigen(const Product& p, const T* bias) {
   });
 }
 
-template void multiply_eigen<float>(const Product&, const float*);
-template void multiply_eigen<double>(const Product&, const double*);
+template void run_gemm_eigen<float>(const GemmProblem&, const float*);
+template void run_gemm_eigen<double>(const GemmProblem&, const double*);
 
 #ifndef HALFSTEP_WITH_DNNL
-// Blocks are packed for their rows; for a vector or two that does not pay.
+// Number of rows up to which packing blocks does not pay.
 constexpr int64_t kFewRows = 4;
-void multiply(const Product& p) { p.m < kFewRows || p.n < kFewRows ? multiply_eigen<float>(p, p.bias) : multiply_blocks(p); }
+void run_gemm(const GemmProblem& p) { p.m < kFewRows || p.n < kFewRows ? run_gemm_eigen<float>(p, p.bias) : run_gemm_blocks(p); }
 bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
 bool library_has_avx512() { return false; }
 std::string product_support(DType) { return "widened to float32"; }
 std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
 size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
-void pack_matrix(const Product&, void*) {}
-void multiply_packed(const Product&, bool) {}
+void pack_matrix(const GemmProblem&, void*) {}
+void run_gemm_packed(const GemmProblem&, bool) {}
 #endif
 
 }  // namespace halfstep::cpu

@@ -6,8 +6,8 @@
 
 namespace halfstep::cpu {
 
-// As multiply(), for T = float or double; `bias` and relu included. Row blocks are fixed: any number of threads gives the same.
+// As run_gemm(), for T = float or double; `bias` and relu included. Row blocks are fixed: any number of threads gives the same.
 template <class T>
-void multiply_eigen(const Product& p, const T* bias);
+void run_gemm_eigen(const GemmProblem& p, const T* bias);
 
 }  // namespace halfstep::cpu

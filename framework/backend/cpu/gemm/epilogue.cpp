@@ -1,30 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may come with a product beyond bias and relu: gelu, derivatives, and the sums that are the biases' gradients.
+// Parts of a product c [M, N] = a b besides bias and ReLU: GELU, c = act'(aux) * (a b) as the gradient of an activation, and the
+// sums over rows or columns that are gradients of biases.
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/simd.h"
-#include "framework/backend/workspace.h"
+#include "framework/backend/cpu/parallel.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// z goes through memory in aux's dtype, so that the result is that of a product and an activation called one after the other.
-void product_then_gelu(const GemmArgs& g) {
-  GemmArgs bare = g;
-  bare.activation = Activation::none;
-  if (g.aux) bare.c = g.aux;
-  product(bare);
-  unary(Unary::gelu_tanh, bare.c, g.c);
-}
-
-void product_then_derivative(const GemmArgs& g) {
-  GemmArgs bare = g;
-  bare.activation = Activation::none;
-  product(bare);
-  unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
-}
-
-// out[j] = the sum over the first dimension of a matrix.
+// out[j] = sum of a matrix over its first dimension.
 void sum_rows(const TensorView& x, const TensorView& out) {
   reduce(Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }
@@ -50,18 +34,23 @@ void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step) {
   }
 }
 
-void gemm(const GemmArgs& g) {
-  if (WorkspacePlan::open()) {
-    GemmArgs bare = g;
-    if (g.derivative || g.activation == Activation::gelu) bare.activation = Activation::none;
-    return product(bare);
-  }
-  if (g.derivative)
-    product_then_derivative(g);
-  else if (g.activation == Activation::gelu)
-    product_then_gelu(g);
-  else
-    product(g);
+// Stores z in aux's dtype first, so that the result equals that of a separate product and activation.
+void gemm_then_gelu(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  if (g.aux) bare.c = g.aux;
+  gemm_with_bias(bare);
+  unary(Unary::gelu_tanh, bare.c, g.c);
+}
+
+void gemm_then_derivative(const GemmArgs& g) {
+  GemmArgs bare = g;
+  bare.activation = Activation::none;
+  gemm_with_bias(bare);
+  unary_backward(g.activation == Activation::relu ? Unary::relu : Unary::gelu_tanh, g.c, g.aux, g.c);
+}
+
+void write_gemm_sums(const GemmArgs& g) {
   if (g.column_sum) sum_rows(g.c, g.column_sum);
   if (g.a_row_sum) { sum_rows({g.a.data, g.a.dtype, {g.a.shape[1], g.a.shape[0]}, {g.a.strides[1], g.a.strides[0]}}, g.a_row_sum); }
   if (g.b_column_sum) sum_rows(g.b, g.b_column_sum);

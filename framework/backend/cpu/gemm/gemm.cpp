@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tensors to products: which code takes a dtype.
+// Turns tensors into products c [M, N] = act(a b + bias) (+ c), a [M, K], b [K, N], with an optional batch dimension, and chooses
+// the code for a dtype.
 #include "framework/backend/cpu/gemm/gemm.h"
 
 #include <algorithm>
@@ -7,20 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/gemm/eigen.h"
 #include "framework/backend/cpu/kernels.h"
-#include "framework/backend/cpu/loops.h"
 #include "framework/backend/workspace.h"
+#include "framework/base/process_end.h"
 #include "framework/math/scalar.h"
 
 namespace halfstep::cpu {
 namespace {
 
-// One operand of a product, [batch, rows, columns], with the strides of dimensions of size 1 made canonical.
-struct Operand {
+// One operand of a product, [batch, rows, columns], with canonical strides for dimensions of size 1.
+struct GemmOperand {
   int64_t batch = 1, rows, columns, batch_stride = 0, row_stride, column_stride;
 
-  explicit Operand(const TensorView& v) {
+  explicit GemmOperand(const TensorView& v) {
     const int r = v.shape.size();
     rows = v.shape[r - 2];
     columns = v.shape[r - 1];
@@ -35,7 +37,8 @@ struct Operand {
     if (batch == 1) batch_stride = rows * columns;
   }
   bool by_rows() const { return column_stride == 1; }
-  // Does each stride step over all that lies within it? A slice with a step may end short of its last step.
+  // Returns whether each stride exceeds the extent of the dimensions inside it. A slice with a step may end short of its last
+  // step.
   bool nested() const {
     std::array<std::pair<int64_t, int64_t>, 3> dims{{{batch_stride, batch}, {row_stride, rows}, {column_stride, columns}}};
     std::sort(dims.begin(), dims.end());
@@ -49,8 +52,8 @@ struct Operand {
   }
 };
 
-// One element at a time: for integers, whose speed does not matter.
-void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
+// Multiplies one element at a time: for integers, whose speed does not matter.
+void gemm_integers(const GemmArgs& g, const GemmOperand& a, const GemmOperand& b) {
   parallel_for(a.batch * a.rows, 1, a.batch * a.rows * a.columns * b.columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t batch = i / a.rows, row = i % a.rows;
@@ -70,8 +73,8 @@ void multiply_integers(const GemmArgs& g, const Operand& a, const Operand& b) {
   });
 }
 
-// c^T = b^T a^T, the same memory when c is one row or one column.
-Product transposed(Product p) {
+// Returns c^T = b^T a^T, which uses the same memory if c is one row or one column.
+GemmProblem transposed(GemmProblem p) {
   std::swap(p.m, p.n);
   std::swap(p.a, p.b);
   std::swap(p.a_batch, p.b_batch);
@@ -80,22 +83,21 @@ Product transposed(Product p) {
   p.b_row = a_column, p.b_column = a_row;
   return p;
 }
-// Whether the other one of the two forms of a matrix-vector product is faster. Measured on oneDNN.
-bool as_transpose(const Product& p) {
-  if (p.in != DType::f32 && is_native(p.in))
-    return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
+// Returns whether the transposed form of a matrix-vector product is faster. Measured with oneDNN.
+bool as_transpose(const GemmProblem& p) {
+  if (p.in != DType::f32 && is_native(p.in)) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
 
-void multiply_doubles(const GemmArgs& g, Product p) {
-  if (!g.bias) return multiply_eigen<double>(p, nullptr);
+void gemm_doubles(const GemmArgs& g, GemmProblem p) {
+  if (!g.bias) return run_gemm_eigen<double>(p, nullptr);
   std::vector<double> bias(size_t(p.n));
   if (!WorkspacePlan::open()) load<double>(g.bias.dtype, g.bias.data, g.bias.strides[0], bias.data(), p.n);
-  multiply_eigen<double>(p, bias.data());
+  run_gemm_eigen<double>(p, bias.data());
 }
 
-// k = 0: the product is zero.
-void multiply_nothing(const GemmArgs& g) {
+// Handles k = 0: the product is zero.
+void gemm_nothing(const GemmArgs& g) {
   if (!g.accumulate) fill(g.c, 0);
   if (!g.bias) return;
   TensorView bias = g.bias;
@@ -113,30 +115,34 @@ void multiply_nothing(const GemmArgs& g) {
 }  // namespace
 
 AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) {
-  const size_t bytes = dtype == DType::f64 || k == 0 || n == 0 ? 0 : packed_bytes(k, n, dtype);
+  const BeforeEnd library;
+  const size_t bytes = !library.allowed() || dtype == DType::f64 || k == 0 || n == 0 ? 0 : packed_bytes(k, n, dtype);
   return bytes == 0 ? AuxLayout{} : AuxLayout{{int64_t(bytes)}, DType::u8};
 }
 
 void pack(const TensorView& b, const TensorView& packed) {
-  const Operand x(b);
-  if (WorkspacePlan::open()) return;
+  const GemmOperand x(b);
+  const BeforeEnd library;
+  if (WorkspacePlan::open() || !library.allowed()) return;  // then no product will read it
   pack_matrix({.n = x.columns, .k = x.rows, .b = b.data, .b_row = x.row_stride, .b_column = x.column_stride, .in = b.dtype},
               packed.data);
 }
 
-// Measured. A piece has all columns, since the library's code for a packed matrix writes rows that lie close together. Many rows
-// pay for packing in each call: from 0.7 of the time at 16 rows it goes to 0.97 at 512.
+// Measured. A piece has all columns, because the library's code for a packed matrix writes rows that lie close together. Packing
+// in each call pays with many rows: the time falls to 0.7 at 16 rows, and rises to 0.97 at 512.
 bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
   constexpr int64_t kLeast = 32, kMostRows = 512;
   if (rows < kPackedRows || rows > kMostRows || k < kLeast || n < kLeast) return false;
+  const BeforeEnd library;
+  if (!library.allowed()) return false;
   const bool has_code = dtype == DType::f32 || (is_half(dtype) && is_native(dtype));
   const int64_t work = product_work(1, rows, n, k, dtype != DType::f32);
   const int threads = threads_to_cut_for(work), pieces = threads_independent() ? std::min(threads, 2) : threads;
   return has_code && packed_bytes(k, n, dtype) > 0 && rows >= kPackedRows * pieces;
 }
 
-// Measured. With fewer rows for a thread than kLeast it is better that all share each product. One thread gains always but with a
-// single row of float32, for which it reads as many bytes either way.
+// Measured. With fewer rows per thread than kLeast, all threads should share each product. One thread always gains, except for a
+// single row of float32, for which it reads the same bytes either way.
 int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
   constexpr int64_t kLeast = 8;
   const int threads = threads_to_cut_for(rows * (multiplications / 16));
@@ -149,11 +155,11 @@ int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
 
 namespace {
 
-void multiply_by_packed(const GemmArgs& g) {
-  const Operand a(g.a);
+void gemm_by_packed(const GemmArgs& g) {
+  const GemmOperand a(g.a);
   const bool widens = !is_native(g.a.dtype);
   const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(a.rows * a.columns) : 0);
-  Product p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
+  GemmProblem p{.m = a.rows, .n = g.c.shape[1], .k = a.columns, .a = g.a.data, .b = g.packed.data, .c = g.c.data};
   p.bias = g.bias.as<const float>();
   p.a_row = a.row_stride, p.a_column = a.column_stride;
   p.in = g.a.dtype;
@@ -166,7 +172,7 @@ void multiply_by_packed(const GemmArgs& g) {
       load<float>(g.a.dtype, at(g.a, i * a.row_stride), a.column_stride, reinterpret_cast<float*>(wide.data()) + i * a.columns,
                   a.columns);
   }
-  multiply_packed(p, /*shared=*/false);
+  run_gemm_packed(p, /*shared=*/false);
 }
 
 bool is_amd() {
@@ -177,11 +183,11 @@ bool is_amd() {
 #endif
 }
 
-// Measured, on an AMD CPU, with oneDNN limited to AVX2 and without. Our own loops copy blocks of both operands before they
-// multiply. The library's code reads some operands where they lie: lines of them that are a multiple of 4 kB apart, and for AVX2
-// columns of a that are a multiple of 2 kB apart, share few places of the first-level cache, and it takes up to twice as long as
-// our loops. With AVX-512 that is so for few rows alone; on Intel's CPUs, whose cache has more places, it was not measured.
-bool gains_by_copying(const Product& p) {
+// Measured on an AMD CPU, with oneDNN limited to AVX2 and without. Our own loops copy blocks of both operands before they
+// multiply. The library's code reads some operands in place. If their rows or columns are a multiple of 4 kB apart (columns of a
+// with AVX2: 2 kB), they share few sets of the first-level cache, and it takes up to twice as long as our loops. With AVX-512 that
+// holds for few rows only; not measured on Intel's CPUs, whose cache has more sets.
+bool gains_by_copying(const GemmProblem& p) {
   constexpr int64_t kCrowded = 4096 / sizeof(float), kLeast = 32, kLeastRows = 16, kFewRows = 32;
   if (p.in != DType::f32 || p.batch > 1 || p.m < kLeastRows || p.n < kLeast || p.k < kLeast) return false;
   const bool a_by_rows = p.a_column == 1, b_by_rows = p.b_column == 1;
@@ -189,31 +195,48 @@ bool gains_by_copying(const Product& p) {
   return (b_by_rows && p.b_row % kCrowded == 0) || (!a_by_rows && p.a_column % (kCrowded / 2) == 0);
 }
 
-// A batch as one product after the other.
-void multiply_each(const Product& p) {
-  Product one = p;
+// Computes a batch as one product after the other.
+void run_gemm_each(const GemmProblem& p) {
+  GemmProblem one = p;
   one.batch = 1;
   for (int64_t i = 0; i < p.batch; ++i) {
     one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
     one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
     one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
-    multiply(one);
+    run_gemm(one);
   }
 }
 
 }  // namespace
 
-void product(const GemmArgs& g) {
+void gemm(const GemmArgs& g) {
+  if (WorkspacePlan::open()) {
+    GemmArgs bare = g;
+    if (g.derivative || g.activation == Activation::gelu) bare.activation = Activation::none;
+    return gemm_with_bias(bare);
+  }
+  if (g.derivative)
+    gemm_then_derivative(g);
+  else if (g.activation == Activation::gelu)
+    gemm_then_gelu(g);
+  else
+    gemm_with_bias(g);
+  write_gemm_sums(g);
+}
+
+void gemm_with_bias(const GemmArgs& g) {
   if (g.c.numel() == 0) return;
-  if (g.packed && !g.shared) return multiply_by_packed(g);
-  Operand a(g.a), b(g.b);
-  if (a.columns == 0) return multiply_nothing(g);
-  if (compute_of(g.a.dtype) == Compute::integer) return multiply_integers(g, a, b);
+  const BeforeEnd library;
+  const bool packed = g.packed && library.allowed();  // b is there as well
+  if (packed && !g.shared) return gemm_by_packed(g);
+  GemmOperand a(g.a), b(g.b);
+  if (a.columns == 0) return gemm_nothing(g);
+  if (compute_of(g.a.dtype) == Compute::integer) return gemm_integers(g, a, b);
 
-  if (!g.packed && multiply_thin(g)) return;
+  if (!packed && gemm_thin(g)) return;
 
-  Product p;
-  // Rows of a batch that shares b are rows of one product.
+  GemmProblem p;
+  // The rows of a batch that shares b are the rows of one product.
   if (a.batch > 1 && b.batch_stride == 0 && a.by_rows() && a.batch_stride == a.rows * a.row_stride) {
     a.rows *= a.batch;
     a.batch = b.batch = 1;
@@ -238,7 +261,7 @@ void product(const GemmArgs& g) {
   p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
   p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
 
-  if (g.a.dtype == DType::f64) return multiply_doubles(g, p);
+  if (g.a.dtype == DType::f64) return gemm_doubles(g, p);
   if (g.bias) {
     p.bias = g.bias.as<const float>();
     if (bias_copied) {
@@ -247,14 +270,14 @@ void product(const GemmArgs& g) {
       p.bias = bias;
     }
   }
-  if (g.packed) {
+  if (packed) {
     p.b = g.packed.data;
-    return multiply_packed(p, /*shared=*/true);
+    return run_gemm_packed(p, /*shared=*/true);
   }
   if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
-  if (!is_native(p.in) || gains_by_copying(p)) return multiply_blocks(p);
+  if (!is_native(p.in) || gains_by_copying(p)) return run_gemm_blocks(p);
   // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
-  p.batch > 1 && !(a.nested() && b.nested()) ? multiply_each(p) : multiply(p);
+  p.batch > 1 && !(a.nested() && b.nested()) ? run_gemm_each(p) : run_gemm(p);
 }
 
 }  // namespace halfstep::cpu

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's matmul behind a cache of primitives. Each primitive runs on one thread: products that pay for several are cut into
-// pieces for the team of team.h, since OpenMP's teams wait for every member, also for one whose core another program has.
+// oneDNN's matmul with a cache of primitives. Each primitive runs on one thread: larger products are split into pieces for the
+// team of team.h, because OpenMP's teams wait for every member, even if another program occupies its core.
 #ifdef HALFSTEP_WITH_DNNL
 #include "framework/backend/cpu/onednn.h"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <list>
 #include <map>
@@ -18,9 +19,10 @@
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/held_signals.h"
-#include "framework/backend/cpu/simd.h"
+#include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -29,16 +31,16 @@ using Memory = dnnl::memory;
 
 constexpr size_t kCached = 1024;                        // primitives a thread keeps
 constexpr int64_t kFewRows = 8;                         // up to here dnnl_sgemm beats the matmul primitive (2.5 times at one row)
-constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // of c, in a piece: fewer cost more than a thread brings
-constexpr int kFewMatrices = 4;                         // of a batch that is cut by shape: fewer are cut one after the other
-constexpr int64_t kHalfRows = 16, kWide = 1024;         // of one of two pieces that are cut by shape; more columns are cut instead
+constexpr int64_t kPieceRows = 64, kPieceColumns = 64;  // least size of a piece of c: smaller pieces cost more than a thread gains
+constexpr int kFewMatrices = 4;                         // least batch split by shape; smaller ones: each matrix is split
+constexpr int64_t kHalfRows = 16, kWide = 1024;         // least rows of each of two pieces by shape, and most columns
 constexpr int64_t kStackDepth = 64;                     // up to this k no gemm code of oneDNN leaves the thread's stack
-constexpr int64_t kMostCopied = 512 * 1024;             // elements of a that a piece may have to copy
+constexpr int64_t kMostCopied = 512 * 1024;             // most elements of a that a piece may have to copy
 
-// A product, or a part of one: rows of c lie c_row elements apart.
-struct Piece : Product {
+// A product, or a part of one whose rows of c are c_row elements apart.
+struct Piece : GemmProblem {
   int64_t c_row;
-  bool packed = false;  // b is as packed_desc says
+  bool packed = false;  // b has the layout packed_desc
 };
 
 struct Key {
@@ -49,32 +51,26 @@ struct Key {
 static_assert(sizeof(Key) == 14 * sizeof(int64_t), "compared as bytes: no padding");
 
 struct KeyHash {
-  size_t operator()(const Key& key) const {
-    int64_t words[14];
-    std::memcpy(words, &key, sizeof(Key));
-    uint64_t h = 0;
-    for (int64_t w : words) h = (h ^ uint64_t(w)) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-    return size_t(h);
-  }
+  size_t operator()(const Key& key) const { return hash_of_words(&key, sizeof(Key)); }
 };
 
-// A primitive with its arguments bound once; a call only changes the pointers.
+// A primitive with bound arguments; a call only changes the pointers.
 struct Entry {
   Key key;
   dnnl::matmul primitive;
   Memory a, b, c, bias, scratch;
   size_t scratch_bytes = 0;
-  bool leaves_stack = false;
+  bool leaves_stack = false, used = false;
   std::vector<dnnl_exec_arg_t> args;
 };
 
-// How oneDNN would have b [k, n] for products with a few rows of a, where it may choose. Found once for each size. Without AVX-512
-// its code for float32 takes b as plain rows. Where these lie a multiple of 4 kB apart, they share few places of the first-level
-// cache and the product takes twice as long, so a gap is put between them.
+// Returns oneDNN's preferred layout of b [k, n] for products with a few rows of a, found once for each size. Without AVX-512 its
+// float32 code reads b as plain rows. If these are a multiple of 4 kB apart, they share few sets of the first-level cache and the
+// product takes twice as long, so a gap is put between them.
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
-  static std::mutex guard;
-  static std::map<std::array<int64_t, 3>, Memory::desc> known;
+  static ForkMutex guard;
+  static auto& known = *new std::map<std::array<int64_t, 3>, Memory::desc>;
   const std::lock_guard<std::mutex> lock(guard);
   const auto [found, fresh] = known.try_emplace({k, n, int64_t(in)});
   if (fresh) {
@@ -125,7 +121,8 @@ void build(Entry& e) {
   }
 }
 
-// One a host thread: no lock, and an entry's pointers may be changed freely. The compiled code is shared by oneDNN itself.
+// A cache for each host thread, so no lock is needed and an entry's pointers may be changed. oneDNN itself shares the compiled
+// code.
 class Cache {
  public:
   Entry& find(const Key& key) {
@@ -133,6 +130,7 @@ class Cache {
       entries_.splice(entries_.begin(), entries_, it->second);
       return entries_.front();
     }
+    const FirstUse first;
     Entry fresh;
     fresh.key = key;
     build(fresh);
@@ -146,17 +144,15 @@ class Cache {
   }
 
  private:
-  std::list<Entry> entries_;  // newest use first
+  std::list<Entry> entries_;  // most recently used first
   std::unordered_map<Key, std::list<Entry>::iterator, KeyHash> index_;
 };
 
 void execute(const Piece& p) {
-  thread_local Cache cache;
-  thread_local dnnl::stream stream(engine());
   const int64_t flags = (p.bias ? 1 : 0) | (p.accumulate ? 4 : 0) | (p.packed ? 8 : 0);
   const Key key{p.batch,   p.m,     p.n,        p.k,     p.a_batch,     p.a_row,        p.a_column,
                 p.b_batch, p.b_row, p.b_column, p.c_row, int64_t(p.in), int64_t(p.out), flags};
-  Entry& e = cache.find(key);
+  Entry& e = of_this_thread<Cache>().find(key);
   dnnl_memory_set_data_handle(e.a.get(), const_cast<void*>(p.a));
   dnnl_memory_set_data_handle(e.b.get(), const_cast<void*>(p.b));
   dnnl_memory_set_data_handle(e.c.get(), p.c);
@@ -165,13 +161,15 @@ void execute(const Piece& p) {
   if (scratch.data()) dnnl_memory_set_data_handle(e.scratch.get(), scratch.data());
   if (WorkspacePlan::open()) return;
   const HeldSignals held(e.leaves_stack);
-  const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream.get(), int(e.args.size()), e.args.data());
+  const FirstUse first(!e.used);
+  const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream().get(), int(e.args.size()), e.args.data());
+  if (!e.used) FirstUse::watch_end_after(joined(code_name(e.primitive), ' ', p.in, ' ', p.out)), e.used = true;
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
-  // The library's own ReLU makes 0 of NaN, which would hide that a step went wrong. What was just written is in the cache.
+  // The library's own ReLU turns NaN into 0, which would hide a failed step. The output is still in the cache.
   if (p.relu) relu_rows(p.out, p.c, p.batch * p.m, p.n, p.c_row);
 }
 
-// One row or a few: no packing pays. Bias and relu follow in a loop over so few elements.
+// Computes one row or a few, without packing. Bias and relu follow in a loop over the few elements.
 void execute_few_rows(const Piece& p) {
   if (WorkspacePlan::open()) return;
   const bool ta = p.a_column != 1, tb = p.b_column != 1;
@@ -179,8 +177,11 @@ void execute_few_rows(const Piece& p) {
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
   const HeldSignals held(p.k > kStackDepth);
+  static constinit std::atomic<bool> used = false;
+  const FirstUse first(!used.load(std::memory_order_relaxed));
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
                                           static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
+  if (first.is_first()) FirstUse::watch_end_after("sgemm"), used = true;
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
@@ -193,9 +194,9 @@ void execute_few_rows(const Piece& p) {
 
 bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
 
-// Part i of n of a product: of its batch, or of its rows or columns. Where all begin depends on nothing but the shape and n.
+// Returns part i of n of a product, along its batch, rows or columns. The cuts depend only on the shape and n.
 enum class Along : uint8_t { batch, rows, columns };
-Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
+Piece cut(const GemmProblem& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
   const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of oneDNN's packed operands
   const auto edge = [&](int64_t k) { return k == n ? extent : extent * k / n / grain * grain; };
@@ -224,9 +225,9 @@ Piece cut(const Product& p, Along along, int64_t i, int64_t n) {
   return piece;
 }
 
-// Rows of a transposed a lie apart in memory, and oneDNN has its good 16-bit code, which needs little memory, only for an a that is
-// dense: the piece's own part is copied first. So is a single row whose elements lie apart: version 3 reads it as if it was dense,
-// in all dtypes.
+// Returns whether the piece's part of a must be copied first. Rows of a transposed a are far apart, and oneDNN has good 16-bit
+// code, with little memory, only for a dense a. A single row with elements far apart must be copied too: version 3 reads it as if
+// it were dense, in all dtypes.
 bool needs_dense_a(const Piece& p) {
   if (p.m == 1) return p.a_column != 1 && !few_rows(p);
   return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m;
@@ -256,10 +257,10 @@ void run(const Piece& p) {
   } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
-// Each of n pieces, after `change`.
+// Runs each of n pieces after `change`.
 template <class F>
-void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& change) {
-  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // as much as its threads ever hold at once
+void in_pieces(const GemmProblem& p, Along along, int64_t n, int64_t work, const F& change) {
+  if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // allocates what its threads hold at once
     const int threads = threads_for(work, num_threads());
     const WorkspacePlan::AtOnce held(*plan);
     for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
@@ -268,8 +269,8 @@ void in_pieces(const Product& p, Along along, int64_t n, int64_t work, const F& 
   parallel_tasks(n, work, [&](int64_t i) { run(change(cut(p, along, i, n))); });
 }
 
-// The name of the library's code for products of `t`: empty where it has none for this CPU, as for all but the newest it has none
-// for float16, and version 2 for none at all.
+// Returns the name of the library's code for products of `t`; empty if it has none for this CPU. It has float16 code only for the
+// newest CPUs, and none in version 2.
 const std::string& code_for(DType t) {
   const auto chosen = [](DType type) -> std::string {
     try {
@@ -277,16 +278,16 @@ const std::string& code_for(DType t) {
       return describe<dnnl::matmul>({}, square, square, square).impl_info_str();
     } catch (const dnnl::error&) { return {}; }
   };
-  static const std::string bf16_code = chosen(DType::bf16), f16_code = chosen(DType::f16);
+  static const auto &bf16_code = *new std::string(chosen(DType::bf16)), &f16_code = *new std::string(chosen(DType::f16));
   return t == DType::bf16 ? bf16_code : f16_code;
 }
 bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
-// Of AMX, but not of the instructions for another dtype; all CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
+// Returns whether the code is AMX for this dtype. All CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
 bool is_amx(DType t) { return names(code_for(t), t == DType::bf16 ? "amx" : "amx_fp16"); }
 
-// Does AVX-512's instruction for pairs of bf16 take as long as the one for single floats, and so do twice as much? On AMD's and on
-// Cooper Lake it does. Intel's later cores have AMX for bf16 and take four times as long for a pair: where a virtual machine hides
-// AMX from a program, floats are twice as fast. Recognised by name, since a choice by timing could differ between two processes.
+// Returns whether AVX-512's instruction for pairs of bf16 is as fast as the one for single floats, and so does twice the work. It
+// is on AMD's CPUs and Cooper Lake. Intel's later cores have AMX for bf16 and take four times as long for a pair: if a virtual
+// machine hides AMX, floats are twice as fast. Recognises CPUs by name, because a choice by timing could differ between processes.
 bool pairs_are_fast() {
 #if defined(__x86_64__) && defined(__GNUC__)
   return !__builtin_cpu_is("intel") || __builtin_cpu_is("cooperlake");
@@ -327,26 +328,28 @@ std::string product_library() {
   return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch);
 }
 
-void multiply(const Product& p) {
+void run_gemm(const GemmProblem& p) {
+  if (process_ends()) [[unlikely]]
+    return run_gemm_blocks(p);
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_to_cut_for(work);
   const bool by_shape = threads_independent();
   if (threads == 1) return run({p, p.n});
   if (p.batch > 1 && p.batch < (by_shape ? std::min(threads, kFewMatrices) : threads)) {
-    Product one = p;
+    GemmProblem one = p;
     one.batch = 1;
     for (int64_t i = 0; i < p.batch; ++i) {
       const Piece piece = cut(p, Along::batch, i, p.batch);
       one.a = piece.a, one.b = piece.b, one.c = piece.c;
-      multiply(one);
+      run_gemm(one);
     }
     return;
   }
   const int64_t wanted = pieces_for(work, threads);
-  // Pieces of columns, whose rows do not lie densely, are made by other code of oneDNN, which takes memory of its own in each call.
+  // Other code of oneDNN computes pieces of columns, whose rows are not dense; it allocates memory in each call.
   const bool halves = by_shape && p.m >= 2 * kHalfRows && p.n <= kWide;
   const int64_t few_rows = halves ? 2 * kHalfRows : (by_shape ? 2 : wanted) * kPieceRows;
-  // Pieces of whole rows cost least: each part of b that is packed is used for all rows.
+  // Pieces of whole rows cost least: each packed part of b serves all rows.
   const Along along = p.batch > 1 ? Along::batch : p.m >= few_rows || p.m >= p.n ? Along::rows : Along::columns;
   const auto most_of = [&](int64_t n, int64_t least) { return by_shape ? pieces_by_shape(n, least) : n / least; };
   int64_t most = along == Along::batch ? p.batch : along == Along::rows ? most_of(p.m, kPieceRows) : most_of(p.n, kPieceColumns);
@@ -356,11 +359,9 @@ void multiply(const Product& p) {
   in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
 }
 
-size_t packed_bytes(int64_t k, int64_t n, DType in) {
-  return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size();
-}
+size_t packed_bytes(int64_t k, int64_t n, DType in) { return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size(); }
 
-void pack_matrix(const Product& p, void* to) {
+void pack_matrix(const GemmProblem& p, void* to) {
   const bool widens = !is_native(p.in);
   const Workspace wide(Device::cpu, widens ? sizeof(float) * size_t(p.k * p.n) : 0);
   const void* from = p.b;
@@ -374,13 +375,15 @@ void pack_matrix(const Product& p, void* to) {
     strides = {p.n, 1};
   }
   const OpenMpThreads one(1);
-  dnnl::stream stream(engine());
   Memory source(Memory::desc({p.k, p.n}, type_of(in), strides), engine(), const_cast<void*>(from));
   Memory packed(packed_desc(p.k, p.n, in), engine(), to);
-  dnnl::reorder(source, packed).execute(stream, source, packed);
+  const FirstUse first;
+  dnnl::reorder reorder(source, packed);
+  reorder.execute(stream(), source, packed);
+  FirstUse::watch_end_after(code_name(reorder));
 }
 
-void multiply_packed(const Product& p, bool shared) {
+void run_gemm_packed(const GemmProblem& p, bool shared) {
   const auto as_packed = [](Piece piece) {
     piece.packed = true;
     piece.b_row = piece.b_column = piece.b_batch = piece.a_batch = 0;

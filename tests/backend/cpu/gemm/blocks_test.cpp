@@ -26,8 +26,8 @@ struct Case {
   bool a_turned, b_turned, bias, relu, accumulate;
 };
 
-cpu::Product product_of(const Case& s) {
-  cpu::Product p{.batch = s.batch, .m = s.m, .n = s.n, .k = s.k};
+cpu::GemmProblem product_of(const Case& s) {
+  cpu::GemmProblem p{.batch = s.batch, .m = s.m, .n = s.n, .k = s.k};
   p.a_batch = s.m * s.k, p.b_batch = s.k * s.n;
   p.a_row = s.a_turned ? 1 : s.k, p.a_column = s.a_turned ? s.m : 1;
   p.b_row = s.b_turned ? 1 : s.n, p.b_column = s.b_turned ? s.k : 1;
@@ -39,23 +39,26 @@ cpu::Product product_of(const Case& s) {
 
 TEST_CASE("products of float32 by blocks are those of float64, to float32's precision, with any number of threads") {
   const int threads = num_threads();
-  for (const Case& s : {Case{1, 1, 1, 1, false, false, false, false, false}, {1, 5, 3, 2, false, true, true, true, false},
-                        {1, 130, 257, 31, true, false, false, false, true}, {1, 70, 65, 600, false, true, true, true, false},
-                        {1, 300, 520, 300, true, true, true, false, false}, {3, 33, 17, 40, false, false, false, true, false}}) {
+  for (const Case& s : {Case{1, 1, 1, 1, false, false, false, false, false},
+                        {1, 5, 3, 2, false, true, true, true, false},
+                        {1, 130, 257, 31, true, false, false, false, true},
+                        {1, 70, 65, 600, false, true, true, true, false},
+                        {1, 300, 520, 300, true, true, true, false, false},
+                        {3, 33, 17, 40, false, false, false, true, false}}) {
     const std::vector<float> a = numbers(s.batch * s.m * s.k, 1), b = numbers(s.batch * s.k * s.n, 2), bias = numbers(s.n, 3);
     std::vector<float> c = numbers(s.batch * s.m * s.n, 4), again = c;
     const std::vector<double> wide_a = wide(a), wide_b = wide(b), wide_bias = wide(bias);
     std::vector<double> want = wide(c);
-    cpu::Product p = product_of(s);
+    cpu::GemmProblem p = product_of(s);
     p.a = wide_a.data(), p.b = wide_b.data(), p.c = want.data();
-    cpu::multiply_eigen<double>(p, s.bias ? wide_bias.data() : nullptr);
+    cpu::run_gemm_eigen<double>(p, s.bias ? wide_bias.data() : nullptr);
     p.a = a.data(), p.b = b.data(), p.bias = s.bias ? bias.data() : nullptr;
     set_num_threads(1);
     p.c = c.data();
-    cpu::multiply_blocks(p);
+    cpu::run_gemm_blocks(p);
     set_num_threads(2);
     p.c = again.data();
-    cpu::multiply_blocks(p);
+    cpu::run_gemm_blocks(p);
     double worst = 0;
     for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double(c[i]) - want[i]));
     CHECK_MESSAGE(worst <= 1e-6 * double(s.k), s.m, "x", s.k, "x", s.n, ": ", worst);
@@ -67,9 +70,9 @@ TEST_CASE("products of float32 by blocks are those of float64, to float32's prec
 TEST_CASE("products by blocks keep NaN, also through relu") {
   std::vector<float> a = numbers(20 * 8, 1), b = numbers(8 * 20, 2), c(20 * 20);
   a[8 * 3] = std::numeric_limits<float>::quiet_NaN();
-  cpu::Product p = product_of({1, 20, 20, 8, false, false, false, true, false});
+  cpu::GemmProblem p = product_of({1, 20, 20, 8, false, false, false, true, false});
   p.a = a.data(), p.b = b.data(), p.c = c.data();
-  cpu::multiply_blocks(p);
+  cpu::run_gemm_blocks(p);
   for (int64_t i = 0; i < 20; ++i) {
     for (int64_t j = 0; j < 20; ++j) CHECK(std::isnan(c[size_t(i * 20 + j)]) == (i == 3));
   }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "amp/diagnosis/state_guard.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/autograd/leaf_listener.h"
+#include "framework/ops/ops.h"
+#include "layers/sequences/recurrent.h"
+
+namespace halfstep {
+namespace {
+
+void name_roots(KernelLog& log, const StepUnderTest& step) {
+  for (const NamedTensor& p : step.module.named_parameters()) {
+    log.root("param:" + p.name, p.tensor);
+    log.root("copy:" + p.name, autocast::shadow_of(p.tensor));
+  }
+  for (const NamedTensor& b : step.module.named_buffers())
+    log.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
+  for (const auto& [name, layer] : stateful_layers(step.module)) {
+    log.root("kept:h", layer->kept().h);
+    log.root("kept:c", layer->kept().c);
+  }
+  for (const TestedBatch& b : step.batches) {
+    for (const Tensor& t : b.inputs) log.root("input", t);
+    for (const Tensor& t : b.targets) log.root("target", t);
+  }
+}
+
+// "param:fc1.weight" and "copy:fc1.weight": "fc1.weight"; of other roots nothing.
+std::string weight_named(const std::string& root) {
+  const bool weight = root.starts_with("param:") || root.starts_with("copy:");
+  return weight ? root.substr(root.find(':') + 1) : "";
+}
+
+std::string layer_of_weight(const std::string& weight) { return weight.substr(0, std::max<size_t>(weight.rfind('.') + 1, 1) - 1); }
+
+// The weight that the kernel reads, perhaps through its cast: several layers may be one op.
+std::string weight_of(const KernelLog& log, const KernelEvent& e) {
+  const auto among = [&](const KernelRead& r) -> std::string {
+    for (const int p : r.producers)
+      if (p <= -2 && !weight_named(log.root_name(p)).empty()) return weight_named(log.root_name(p));
+    return {};
+  };
+  for (const KernelRead& r : e.reads) {
+    if (const std::string found = among(r); !found.empty()) return found;
+    for (const int p : r.producers) {
+      if (p < 0 || log.events()[size_t(p)].kernel != "copy") continue;
+      for (const KernelRead& cast : log.events()[size_t(p)].reads)
+        if (const std::string found = among(cast); !found.empty()) return found;
+    }
+  }
+  return {};
+}
+
+// The layer whose output a cast of the forward took, where the event is the backward of that cast.
+std::string layer_before(const KernelLog& log, const KernelEvent& e) {
+  if (e.pass != StepPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
+  for (const KernelEvent& cast : log.events()) {
+    const bool same = cast.pass == StepPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
+                      cast.reads[0].shape == e.writes[0].shape && cast.reads[0].dtype == e.writes[0].dtype;
+    if (!same) continue;
+    for (const int p : cast.reads[0].producers) {
+      if (p < 0) continue;
+      const KernelEvent& made = log.events()[size_t(p)];
+      const std::string of_weight = layer_of_weight(weight_of(log, made));
+      if (!of_weight.empty() || made.layer) return of_weight.empty() ? *made.layer : of_weight;
+    }
+  }
+  return {};
+}
+
+void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
+  if (!sink.defined() || out.origin.found()) return;
+  out.origin = origin_of(log, sink);
+  if (out.origin.event >= 0) {
+    out.event = log.events()[size_t(out.origin.event)];
+    out.weight = weight_of(log, *out.event);
+    out.layer = layer_of_weight(out.weight);
+    if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
+    // Of "fc1 to head", layers that are one op, the first one reads the input.
+    if (out.event->op == "autocast") out.layer = out.layer.substr(0, out.layer.find(" to "));
+    out.feeding_layer = layer_before(log, *out.event);
+  } else {
+    out.weight = weight_named(out.origin.root);
+    out.layer = layer_of_weight(out.weight);
+  }
+  if (out.origin.nan_born) out.nan_born = log.events()[size_t(*out.origin.nan_born)];
+}
+
+void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, ArmResult& out) {
+  const EnableGrad on;
+  out.loss_finite = out.gradients_finite = true;
+  double weights = 0;
+  for (const TestedBatch& b : step.batches) {
+    Tensor loss;
+    {
+      // The run's own 16-bit copies stay as they are in another precision.
+      const bool own = arm.low == step.low;
+      const Autocast region(step.device, {.dtype = arm.low,
+                                          .enabled = arm.low.has_value(),
+                                          .cache_enabled = own ? std::nullopt : std::optional(false),
+                                          .policies = step.policies});
+      loss = b.loss();
+    }
+    if (b.weight == 0) continue;  // none of its targets counts, so its loss is NaN
+    const double value = loss.item<double>();
+    out.loss += value * b.weight;
+    weights += b.weight;
+    if (!std::isfinite(value)) {
+      out.loss_finite = false;
+      find_origin(log, loss.detach(), out);
+    }
+    const LowGradients low(step.low_gradients);
+    const Tensor seed = no_grad([&] { return full(loss.shape(), arm.scale * b.weight, {.device = step.device}); });
+    backward_unheard({loss}, {seed});
+  }
+  if (weights > 0) out.loss /= weights;
+  for (const Tensor& p : step.module.parameters()) {
+    const Tensor g = p.raw_grad();
+    if (!g.defined() || !count_values(g).bad()) continue;
+    out.gradients_finite = false;
+    if (out.loss_finite) find_origin(log, g, out);
+  }
+}
+
+}  // namespace
+
+ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
+  ArmResult out{.name = arm.name};
+  const StateGuard untouched(step.module, arm.low, step.random);
+  KernelLog log(step.device, arm.change);
+  name_roots(log, step);
+  try {
+    compute(step, arm, log, out);
+  } catch (const MemoryError&) {
+    throw;
+  } catch (const IndexError& e) {
+    out.error = e.what();
+    out.index_error = true;
+  } catch (const Error& e) { out.error = e.what(); }
+  for (const KernelEvent& e : log.events()) {
+    if (e.pass != StepPass::backward) continue;
+    for (const KernelWrite& w : e.writes)
+      if (is_half(w.dtype))
+        out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", spoken_layer(*e.layer)) : "")});
+  }
+  if (keep_events) out.events = log.events();
+  if (arm.keep_gradients)
+    for (const Tensor& p : step.module.parameters()) out.gradients.push_back(p.raw_grad());
+  return out;
+}
+
+std::string spoken_layer(const std::string& layer) {
+  const size_t to = layer.find(" to ");
+  const std::string last = layer.substr(0, to).substr(layer.substr(0, to).rfind('.') + 1);
+  const bool is_number = !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
+  return joined(!is_number ? "" : to == std::string::npos ? "layer " : "layers ", layer);
+}
+
+std::string describe(const KernelEvent& e) {
+  std::string out = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"));
+  if (e.layer) out += joined(" in ", spoken_layer(*e.layer));
+  std::string by = " writes ";
+  for (const KernelWrite& w : e.writes) {
+    if (!w.counts.bad()) continue;
+    const bool nan = w.counts.nan > 0;
+    out += joined(by, nan ? joined(w.counts.nan, " NaN") : "", nan && w.counts.inf() > 0 ? " and " : "",
+                  w.counts.inf() > 0 ? joined(w.counts.inf(), " inf") : "", " of ", w.counts.numel, ' ', w.dtype, " values");
+    by = ", ";
+  }
+  by = "; it reads ";
+  for (const KernelRead& r : e.reads) {
+    if (!r.counts || !is_floating(r.dtype)) continue;
+    const ValueCounts& c = *r.counts;
+    out += joined(by, r.number ? joined("the number ", c.bad()      ? c.nan > 0            ? NAN
+                                                                      : c.positive_inf > 0 ? INFINITY
+                                                                                           : -INFINITY
+                                                       : c.negative ? -c.largest
+                                                                    : c.largest)
+                               : joined(r.dtype, r.shape, c.largest > 0 ? joined(" up to ", c.largest) : " all zero"));
+    std::string odd;
+    const auto add = [&](int64_t n, const char* what) {
+      if (n > 0) odd += joined(odd.empty() ? "" : ", ", n, ' ', what);
+    };
+    if (!r.number) add(c.nan, "NaN"), add(c.inf(), "inf"), add(c.largest > 0 ? c.zero : 0, "zero"), add(c.negative, "negative");
+    if (!odd.empty()) out += joined(" (", odd, ")");
+    by = ", ";
+  }
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "amp/diagnosis/silent_causes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <optional>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep {
+namespace {
+
+constexpr double kMost = 0.5;                   // of a tensor's elements, and of its gradient's norm
+constexpr int64_t kFewest = 16;                 // elements whose updates are counted
+constexpr double kLargestUsefulScale = 0x1p24;  // under which the smallest float16 is a gradient of 2^-48
+constexpr double kDefaultScale = 65536;
+
+// "fc1.weight, fc1.bias and 3 more"
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > 3 ? joined(out, " and ", names.size() - 3, " more") : out;
+}
+
+std::string percent(double share) { return joined(std::round(share * 1000) / 10, " %"); }
+
+// A tensor's gradient in 16 bits beside the one in float32.
+struct GradientError {
+  std::string name;
+  bool zero = false;   // in float32
+  double flushed = 0;  // of the elements that are not zero in float32: the share that is zero in 16 bits
+  double error = 0;    // |difference| / |gradient|
+};
+
+// Of the tensors with a gradient. What is not finite in 16 bits has no error here: others look for that.
+std::vector<GradientError> compare(const StepUnderTest& step, const ArmResult& rounded, double scale, const ArmResult& single) {
+  std::vector<GradientError> out;
+  if (!single.finite()) return out;
+  const NoGrad off;
+  const std::vector<NamedTensor> all = step.module.named_parameters();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Tensor& exact = single.gradients[i];
+    if (!exact.defined()) continue;
+    const Tensor there = exact != 0.0;
+    const int64_t count = count_nonzero(there).item<int64_t>();
+    GradientError e{.name = all[i].name, .zero = count == 0};
+    if (count > 0 && rounded.finite() && rounded.gradients[i].defined()) {
+      const Tensor& low = rounded.gradients[i];
+      e.flushed = double(count_nonzero(logical_and(low == 0.0, there)).item<int64_t>()) / double(count);
+      const Tensor wide = exact.to(DType::f64);
+      e.error = (norm(low.to(DType::f64) / scale - wide) / norm(wide)).item<double>();
+    }
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+ArmResult in_float32(const StepUnderTest& step) { return run_arm(step, {.name = "float32", .keep_gradients = true}); }
+ArmResult in_16_bits(const StepUnderTest& step, DType low, double scale) {
+  return run_arm(step, {.name = joined(low), .low = low, .scale = scale, .keep_gradients = true});
+}
+
+bool underflows(const GradientError& e) { return e.flushed > kMost && e.error > kMost; }
+
+double most_flushed(const std::vector<GradientError>& errors) {
+  double out = 0;
+  for (const GradientError& e : errors) out = std::max(out, e.flushed);
+  return out;
+}
+
+// What another dtype or scale makes of the step.
+Remedy tried(const std::string& text, const StepUnderTest& step, DType low, double scale, const ArmResult& single) {
+  const ArmResult arm = in_16_bits(step, low, scale);
+  if (!arm.finite()) return {text, Remedy::Tried::fails};
+  const std::vector<GradientError> errors = compare(step, arm, scale, single);
+  const bool holds = std::none_of(errors.begin(), errors.end(), underflows);
+  return {text, holds ? Remedy::Tried::holds : Remedy::Tried::fails,
+          joined("at most ", percent(most_flushed(errors)), " of a tensor's gradient flushed")};
+}
+
+Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& names, const GradientError& worst) {
+  Diagnosis d{.cause = "underflow", .where = worst.name};
+  d.sentence = joined("gradients are too small for ", *step.low, " in ", listed(names));
+  d.evidence = joined(percent(worst.flushed), " of the gradient of ", worst.name, " is 0, and not in float32; relative error ",
+                      worst.error, "; loss scale ", step.scale);
+  const ArmResult single = in_float32(step);
+  const double fits = largest_scale(step) / 2, scale = std::min(kDefaultScale, fits);
+  if (*step.low == DType::f16 && scale > step.scale) {
+    const char* const enabled = step.scale == 1 ? R"("enabled": true, )" : "";
+    d.remedies.push_back(
+        tried(joined(R"("amp": {"scaler": {)", enabled, R"("init_scale": )", scale, "}}"), step, DType::f16, scale, single));
+  }
+  if (*step.low == DType::f16)
+    d.remedies.push_back(tried(R"("amp": {"dtype": "bfloat16"})", step, DType::bf16, 1, single));
+  else
+    d.remedies.push_back({"float32: --no-amp"});
+  return d;
+}
+
+// loss: of the observed step, in float32; nothing: it is not known.
+Diagnosis dead_gradient(const std::vector<std::string>& names, double scale, const std::optional<double>& loss) {
+  Diagnosis d{.cause = "dead_gradient", .where = names[0]};
+  d.sentence = names.size() == 1 ? joined("the gradient of ", names[0], " is zero")
+                                 : joined("the gradients of ", listed(names), " are zero");
+  d.evidence = "exactly 0 in float32 too, in this observed step and in the one before it";
+  if (loss) d.evidence += joined("; the loss is ", *loss);
+  if (scale >= kLargestUsefulScale) d.evidence += joined("; the loss scale grew to ", scale, ", as nothing overflows");
+  if (loss == 0.0)
+    d.remedies = {
+        {"no matter of precision: the loss is 0, so that nothing is left to learn; look at the targets, which may be all the "
+         "same"}};
+  else
+    d.remedies = {
+        {"no matter of precision: look for units that are always off (a ReLU behind a large negative bias), and for parts "
+         "of the model that the loss does not depend on"}};
+  return d;
+}
+
+Diagnosis lost_updates(const std::vector<std::string>& names, const TensorObservation& worst) {
+  Diagnosis d{.cause = "lost_updates", .where = worst.name};
+  d.sentence = joined("most updates change no bit of ", listed(names));
+  d.evidence = joined(percent(*worst.lost), " of ", worst.with_gradient, " elements of ", worst.name,
+                      " with a gradient kept their value: they are stored in ", worst.stored,
+                      ", and the update was smaller than half a last bit");
+  if (worst.update && *worst.update > 0) d.evidence += joined("; |change| / |weights| ", *worst.update);
+  d.remedies = {{joined("keep parameters in float32, and compute in ", worst.stored, " by amp")}};
+  return d;
+}
+
+}  // namespace
+
+QuietCauses::Names QuietCauses::fresh(const std::string& cause, const Names& names) {
+  Names out;
+  for (const std::string& name : names)
+    if (given_.insert({cause, name}).second) out.push_back(name);
+  return out;
+}
+
+// Only where over half of a gradient is zero can over half of what is not zero in float32 be.
+bool QuietCauses::compares(const Observation& seen) {
+  const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kMost; });
+  if (!sign) return false;
+  if (wait_ == 0) return true;
+  --wait_;
+  return false;
+}
+
+std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest& step) {
+  const auto of = [&](const std::string& name) {
+    return std::find_if(seen.tensors.begin(), seen.tensors.end(), [&](const TensorObservation& t) { return t.name == name; });
+  };
+  std::set<std::string> zero;
+  Names small;
+  std::vector<GradientError> errors;
+  std::optional<double> loss;
+  if (!step.low) {
+    for (const TensorObservation& t : seen.tensors)
+      if (t.zero == 1) zero.insert(t.name);
+  } else if (!step.batches.empty() && compares(seen)) {
+    const ArmResult single = in_float32(step);
+    loss = single.loss;
+    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, single);
+    for (const GradientError& e : errors) {
+      if (const auto t = of(e.name); t != seen.tensors.end() && !e.zero) t->flushed = e.flushed;
+      if (e.zero) zero.insert(e.name);
+      if (underflows(e)) small.push_back(e.name);
+    }
+    const auto known = [&](const char* cause) { return [&, cause](const auto& name) { return given_.contains({cause, name}); }; };
+    const bool nothing = std::all_of(zero.begin(), zero.end(), known("dead_gradient")) &&
+                         std::all_of(small.begin(), small.end(), known("underflow"));
+    wait_ = nothing ? next_wait_ : 0;
+    next_wait_ = nothing ? 2 * next_wait_ : 1;
+  }
+  Names dead, lost;
+  std::copy_if(zero.begin(), zero.end(), std::back_inserter(dead), [&](const auto& name) { return zero_before_.contains(name); });
+  zero_before_ = std::move(zero);
+  for (const TensorObservation& t : seen.tensors)
+    if (is_half(t.stored) && t.lost && *t.lost > kMost && t.with_gradient >= kFewest) lost.push_back(t.name);
+
+  std::vector<Diagnosis> out;
+  if (const Names names = fresh("dead_gradient", dead); !names.empty()) {
+    if (!loss && !step.batches.empty()) loss = in_float32(step).loss;
+    out.push_back(dead_gradient(names, seen.scale, loss));
+  }
+  if (const Names names = fresh("underflow", small); !names.empty()) {
+    std::erase_if(errors, [&](const auto& e) { return std::find(names.begin(), names.end(), e.name) == names.end(); });
+    const auto less = [](const auto& a, const auto& b) { return a.flushed < b.flushed; };
+    out.push_back(underflow(step, names, *std::max_element(errors.begin(), errors.end(), less)));
+  }
+  if (const Names names = fresh("lost_updates", lost); !names.empty()) {
+    const auto less = [&](const auto& a, const auto& b) { return *of(a)->lost < *of(b)->lost; };
+    out.push_back(lost_updates(names, *of(*std::max_element(names.begin(), names.end(), less))));
+  }
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent layers. The first dimension of the input is the batch, so batch_first is true unless a config says otherwise.
+#include "apps/catalog/rows/layer_rows.h"
+
+namespace halfstep::app {
+namespace {
+
+Arg<int64_t> input_size() {
+  return arg<int64_t>(width("input_size", "features of a step; left out: those of the input").from_input_dim(-1));
+}
+Arg<int64_t> hidden_size() { return arg<int64_t>(width("hidden_size", "features of the state").required()); }
+
+template <class M>
+ModuleRow layer_row(const char* doc) {
+  ModuleRow row = option_row<M>(doc, typename M::Options{.batch_first = true}, input_size(), hidden_size());
+  Field &layers = field_of(row, "num_layers"), &stateful = field_of(row, "stateful");
+  layers = layers.at_most(kMaxCopies);
+  stateful = stateful.or_streams();
+  stateful.fallback = "auto";
+  stateful.doc += "; \"auto\": if the data is read in streams";
+  return row;
+}
+
+template <class M>
+ModuleRow cell_row(const char* doc) {
+  return option_row<M>(doc, input_size(), hidden_size());
+}
+
+}  // namespace
+
+void add_recurrent_rows(Catalog<ModuleRow>& all) {
+  all.add(layer_row<RNN>("h' = tanh or ReLU of W x + V h + biases, over a sequence"));
+  all.add(layer_row<LSTM>("long short-term memory over a sequence"));
+  all.add(layer_row<GRU>("gated recurrent units over a sequence"));
+  all.add(cell_row<RNNCell>("one step of RNN, from a state of zeros"));
+  all.add(cell_row<LSTMCell>("one step of LSTM, from states of zeros: h"));
+  all.add(cell_row<GRUCell>("one step of GRU, from a state of zeros"));
+}
+
+}  // namespace halfstep::app

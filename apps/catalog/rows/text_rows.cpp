@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets of tokens in files.
+#include "apps/catalog/rows/dataset_rows.h"
+#include "framework/base/check.h"
+#include "framework/data/sets/text.h"
+#include "framework/data/tokens/bpe.h"
+
+namespace halfstep::app {
+namespace {
+
+// Held-out text is read with the training data's tokens: those that its config holds, or those of its whole file.
+Vocabulary vocabulary_of(const SplitRequest& r) {
+  const auto& listed = r.self()["vocabulary"];
+  if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
+  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr;
+      known && name(known->options.tokenizer) == r.self()["tokenizer"].get_ref<const std::string&>())
+    return known->options.vocabulary;
+  if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
+    return vocabulary_of(train_of(r));
+  return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"],
+                             encoding_of(r.self()));
+}
+
+bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self()["tokenizer"] == "bpe"; }
+
+// Held-out text is read with the training data's tokenizer, unless it has its own.
+std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
+  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr; known && known->options.bpe)
+    return known->options.bpe;
+  const bool own = !r.self()["tokenizer_file"].is_null();
+  if (!own && r.split != "train" && is_bpe(train_of(r))) return bpe_of(train_of(r));
+  check<ConfigError>(own, joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
+                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
+  return std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+}
+
+TextOptions options_of(const SplitRequest& r) {
+  const Json &self = r.self(), &loader = r.config["data"]["loader"];
+  TextOptions o;
+  o.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>());
+  o.seq_len = self["seq_len"];
+  o.begin = range_at(self, 0), o.end = range_at(self, 1);
+  if (loader["stateful"] == true) o.streams = loader["batch_size"];
+  o.vocabulary = vocabulary_of(r);
+  o.vocab_size = self["vocab_size"].is_null() ? 0 : self["vocab_size"].get<int64_t>();
+  o.max_words = self["max_words"];
+  o.encoding = encoding_of(self);
+  if (o.tokenizer == Tokenizer::bpe) o.bpe = bpe_of(r);
+  return o;
+}
+
+std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
+  TextOptions options = options_of(r);
+  const SplitRequest train = train_of(r);
+  const bool tokens =
+      options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32 || options.tokenizer == Tokenizer::bpe;
+  if (tokens && options.vocab_size == 0 && r.known)
+    options.vocab_size = r.known->vocabulary;
+  else if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
+    options.vocab_size =
+        train.self()["vocab_size"].is_null() ? make_text(train)->vocabulary() : train.self()["vocab_size"].get<int64_t>();
+  return std::make_shared<TextDataset>(data_path(r), options);
+}
+
+}  // namespace
+
+Field encoding_field() {
+  static const std::vector<std::string> all(kTextEncodings.begin(), kTextEncodings.end());
+  return choice("encoding", "utf-8", all, "encoding of the file; a byte-order mark in it decides");
+}
+TextEncoding encoding_of(const Json& self) {
+  const auto at = std::find(kTextEncodings.begin(), kTextEncodings.end(), self["encoding"].get<std::string>());
+  return TextEncoding(at - kTextEncodings.begin());
+}
+
+void add_text_rows(Catalog<DatasetRow>& all) {
+  all.add(
+      {{"Text",
+        "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
+        {path_field("the file"), root_field("folder of path"),
+         choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32", "bpe"},
+                "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
+                "tokenizer_file"),
+         encoding_field(), part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+         list("vocabulary", Json::array(), text("", nullptr, "a token"),
+              "characters or words by number; empty: those of the training data's file, stored in the run's config"),
+         integer("vocab_size", nullptr,
+                 "of u16, u32 and bpe: number of different tokens; left out: that of the training data, or of the tokenizer")
+             .at_least(1)
+             .at_most(kMaxSample),
+         integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")
+             .at_least(0)
+             .at_most(kMaxSample),
+         text("tokenizer_file", nullptr,
+              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left out: "
+              "that of the training data")}},
+       make_text,
+       [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
+       /*takes_range=*/true,
+       /*normalizes=*/false,
+       /*streams=*/true});
+}
+
+Json stored_vocabulary(const Json& config) {
+  static const std::string train = "train";
+  const SplitRequest r{config, train};
+  if (r.self()["type"] != "Text") return {};
+  const Vocabulary found = vocabulary_of(r);
+  return found.size() > 0 ? Json(found.tokens()) : Json();
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions and pooling.
+#include "apps/catalog/rows/layer_rows.h"
+
+namespace halfstep::app {
+namespace {
+
+const char* input_of(int dims) { return dims == 1 ? "[C, L]" : dims == 2 ? "[C, H, W]" : "[C, D, H, W]"; }
+
+Arg<Sizes> kernel(int dims) { return arg<Sizes>(sizes("kernel_size", nullptr, dims, 1, "of the window").required()); }
+
+template <class M>
+ModuleRow conv_row(const char* what) {
+  return option_row<M>(joined(what, " of ", input_of(M::kDims)),
+                       arg<int64_t>(width("in_channels", "channels of the input; left out: those of the input").from_input_dim(1)),
+                       arg<int64_t>(width("out_channels", "channels of the output").required()), kernel(M::kDims));
+}
+template <class M>
+ModuleRow conv_transpose_row() {
+  ModuleRow row = conv_row<M>("transposed convolution");
+  row.component.fields.push_back(choice("padding_mode", "zeros", {"zeros"}, "as in PyTorch there is no other"));
+  return row;
+}
+
+template <class M>
+ModuleRow max_pool_row() {
+  return option_row<M>(joined("largest element of each window of ", input_of(M::kDims)), kernel(M::kDims));
+}
+
+template <class M>
+ModuleRow avg_pool_row() {
+  ModuleRow row = option_row<M>(joined("mean of each window of ", input_of(M::kDims)), kernel(M::kDims));
+  if (M::kDims == 1) std::erase_if(row.component.fields, [](const Field& f) { return f.key == "divisor_override"; });
+  return row;
+}
+
+template <class M>
+ModuleRow lp_pool_row() {
+  return option_row<M>(joined("(sum of x^norm_type)^(1 / norm_type) of each window of ", input_of(M::kDims)),
+                       arg<double>(number("norm_type", nullptr, "exponent").above(0).required()), kernel(M::kDims));
+}
+
+template <class M>
+ModuleRow adaptive_row(const char* what) {
+  constexpr int dims = M::kDims;
+  Field size =
+      sizes("output_size", nullptr, dims, 1, "one number, or one for each dimension; null: the size of the input").required();
+  if (dims > 1) size = size.with_nulls();
+  return {{M::kName, joined(what, " of windows that cover ", input_of(dims), " evenly"), {size}}, [](const Json& self) {
+            const Json& given = self["output_size"];
+            OutputSize values;
+            for (const Json& v : given.is_array() ? given : Json::array({given})) {
+              values.push_back(ReadArg<std::optional<int64_t>>::from(v));
+            }
+            return std::make_shared<M>(values);
+          }};
+}
+
+}  // namespace
+
+void add_window_rows(Catalog<ModuleRow>& all) {
+  all.add(conv_row<Conv1d>("convolution"));
+  all.add(conv_row<Conv2d>("convolution"));
+  all.add(conv_row<Conv3d>("convolution"));
+  all.add(conv_transpose_row<ConvTranspose1d>());
+  all.add(conv_transpose_row<ConvTranspose2d>());
+  all.add(conv_transpose_row<ConvTranspose3d>());
+  all.add(max_pool_row<MaxPool1d>());
+  all.add(max_pool_row<MaxPool2d>());
+  all.add(max_pool_row<MaxPool3d>());
+  all.add(avg_pool_row<AvgPool1d>());
+  all.add(avg_pool_row<AvgPool2d>());
+  all.add(avg_pool_row<AvgPool3d>());
+  all.add(lp_pool_row<LPPool1d>());
+  all.add(lp_pool_row<LPPool2d>());
+  all.add(lp_pool_row<LPPool3d>());
+  all.add(adaptive_row<AdaptiveAvgPool1d>("means"));
+  all.add(adaptive_row<AdaptiveAvgPool2d>("means"));
+  all.add(adaptive_row<AdaptiveAvgPool3d>("means"));
+  all.add(adaptive_row<AdaptiveMaxPool1d>("largest elements"));
+  all.add(adaptive_row<AdaptiveMaxPool2d>("largest elements"));
+  all.add(adaptive_row<AdaptiveMaxPool3d>("largest elements"));
+}
+
+}  // namespace halfstep::app

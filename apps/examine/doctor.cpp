@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/examine/doctor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <sstream>
+
+#include "amp/step/train_step.h"
+#include "apps/session/evaluate.h"
+#include "apps/session/session.h"
+#include "apps/terminal/progress.h"
+#include "apps/train/plan.h"
+#include "framework/backend/backend.h"
+
+namespace halfstep::app {
+namespace {
+
+std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
+
+constexpr int64_t kStep = 8;           // elements: Tensor Cores and AMX take 16-bit operands in steps of this
+constexpr int64_t kTile = 64;          // of a product's columns, which a GPU computes together
+constexpr double kWaste = 0.2;         // of a tile, that is worth a word
+constexpr double kShare = 0.05;        // of a step's operations, below which nothing is worth a word
+constexpr double kOutputShare = 0.25;  // of a model's output, whose width the data decides, the same
+constexpr int64_t kFewRows = 64;       // in a product, where a GPU's processors wait for each other
+constexpr double kGain = 1.2;          // in time, that is worth another precision
+constexpr double kRoom = 0.9;          // of the memory, that a step may take
+constexpr int64_t kMostBatch = int64_t(1) << 24;
+
+// What a device does in a second, roughly: its order of magnitude decides whether a step is made of work or of waiting.
+struct Pace {
+  double start;  // seconds a kernel costs before it does anything
+  double flops, bytes;
+};
+Pace pace_of(Device device, bool low) {
+  if (device.is_cuda()) return {4e-6, low ? 3e14 : 4e13, 2e12};
+  return {1e-6, low ? 2e11 : 1e11, 2e10};
+}
+
+class Doctor {
+ public:
+  Doctor(const Config& config, const DoctorOptions& options) : config_(config), options_(options), plan_(plan_step(config)) {}
+
+  std::vector<Finding> run() {
+    scaler();
+    precision();
+    widths();
+    islands();
+    last_layer();
+    batch_size();
+    memory();
+    overhead();
+    if (options_.probe) data();
+    return std::move(findings_);
+  }
+
+ private:
+  void add(Finding f) { findings_.push_back(std::move(f)); }
+
+  std::string called(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
+
+  void scaler() {
+    if (plan_.low != DType::f16 || (config_.scaler.enabled && !config_.scaler.fixed)) return;
+    add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
+         "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
+  }
+
+  // Seconds of a step by what the device does with its products and its bytes.
+  static double seconds_of(const StepPlan& plan, MachineRates& rates) {
+    double seconds = 0, bytes = plan.cast_bytes();
+    for (const LoggedCall& call : plan.calls) {
+      for (const MatrixProduct& p : call.products) seconds += rates.product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+      if (call.products.empty()) bytes += call.bytes_read + call.bytes_written;
+    }
+    return seconds + bytes / rates.bytes_per_second();
+  }
+
+  // Is the step faster in the other precision? The plan and the rates of the device say whether that is worth a trial.
+  void precision() {
+    if (!options_.rates && (!options_.probe || !has_backend(plan_.device.type))) return;
+    MachineRates of_device(plan_.device);
+    MachineRates& rates = options_.rates ? *options_.rates : of_device;
+    const char* const other = plan_.low ? "false" : "true";
+    const Config changed = resolve_config(config_.json, "the config", {.sets = {joined("amp.enabled=", other)}});
+    const StepPlan plan = plan_step(changed);
+    double gain = seconds_of(plan_, rates) / seconds_of(plan, rates);
+    std::string how = "by the plan and the rates of products and copies";
+    if (gain >= kGain && options_.probe) {
+      const double here = measured().step, there = measure(changed).step;
+      gain = here / there;
+      how = joined("a step took ", number_text(1e3 * here, 2), " ms, and ", number_text(1e3 * there, 2), " ms with the change");
+    }
+    if (gain < kGain) return;
+    const auto dtype = [](const StepPlan& p) { return p.low ? joined("mixed precision with ", *p.low) : std::string("float32"); };
+    add({"amp", joined("the step computes in ", dtype(plan_), ", and this ", plan_.device, " computes it faster in ", dtype(plan)),
+         joined(R"("amp": {"enabled": )", other, "}", plan_.low ? "; it takes more memory" : ""),
+         joined("about ", number_text(gain, 2), " times the samples a second: ", how)});
+  }
+
+  // Products in 16 bits whose sizes do not fit the hardware.
+  void widths() {
+    const double all = plan_.total_flops();
+    bool first = true;  // whose input wants no gradient
+    for (const LayerRow& row : plan_.layers) {
+      for (const LoggedCall& call : row.calls) {
+        for (const MatrixProduct& p : call.products) {
+          const double each = p.flops() / double(row.samples) * double(plan_.batch);
+          const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
+          first = false;
+          const bool output = !row.output.empty() && config_.facts->classes == p.n;
+          if (!is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
+          const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
+          if (p.n % kStep != 0 || p.k % kStep != 0) {
+            std::string sizes = p.k % kStep != 0 ? joined("takes ", p.k) : "";
+            if (p.n % kStep != 0) sizes += joined(sizes.empty() ? "" : " and ", "makes ", p.n);
+            add({row.path, joined(called(row), " ", sizes, " features: 16-bit products run in steps of ", kStep),
+                 joined("make it ", p.k % kStep != 0 ? joined(up(p.k, kStep), " in") : std::string(),
+                        p.k % kStep != 0 && p.n % kStep != 0 ? " and " : "",
+                        p.n % kStep != 0 ? joined(up(p.n, kStep), " out") : std::string(),
+                        p.k % kStep != 0 ? "; pad the data, or the layer before it" : ""),
+                 joined("the fast code of the library for ", percent(std::min(1.0, share)), " of the step's operations")});
+          } else if (const double waste = 1 - double(p.n) / double(up(p.n, kTile)); plan_.device.is_cuda() && waste > kWaste) {
+            add({row.path,
+                 joined(called(row), " makes ", p.n, " features: tiles of ", kTile, " leave ", percent(waste),
+                        " of the work unused"),
+                 joined("make it ", p.n / kTile * kTile, " or ", up(p.n, kTile)),
+                 joined("up to ", percent(waste), " of the time of ", percent(std::min(1.0, share)), " of the step's operations")});
+          }
+        }
+      }
+    }
+  }
+
+  // Layers in float32 of a model in 16 bits, and the casts around them.
+  void islands() {
+    if (!plan_.low) return;
+    DType before = DType::f32;
+    for (size_t i = 0; i < plan_.layers.size(); ++i) {
+      const LayerRow& row = plan_.layers[i];
+      const bool asked_for = std::any_of(row.calls.begin(), row.calls.end(), [](const LoggedCall& call) {
+        return call.reason.find(", set for ") != std::string::npos || call.reason.find(", policy set to ") != std::string::npos;
+      });
+      if (row.dtype == DType::f32 && is_half(before) && !asked_for) {
+        std::string why;
+        for (const LoggedCall& call : row.calls)
+          if (call.policy == CastPolicy::f32 || call.policy == CastPolicy::f32_output || call.policy == CastPolicy::promote)
+            why = joined(call.op, ": ", call.reason);
+        const bool back = i + 1 < plan_.layers.size() && is_half(plan_.layers[i + 1].dtype);
+        const double bytes = double(plan_.batch) * double(numel(row.output));
+        add({row.path,
+             joined(called(row), " falls to float32", why.empty() ? "" : ": " + why, back ? "; the next layer casts back" : ""),
+             back ? "keep such layers together, or at the end of the model" : "nothing, if its precision is wanted there",
+             joined(bytes_text(bytes * (back ? 8 : 2)), " a step less to move")});
+      }
+      before = row.dtype;
+    }
+  }
+
+  void last_layer() {
+    if (plan_.layers.empty()) return;
+    const LayerRow& last = plan_.layers.back();
+    const std::string loss = config_.loss["type"];
+    const bool sigmoid = last.what.starts_with("Sigmoid"), softmax = last.what.starts_with("Softmax");
+    if (!sigmoid && !softmax) return;
+    const std::string kind = sigmoid ? "Sigmoid" : "Softmax";
+    add({last.path,
+         joined("the loss ", loss, " is computed on the outputs of ", kind,
+                is_half(last.dtype) ? joined(", rounded to ", last.dtype) : "",
+                ": near 0 and 1 they have no digits left, and no gradient"),
+         loss == "CrossEntropyLoss" ? "leave the layer out: the loss takes the scores as they are"
+                                    : "leave the layer out, and learn the scores themselves",
+         "gradients where the model is sure and wrong"});
+  }
+
+  void batch_size() {
+    if (!plan_.device.is_cuda()) return;
+    int64_t rows = 0;
+    for (const LoggedCall& call : plan_.calls)
+      if (call.pass == StepPass::forward)
+        for (const MatrixProduct& p : call.products) rows = std::max(rows, p.batch * p.m);
+    if (rows == 0 || rows >= kFewRows) return;
+    add({"data.loader.batch_size",
+         joined(plan_.batch, " samples make products of ", rows, " rows, which occupy a small part of a GPU"),
+         joined("at least ", (kFewRows * plan_.batch + rows - 1) / rows, "; train.accumulate_steps does not help here"),
+         joined("up to ", number_text(double(kFewRows) / double(rows), 2), " times the samples a second")});
+  }
+
+  void memory() {
+    const double there = options_.memory ? *options_.memory : device_memory(plan_.device);
+    if (there <= 0) return;
+    const double peak = double(plan_.middle.peak);
+    const int64_t most = largest_batch(kRoom * there);
+    if (peak > kRoom * there) {
+      add({"data.loader.batch_size",
+           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(there), " that ", plan_.device, " has"),
+           most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch. Or ",
+                             "\"train\": {\"checkpoint_activations\": \"auto\"}, which computes activations again")
+                    : std::string("even the smallest batch is too much: a smaller model, or SGD, which keeps less than Adam"),
+           "a step that fits"});
+    }
+  }
+
+  // The largest batch whose step fits, by bisection on Device::meta; 0: none.
+  int64_t largest_batch(double bytes) const {
+    const auto fits = [&](int64_t batch) {
+      try {
+        return double(plan_step(config_, batch).middle.peak) <= bytes;
+      } catch (const MemoryError&) { return false; } catch (const ShapeError&) { return false; } catch (const ValueError&) {
+        return false;
+      }
+    };
+    int64_t low = 1, high = kMostBatch;
+    if (!fits(low)) low = 2;  // batch normalisation takes no single sample
+    if (!fits(low)) return 0;
+    while (high - low > std::max<int64_t>(1, low / 50)) {
+      const int64_t middle = low < high / 4 ? std::max(low + 1, std::min(high / 2, low * 2)) : (low + high) / 2;
+      (fits(middle) ? low : high) = middle;
+    }
+    return low;
+  }
+
+  void overhead() {
+    const Pace pace = pace_of(plan_.device, plan_.low.has_value());
+    double kernels = 0, bytes = 0;
+    for (const LoggedCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
+    const double work = plan_.total_flops() / pace.flops + bytes / pace.bytes, starting = kernels * pace.start;
+    if (starting < work) return;
+    const bool graph = config_.performance.cuda_graph.value_or(true);
+    add({"data.loader.batch_size",
+         joined("a step is ", number_text(kernels, 3), " kernels with about ", number_text(1e6 * work, 2),
+                " us of work in all: starting them takes ", number_text(1e6 * starting, 2), " us"),
+         plan_.device.is_cuda() && !graph ? "larger batches, and performance.cuda_graph \"auto\"" : "larger batches",
+         joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
+  }
+
+  struct Measured {
+    double load, step;  // seconds: medians
+  };
+  // What a batch and a step take on the device.
+  static Measured measure(const Config& config) {
+    using Clock = std::chrono::steady_clock;
+    constexpr int kSteps = 12;
+    constexpr double kSeconds = 2;
+    Session s = make_session(config);
+    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config));
+    s.model->train();
+    std::vector<double> loading, stepping;
+    const auto begin = Clock::now();
+    const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
+    while (int(loading.size()) < kSteps && (since(begin) < kSeconds || loading.size() < 2)) {
+      const auto from = Clock::now();
+      std::optional<Batch> batch = s.train->next();
+      if (!batch) batch = s.train->next();
+      const auto [input, target] = on_device(*batch, s.device);
+      const double loaded = since(from);
+      const auto there = Clock::now();
+      step(input, target);
+      backend_for(s.device).synchronize();
+      loading.push_back(loaded), stepping.push_back(since(there));
+    }
+    const auto middle = [](std::vector<double> v) {
+      v.erase(v.begin());  // the first one finds everything cold
+      std::sort(v.begin(), v.end());
+      return v[v.size() / 2];
+    };
+    return {middle(loading), middle(stepping)};
+  }
+  const Measured& measured() {
+    if (!measured_) measured_ = measure(config_);
+    return *measured_;
+  }
+
+  // Is data there when a step wants it?
+  void data() {
+    if (!has_backend(plan_.device.type)) return;
+    const auto [load, work] = measured();
+    const int workers = config_.data.loader.num_workers;
+    const std::string times =
+        joined("a batch takes ", number_text(1e3 * load, 2), " ms to come and a step ", number_text(1e3 * work, 2), " ms");
+    if (workers == 0 && load > 0.25 * work) {
+      add({"data.loader.num_workers", times + ", one after the other",
+           joined("set it to ", std::max<int64_t>(1, int64_t(load / work + 0.99))),
+           joined("up to ", number_text((load + work) / std::max(load, work), 2), " times the samples a second")});
+    } else if (workers > 0 && load > 0.25 * work) {
+      add({"data.loader.num_workers", times + joined(", although ", workers, " workers make batches ahead"),
+           "more workers, or data that is cheaper to make",
+           joined("up to ", number_text((load + work) / work, 2), " times the samples a second")});
+    }
+  }
+
+  const Config& config_;
+  const DoctorOptions& options_;
+  StepPlan plan_;
+  std::optional<Measured> measured_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> examine(const Config& config, const DoctorOptions& options) { return Doctor(config, options).run(); }
+
+}  // namespace halfstep::app

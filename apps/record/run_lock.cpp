@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/record/run_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+
+namespace halfstep::app {
+namespace {
+
+// 0, or the errno of the failure. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
+// of fcntl may. Both belong to this process: the file is closed in a program that a forked process becomes.
+int try_lock(int fd) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
+  if (errno == EWOULDBLOCK) return EWOULDBLOCK;
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  range.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_SETLK, &range) == 0) return 0;
+  return errno == EACCES || errno == EAGAIN ? EWOULDBLOCK : errno;
+}
+
+// Whether `fd` is still the file at `path`: its holder may have removed it between open and lock.
+bool is_at(int fd, const std::filesystem::path& path) {
+  struct stat here = {}, there = {};
+  return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+std::string description() {
+  char host[256] = "an unknown host", started[32] = "";
+  ::gethostname(host, sizeof host - 1);
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  ::gmtime_r(&now, &utc);
+  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return "process " + std::to_string(::getpid()) + " on " + host + ", started " + started;
+}
+
+// What the holder wrote, as one line of printable characters. It may just have the lock and be about to write.
+std::string holder(int fd) {
+  char text[512];
+  ssize_t n = 0;
+  for (int i = 0; i < 50 && n <= 0; ++i) {
+    if (i > 0) ::usleep(10000);
+    n = ::pread(fd, text, sizeof text, 0);
+  }
+  std::string out(text, n > 0 ? size_t(n) : 0);
+  out = out.substr(0, out.find('\n'));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  }
+  return out.empty() ? "another process" : out;
+}
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
+  for (;;) {
+    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+      fail<IoError>("train", "output_dir must be a folder that can be written, got ", dir.string(), " (", std::strerror(errno),
+                    ")");
+    }
+    int error = try_lock(fd);
+    if (error == EWOULDBLOCK) ::usleep(20000), error = try_lock(fd);  // lock_holder has it for a moment
+    if (error == 0 && !is_at(fd, path_)) {
+      ::close(fd);
+      continue;
+    }
+    if (error == 0) {
+      fd_ = fd;
+      break;
+    }
+    const std::string who = error == EWOULDBLOCK ? holder(fd) : "";
+    ::close(fd);
+    check<ConfigError>(error != EWOULDBLOCK, "train", dir.string(), " is in use by another run: ", who,
+                       Help{"wait for it or stop it; --set output_dir=DIR writes elsewhere"});
+    logging::warn(dir.string() + " cannot be locked (" + std::strerror(error) + "): take care that no other run writes there");
+    return;
+  }
+  const std::string text = description() + '\n';
+  // It is only for messages of other processes, so a failure is not an error.
+  if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
+}
+
+std::optional<std::string> lock_holder(const std::filesystem::path& dir) {
+  const int fd = ::open((dir / "run.lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  struct flock range = {};
+  range.l_type = F_WRLCK;
+  const bool held =
+      ::flock(fd, LOCK_SH | LOCK_NB) != 0 ? errno == EWOULDBLOCK : ::fcntl(fd, F_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+  const std::optional<std::string> out = held ? std::optional(holder(fd)) : std::nullopt;
+  ::close(fd);
+  return out;
+}
+
+RunLock::~RunLock() {
+  if (fd_ < 0) return;
+  ::unlink(path_.c_str());  // before unlocking, so that no process removes another's file
+  ::close(fd_);
+}
+
+}  // namespace halfstep::app

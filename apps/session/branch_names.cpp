@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/session/branch_names.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "apps/schema/issues.h"
+#include "layers/containers/graph.h"
+
+namespace halfstep::app {
+namespace {
+
+struct Renamed {
+  std::string then, now;  // beginnings of names: "head.0.", "head.left."
+};
+
+// Outer ones first, so that inner ones find the names that these made.
+std::vector<Renamed> branches_of(Module& model) {
+  std::vector<Renamed> out;
+  for (const auto& [name, module] : model.named_modules()) {
+    if (!dynamic_cast<const Parallel*>(module)) continue;
+    size_t i = 0;
+    for (const auto& child : module->named_children()) {
+      const std::string number = std::to_string(i++);
+      if (child.first != number) out.push_back({join_path(name, number) + ".", join_path(name, child.first) + "."});
+    }
+  }
+  return out;
+}
+
+// `behind`: whether names have a word before them: "optimizer.head.0.weight".
+void rename(TensorMap& tensors, const Renamed& r, bool behind) {
+  TensorMap out;
+  for (const auto& [name, tensor] : tensors) {
+    const size_t at = behind ? std::min(name.find('.'), name.size() - 1) + 1 : 0;
+    const bool found = name.compare(at, r.then.size(), r.then) == 0;
+    out[found ? name.substr(0, at) + r.now + name.substr(at + r.then.size()) : name] = tensor;
+  }
+  tensors = std::move(out);
+}
+
+}  // namespace
+
+CheckpointContents with_branch_names(CheckpointContents contents, Module& model) {
+  const auto has = [&](const std::string& beginning) {
+    const auto at = contents.model.lower_bound(beginning);
+    return at != contents.model.end() && at->first.starts_with(beginning);
+  };
+  for (const Renamed& r : branches_of(model)) {
+    if (!has(r.then) || has(r.now)) continue;
+    rename(contents.model, r, false);
+    rename(contents.state, r, true);
+  }
+  return contents;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/session/session.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
+#include "apps/catalog/optimizers.h"
+#include "apps/catalog/weights.h"
+#include "apps/session/branch_names.h"
+#include "apps/session/meta_step.h"
+#include "apps/session/ranks.h"
+#include "framework/backend/backend.h"
+#include "framework/backend/dnn.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/sets/split.h"
+#include "framework/data/tables/csv_table.h"
+#include "framework/data/transforms/statistics.h"
+
+namespace halfstep::app {
+namespace {
+
+// A config whose data was not there to infer from when it was checked.
+void infer_from(Config& config, const Dataset& data) {
+  if (config.facts) return;
+  const DataFacts& facts = config.facts.emplace(facts_of(data));
+  Issues issues;
+  InferredModel inferred = infer_model(config.model, facts, config, "model", issues);
+  if (inferred.output) check_loss(config.loss, inferred, facts, config, issues);
+  check_metrics(config.metrics, facts.targets(), issues);
+  issues.raise("the config", {});
+  config.model = inferred.model;
+}
+
+std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data, std::optional<int64_t> ignored) {
+  const Json& self = l.sampler;
+  if (self.is_null()) return {};
+  constexpr const char* kPath = "data.loader.sampler";
+  try {
+    if (self["type"] == "bucket") {
+      std::vector<int64_t> lengths = data.lengths();
+      check<ConfigError>(!lengths.empty(), kPath,
+                         "bucket needs samples that differ in length, but this data has none: ", data.describe());
+      return std::make_shared<BucketSampler>(std::move(lengths), l.batch_size, self["window"]);
+    }
+    check<ConfigError>(data.classes() > 0, kPath, "weighted needs data with classes, got ", data.describe());
+    const std::vector<int64_t> labels = class_labels(data);
+    std::vector<double> weights;
+    if (self["weights"] == "balanced")
+      weights = balanced_weights(labels, ignored.value_or(kIgnoredClass));
+    else
+      for (const int64_t c : labels) weights.push_back(c == ignored ? 0.0 : self["weights"].at(size_t(c)).get<double>());
+    return std::make_shared<WeightedSampler>(std::move(weights), self["num_samples"].is_null() ? 0 : int64_t(self["num_samples"]),
+                                             self["replacement"]);
+  } catch (const ValueError& e) { fail<ConfigError>(kPath, one_line(e)); }
+}
+
+}  // namespace
+
+std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group,
+                                          const DataForm* known) {
+  const MemoryScope scope(MemoryTag::data);
+  const LoaderSection& l = config.data.loader;
+  const bool train = split == "train";
+  const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
+  const bool overfits = config.train.overfit_batches && split != "test";
+  auto data = build_dataset(config.json, overfits ? "train" : split, config.device, known);
+  if (overfits) {
+    const auto seed = l.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
+    return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, l.batch_size, seed),
+                                          LoaderOptions{.batch_size = l.batch_size,
+                                                        .num_workers = l.num_workers,
+                                                        .prefetch = l.prefetch,
+                                                        .rank = rank,
+                                                        .ranks = ranks,
+                                                        .device = config.device});
+  }
+  const LoaderOptions options{.batch_size = l.batch_size,
+                              .shuffle = train && l.shuffle,
+                              .sampler = train ? make_sampler(l, *data, ignored_class(config.loss)) : nullptr,
+                              .drop_last = train && l.drop_last,
+                              .seed = config.seed,
+                              .num_workers = l.num_workers,
+                              .prefetch = l.prefetch,
+                              .rank = rank,
+                              .ranks = ranks,
+                              .device = config.device};
+  return std::make_unique<DataLoader<>>(std::move(data), options);
+}
+
+std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
+  const DataForm form = data.form();
+  if (std::holds_alternative<SeriesForm>(form.source)) {
+    bool plain = true;  // transforms change what the last value of a window is
+    for (const char* split : {"train", "val", "test"})
+      plain = plain && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
+    return build_number_metrics(config.metrics, form.names, plain);
+  }
+  return build_metrics(config.metrics, facts_of(data).targets(), ignored_class(config.loss));
+}
+
+bool lay_out(Module& model, const Config& config) {
+  const auto is_wide = [](const Tensor& weight) { return weight.dim() >= 4 && weight.size(1) >= 16; };
+  const std::vector<Tensor> weights = model.parameters();
+  const bool pays = config.device.is_cpu() && config.low == DType::bf16 && std::any_of(weights.begin(), weights.end(), is_wide);
+  const bool last = config.performance.channels_last.value_or(pays);
+  if (last) model.to(MemoryFormat::channels_last);
+  return last;
+}
+
+ModelParts make_model(const Config& config) {
+  ModelParts out;
+  out.device = config.device;
+  backend_for(out.device);
+  set_allow_tf32(config.performance.tf32);
+  set_threads_independent(config.performance.threads_independent);
+  set_dnn_options({.benchmark = config.performance.cudnn_benchmark, .workspace = config.performance.cudnn_workspace << 20});
+  manual_seed(config.seed);
+  out.low = config.low;
+  out.region = config.region();
+  {
+    const MemoryScope scope(MemoryTag::parameters);
+    out.model = build_model(config.model);
+    out.model->to(out.device);
+    set_precisions(*out.model, config);
+    out.channels_last = lay_out(*out.model, config);
+  }
+  out.loss = build_loss(config.loss);
+  return out;
+}
+
+TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
+  const TrainSection& t = config.train;
+  const std::optional<bool>& graph = config.performance.cuda_graph;
+  return {.device = config.device,
+          .amp = config.low,
+          .clip_grad_norm = t.clip_grad_norm.value_or(0.0),
+          .clip_grad_value = t.clip_grad_value.value_or(0.0),
+          .clip_grad_agc = t.clip_grad_agc.value_or(0.0),
+          .grad_norm = t.grad_norm,
+          .accumulate_steps = t.accumulate_steps,
+          .graph = !graph   ? GraphMode::automatic
+                   : *graph ? GraphMode::on
+                            : GraphMode::off,
+          .group = group,
+          .reducer = {.bucket_mb = config.distributed.bucket_mb,
+                      .wire = config.distributed.wire == "bfloat16" ? Wire::bf16 : Wire::as_is},
+          .keeps_states = config.diagnostics.explain && config.device.is_cpu() && !group,
+          .policies = config.policies};
+}
+
+namespace {
+
+// describe() has the rate of the first group; ", lr of groups 0.001, 0.0001" where others have another.
+std::string rates_of_groups(const Optimizer& optimizer) {
+  std::string out = ", lr of groups ";
+  bool differ = false;
+  for (size_t g = 0; g < optimizer.param_groups().size(); ++g) {
+    const double rate = optimizer.initial_lr(g);
+    if (g > 0 && rate == optimizer.initial_lr(g - 1)) continue;  // as of biases, which a rule of their own exempts from decay
+    out += joined(g ? ", " : "", rate);
+    differ |= g > 0;
+  }
+  return differ ? out : "";
+}
+
+}  // namespace
+
+Session make_session(Config config, ProcessGroup* group, FirstValues values) {
+  backend_for(config.device);
+  const Keep<const CsvTable> tables;  // which data.train and data.val may share
+  auto train = make_loader(config, "train", group);
+  infer_from(config, train->dataset());
+  Session s;
+  const int64_t batch = part_of_rank(planned_batch(config), group ? group->size() : 1);
+  s.recomputation = choose_recomputation(config, batch, group);  // before the model takes memory
+  static_cast<ModelParts&>(s) = make_model(config);
+  s.train = std::move(train);
+  // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.
+  if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
+  recompute_activations(*s.model, config.train.checkpoint_activations);
+  if (s.recomputation) recompute_modules(*s.model, s.recomputation->plan.modules);
+  check_precisions(*s.model, config);
+  if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
+  s.metrics = make_metrics(config, s.train->dataset());
+  s.form = s.train->dataset().form();
+  if (config.data.has("val")) s.val = make_loader(config, "val", group, &s.form);
+  s.optimizer = build_optimizer(config.optimizer, *s.model);
+  s.optimizer_text = s.optimizer->describe() + rates_of_groups(*s.optimizer);
+  if (group) share_states(*s.optimizer, config, *group);
+  s.scaler = GradScaler(config.scaler);
+
+  const TrainSection& t = config.train;
+  s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
+  s.batches_per_step = t.accumulate_steps;
+  s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
+  s.by_epochs = t.epochs.has_value();
+  s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
+  s.followers = make_followers(t, *s.optimizer, s.steps_per_epoch, s.total_steps);
+  for (const auto& f : s.followers) {
+    if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) s.average = average;
+    s.optimizer_text += ", " + f->describe();
+  }
+  if (s.total_steps > 0)
+    s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
+  return s;
+}
+
+std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
+                                                                 int64_t steps_per_epoch, int64_t total_steps) {
+  std::vector<std::unique_ptr<Optimizer::Follower>> out;
+  if (train.lookahead.enabled)
+    out.push_back(std::make_unique<Lookahead>(optimizer, LookaheadOptions{train.lookahead.k, train.lookahead.alpha}));
+  if (train.ema.enabled) {
+    out.push_back(std::make_unique<WeightAverage>(
+        optimizer, WeightAverageOptions{.decay = train.ema.decay, .warm_up = train.ema.warm_up, .every = train.ema.every}));
+  }
+  if (train.swa.enabled) {
+    out.push_back(std::make_unique<WeightAverage>(
+        optimizer, WeightAverageOptions{.equal = true,
+                                        .start = int64_t(train.swa.start * double(total_steps)),
+                                        .every = train.swa.every.value_or(std::max<int64_t>(steps_per_epoch, 1))}));
+  }
+  return out;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "apps/start/init_config.h"
+#include "framework/base/check.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/sets/arrays.h"
+#include "framework/io/files/zip.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/tensor/tensor.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostLabels = 1000;
+constexpr int64_t kMostChannels = 10000;  // with a mean and a deviation each
+constexpr int64_t kMostColors = 4;        // of pixels, whose rows and columns have none
+
+struct NamedArrays {
+  std::string x, y, x_val, y_val;  // of val: "" where it is a part of the others
+};
+
+bool is_npz(const fs::path& file) { return file.extension() == ".npz"; }
+
+std::vector<std::string> array_names(const fs::path& file) {
+  std::vector<std::string> out;
+  if (is_npz(file)) {
+    const ZipFile archive(file);
+    for (const std::string& name : archive.names()) out.push_back(name.ends_with(".npy") ? name.substr(0, name.size() - 4) : name);
+  } else {
+    for (const TensorEntry& e : read_safetensors_header(file).entries) out.push_back(e.name);
+  }
+  return out;
+}
+
+std::string item(const std::string& name) { return "a[" + in_quotes(name) + "]"; }
+
+// A line of Python that reads the arrays as `a`, changes them, and writes others.
+std::string in_numpy(const fs::path& file, const std::string& change) {
+  const std::string from = in_quotes(file.string()), to = in_quotes(file.stem().string() + "_new" + file.extension().string());
+  return is_npz(file)
+             ? joined("in Python: import numpy as np; a = dict(np.load(", from, ")); ", change, "; np.savez(", to, ", **a)")
+             : joined("in Python: import numpy as np; from safetensors.numpy import load_file, save_file; a = load_file(", from,
+                      "); ", change, "; save_file(a, ", to, ")");
+}
+
+// "x_test" for "x_train", if there is such an array.
+std::string held_out_name(const std::vector<std::string>& names, const std::string& name, const std::string& part) {
+  const size_t at = name.find("train");
+  if (at == std::string::npos) return "";
+  const std::string other = name.substr(0, at) + part + name.substr(at + 5);
+  return std::find(names.begin(), names.end(), other) != names.end() ? other : "";
+}
+
+// By the names that people use, else the only two.
+NamedArrays find_arrays(const fs::path& file, const std::string& wish) {
+  const std::vector<std::string> names = array_names(file);
+  std::string all;
+  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
+  check<ConfigError>(wish.empty() || std::find(names.begin(), names.end(), wish) != names.end(), "init", file.string(),
+                     " has no array \"", wish, "\"; it has ", all);
+  NamedArrays out{.y = wish};
+  const auto find = [&](std::initializer_list<const char*> wanted) {
+    for (const char* w : wanted)
+      if (w != wish && std::find(names.begin(), names.end(), w) != names.end()) return std::string(w);
+    return std::string();
+  };
+  out.x =
+      find({"x", "X", "input", "inputs", "data", "images", "image", "features", "x_train", "X_train", "train_x", "train_images"});
+  if (wish.empty())
+    out.y =
+        find({"y", "Y", "target", "targets", "label", "labels", "masks", "mask", "y_train", "Y_train", "train_y", "train_labels"});
+  if (names.size() == 2 && out.x.empty() != out.y.empty()) {
+    const std::string& known = out.x.empty() ? out.y : out.x;
+    (out.x.empty() ? out.x : out.y) = names[0] == known ? names[1] : names[0];
+  }
+  if (names.size() == 1 && wish == names[0]) out.x = wish;  // an autoencoder
+  check<DataError>(!out.x.empty() && !out.y.empty(), "init", file.string(),
+                   " has no arrays that are named as inputs and targets: ", all,
+                   Help{"name them x and y, or the targets with --target (an autoencoder's are its inputs), or write the config by "
+                        "hand: docs/your_data.md, \"Arrays\""});
+  for (const char* part : {"val", "valid", "test"}) {
+    const std::string x = held_out_name(names, out.x, part), y = held_out_name(names, out.y, part);
+    if (out.x_val.empty() && !x.empty() && !y.empty()) out.x_val = x, out.y_val = y;
+  }
+  return out;
+}
+
+Tensor read_array(const fs::path& file, const std::string& name) {
+  return is_npz(file) ? read_npz(file, name) : map_safetensors(file).tensors.at(name);
+}
+
+// What an array holds.
+struct ArrayValues {
+  bool whole = true;
+  int64_t not_finite = 0;
+  double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
+  std::set<double> distinct{};  // at most kMostLabels + 1 of them
+  bool zero_one() const { return whole && least >= 0 && most <= 1; }
+};
+ArrayValues values_of(const Tensor& t) {
+  constexpr int64_t kPiece = int64_t(1) << 20;
+  ArrayValues out;
+  const Tensor flat = t.reshape({-1});
+  double sum = 0, squares = 0, count = 0;
+  for (int64_t at = 0; at < flat.numel(); at += kPiece) {
+    const Tensor piece = flat.narrow(0, at, std::min(kPiece, flat.numel() - at)).to(DType::f64).contiguous();
+    const double* const p = piece.const_data_ptr<double>();
+    for (int64_t i = 0; i < piece.numel(); ++i) {
+      if (!std::isfinite(p[i])) {
+        ++out.not_finite;
+        continue;
+      }
+      out.whole = out.whole && p[i] == std::floor(p[i]);
+      out.least = std::min(out.least, p[i]), out.most = std::max(out.most, p[i]);
+      sum += p[i], squares += p[i] * p[i], ++count;
+      if (out.distinct.size() <= kMostLabels) out.distinct.insert(p[i]);
+    }
+  }
+  if (count > 0) out.mean = sum / count, out.deviation = std::sqrt(std::max(0.0, squares / count - out.mean * out.mean));
+  return out;
+}
+
+// A shape without its first dimension.
+Shape rest_of(const Shape& s) { return s.empty() ? s : without_batch(s); }
+Shape sample_of(const Tensor& t) { return rest_of(t.shape()); }
+
+// The inputs with their channels first, and the layers that bring them there, or the reader.
+struct Layout {
+  std::vector<InitLine> layers{};
+  Shape sample;
+  bool channels_last = false;
+  int spatial() const { return int(sample.size()) - 1; }
+  bool is_large() const { return (spatial() == 1 || spatial() == 2) && *std::min_element(sample.begin() + 1, sample.end()) >= 8; }
+};
+Layout layout_of(const Tensor& x, const Shape& target) {
+  const Shape s = sample_of(x);
+  if (looks_channels_last(s)) return {{}, {s[2], s[0], s[1]}, true};
+  if (s.size() != 2) return {{}, s};
+  const bool picture = s[0] >= 8 && s[1] >= 8 && (x.dtype() == DType::u8 || s[0] == s[1]);
+  if (picture || target == s)
+    return {{{joined(R"({"type": "Unflatten", "dim": 1, "unflattened_size": [1, )", s[0], "]}"), "pictures with one channel"}},
+            {1, s[0], s[1]}};
+  if (s[0] > s[1] && s[0] >= 8) return {{}, {s[1], s[0]}, true};
+  return {{}, s};
+}
+
+void append(std::vector<InitLine>& to, std::vector<InitLine> lines) {
+  for (InitLine& line : lines) to.push_back(std::move(line));
+}
+
+// Halves a series three times.
+std::vector<InitLine> series_layers(int64_t length) {
+  std::vector<InitLine> out;
+  int64_t channels = 32;
+  for (const int kernel : {7, 5, 3}) {
+    std::string pool;
+    if (length >= 8) pool = R"(, {"type": "MaxPool1d", "kernel_size": 2})", length /= 2;
+    out.push_back({joined(R"({"type": "Conv1d", "out_channels": )", channels, R"(, "kernel_size": )", kernel, R"(, "padding": )",
+                          kernel / 2, R"(}, "BatchNorm1d", "ReLU")", pool),
+                   ""});
+    channels = 64;
+  }
+  out.front().comment = "convolutions along the last dimension, each block halves it";
+  return out;
+}
+
+// An answer at every place of the input: `channels` of them.
+std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::string& meaning) {
+  const std::string conv = joined(R"({"type": "Conv)", spatial, R"(d", "out_channels": )");
+  return {{conv + R"(32, "kernel_size": 3, "padding": 1}, "ReLU")", "as large as the input"},
+          {conv + R"(32, "kernel_size": 3, "padding": 1}, "ReLU")", ""},
+          {conv + std::to_string(channels) + R"(, "kernel_size": 1})", meaning}};
+}
+
+enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
+
+// What is asked of the model, and, in `out`, what the user may want to know or must decide.
+ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const InitWishes& wishes,
+                  const fs::path& file, bool dense, InitParts& out) {
+  const std::string labels = item(name),
+                    without_gaps = joined(labels, " = np.unique(", labels, ", return_inverse=True)[1].reshape(", labels, ".shape)");
+  const bool typed = !is_floating(y.dtype()), yes_or_no = values.zero_one() && values.distinct.size() == 2,
+             wide = y.dim() == 2 && y.size(1) > 1 && !dense;
+  const auto refuse_as = [&](const std::string& problem, const std::string& change) {
+    out.problem = name + ' ' + problem, out.remedy = in_numpy(file, change);
+    return ArrayTask::classes;
+  };
+  if (wishes.task == "regression") return ArrayTask::numbers;
+  if (wishes.task == "classification")
+    return refuse_as(joined("must have whole numbers from 0 to be classes, got ", y.dtype(), " from ", values.least), without_gaps);
+  if (wide && yes_or_no) {
+    const ArrayValues sums = values_of(y.to(DType::f64).sum({1}));
+    return sums.least == 1 && sums.most == 1 ? ArrayTask::classes : ArrayTask::yes_or_no;
+  }
+  if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
+  if (!typed) {
+    if (values.whole && values.distinct.size() <= 20 && !wide)
+      out.notes.push_back(
+          joined(name, " has ", values.distinct.size(),
+                 " whole numbers as floats, read as numbers to predict; if they are classes: --task classification"));
+    return ArrayTask::numbers;
+  }
+  if (values.most >= double(kMostLabels) || values.distinct.size() > kMostLabels) {
+    out.notes.push_back(joined(name, " has whole numbers up to ", int64_t(values.most),
+                               ", read as numbers to predict; if they are classes, ", in_numpy(file, without_gaps)));
+    return ArrayTask::numbers;
+  }
+  if (wide) return ArrayTask::numbers;
+  if (values.least < 0)
+    return refuse_as(joined("has ", int64_t(values.least), ", but classes count from 0 (numbers to predict: --task regression)"),
+                     without_gaps);
+  const auto different = joined("has ", values.distinct.size(), " different classes up to ", int64_t(values.most));
+  check<DataError>(values.most < 20 || double(8 * values.distinct.size()) > values.most, "init", file.string(), ": ", name, ' ',
+                   different, ", but classes count 0, 1, 2", Help{in_numpy(file, without_gaps)});
+  if (double(2 * values.distinct.size()) < values.most)
+    out.notes.push_back(joined(name, ' ', different, "; without gaps the model is smaller: ", in_numpy(file, without_gaps)));
+  return ArrayTask::classes;
+}
+
+void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
+  const Shape target = sample_of(y);
+  Layout at = layout_of(x, target);
+  const Shape places = rest_of(at.sample);
+  const bool places_alone = !places.empty() && places.size() <= 2 && target == places;
+  const bool with_channels =
+      !places.empty() && places.size() <= 2 && target.size() == at.sample.size() && rest_of(target) == places;
+  if (places_alone && task == ArrayTask::classes) {
+    append(out.layers, std::move(at.layers));
+    append(out.layers, dense_layers(at.spatial(), int64_t(labels.most) + 1, "a score for each class at each place"));
+    out.layers.push_back(
+        {at.spatial() == 1 ? R"({"type": "Permute", "dims": [0, 2, 1]})" : R"({"type": "Permute", "dims": [0, 2, 3, 1]})",
+         "scores last, as CrossEntropyLoss has them"});
+  } else if ((places_alone || with_channels) && task != ArrayTask::classes) {
+    append(out.layers, std::move(at.layers));
+    append(out.layers, dense_layers(at.spatial(), places_alone ? 1 : target[0], "an answer at each place"));
+    if (places_alone) out.layers.push_back({R"({"type": "Flatten", "start_dim": 1, "end_dim": 2})", "without the channel"});
+  } else {
+    if (at.is_large()) {
+      append(out.layers, std::move(at.layers));
+      append(out.layers,
+             at.spatial() == 1 ? series_layers(at.sample[1]) : init_convolutions(std::min(at.sample[1], at.sample[2]), true));
+      if (at.spatial() == 2) out.layers.pop_back();  // its own last layer
+    }
+    out.layers.push_back({at.is_large() ? R"("Flatten")" : R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""});
+    if (target.size() > 1 && task != ArrayTask::classes) {
+      std::string sizes;
+      int64_t all = 1;
+      for (const int64_t n : target) sizes += (sizes.empty() ? "" : ", ") + std::to_string(n), all *= n;
+      out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", all,
+                                   R"(}, {"type": "Unflatten", "dim": 1, "unflattened_size": [)", sizes, "]}"),
+                            "the target's shape"});
+    } else {
+      out.layers.push_back({R"({"type": "Linear", "out_features": "auto"})",
+                            task == ArrayTask::classes ? "\"auto\": one for each class" : "\"auto\": the target's width"});
+    }
+  }
+}
+
+}  // namespace
+
+InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
+  const NamedArrays names = find_arrays(file, wishes.target);
+  const Tensor x = read_array(file, names.x);
+  Tensor y;
+  try {
+    y = read_array(file, names.y);
+  } catch (const DataError& e) {
+    const std::string text = e.what();
+    fail<DataError>("init", text.substr(text.find("] ") + 2, text.find('\n') - text.find("] ") - 2),
+                    Help{"of names of classes, " +
+                         in_numpy(file, item(names.y) + " = np.unique(" + item(names.y) + ", return_inverse=True)[1]")});
+  }
+  InitParts out;
+  out.what = joined("arrays: ", names.x, ' ', x.shape(), ", ", names.y, ' ', y.shape());
+  check<DataError>(x.dim() > 0 && y.dim() > 0 && x.size(0) == y.size(0) && x.numel() > 0 && y.numel() > 0, "init", file.string(),
+                   ": inputs and targets must have a row for each sample, got ", names.x, ' ', x.shape(), " and ", names.y, ' ',
+                   y.shape(), Help{"leave out the rows that have no partner, or name other targets with --target"});
+  const ArrayValues inputs = values_of(x), labels = values_of(y);
+  check<DataError>(labels.not_finite == 0, "init", file.string(), ": ", names.y, " has ", labels.not_finite, " of ", y.numel(),
+                   " values that are not finite",
+                   Help{in_numpy(file, joined("keep = np.isfinite(", item(names.y), ").reshape(", y.size(0),
+                                              ", -1).all(1); a = {k: v[keep] for k, v in a.items()}"))});
+  check<DataError>(labels.distinct.size() > 1, "init", file.string(), ": the target must have two different values, but ", names.y,
+                   " has ", labels.distinct.empty() ? 0.0 : *labels.distinct.begin(), " alone",
+                   Help{"--target names another array"});
+  check<DataError>(inputs.not_finite == 0, "init", file.string(), ": ", names.x, " has ", inputs.not_finite, " of ", x.numel(),
+                   " values that are not finite, and no step with one can be used",
+                   Help{in_numpy(file, item(names.x) + " = np.nan_to_num(" + item(names.x) + ")")});
+  const Layout at = layout_of(x, sample_of(y));
+  const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
+  out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
+                             : "docs/your_data.md, \"Arrays\", has a config to begin with";
+  const ArrayTask task = task_of(y, labels, names.y, wishes, file, dense, out);
+  if (x.dim() == 1) {
+    out.problem = joined(names.x, ' ', x.shape(), " has one number for each sample, which need a dimension of their own");
+    out.remedy = in_numpy(file, item(names.x) + " = " + item(names.x) + "[:, None]");
+  }
+  if (is_integral(x.dtype()) && x.dtype() != DType::u8 && x.dim() == 2 && inputs.least >= 0)
+    out.notes.push_back(
+        joined(names.x, " has whole numbers, read as numbers; if they are tokens: docs/configs.md, \"Text and tokens\""));
+  if (task == ArrayTask::numbers && (labels.deviation > 100 || (labels.deviation < 0.01 && labels.deviation > 0)))
+    out.notes.push_back(joined("targets have a deviation of ", labels.deviation, ", and are learnt sooner near 1; ",
+                               in_numpy(file, joined(item(names.y), " = (", item(names.y), " - ", item(names.y), ".mean()) / ",
+                                                     item(names.y), ".std()"))));
+
+  out.data = {{"\"root\": " + in_quotes(folder_of_file(file)), ""}};
+  if (!is_floating(y.dtype()) && task != ArrayTask::classes)
+    out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
+  else if (wishes.task == "classification")
+    out.data.push_back({R"("task": "classification")", "as asked"});
+  const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
+  if (bytes && !pixels) {
+    out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});
+    out.notes.push_back(names.x + " has bytes of 0 and 1, which are no pixels, and stay as they are");
+  }
+  if (pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
+  if (at.channels_last) {
+    const std::string given = at.spatial() == 1 ? "[N, T, C]" : "[N, H, W, C]",
+                      read = at.spatial() == 1 ? "[N, C, T]" : "[N, C, H, W]";
+    out.data.push_back({R"("channels_last": true)", given + " is read as " + read});
+    out.notes.push_back(joined(names.x, ' ', x.shape(), " seems to have its channels last, and is read as ", read,
+                               "; if not: \"channels_last\": false"));
+  }
+  const int64_t channels = x.dim() == 1 ? 0 : at.channels_last ? at.sample[0] : x.size(1);
+  if (x.dim() > 1 && channels <= (pixels ? kMostColors : kMostChannels))
+    out.data.push_back({R"("transforms": [{"type": "Normalize", "from": "data"}])",
+                        "inputs to mean 0 and deviation 1 of the training data, by place in dimension 1"});
+  const bool parts = !names.x_val.empty();
+  const auto add_part = [&](const char* split, const std::string& input, const std::string& target, const char* range) {
+    out.data.push_back({joined('"', split, R"(": {"type": ")", is_npz(file) ? "NPZ" : "Safetensors", R"(", "path": )",
+                               in_quotes(file.filename().string()), R"(, "input": )", in_quotes(input), R"(, "target": )",
+                               in_quotes(target), range, "}"),
+                        ""});
+  };
+  add_part("train", names.x, names.y, parts ? "" : ", \"range\": [0, 0.8]");
+  add_part("val", parts ? names.x_val : names.x, parts ? names.y_val : names.y, parts ? "" : ", \"range\": [0.8, 1]");
+  add_layers(out, x, y, task, labels);
+  out.loss = task == ArrayTask::classes   ? R"("CrossEntropyLoss")"
+             : task == ArrayTask::numbers ? R"("MSELoss")"
+                                          : R"("BCEWithLogitsLoss")";
+  out.loss_comment = task == ArrayTask::classes   ? "targets are whole numbers: classes"
+                     : task == ArrayTask::numbers ? "targets are numbers to predict"
+                                                  : "targets are 0 and 1, each for itself";
+  if (task == ArrayTask::numbers) out.metrics = R"(["rmse"])";
+  out.samples = parts ? x.size(0) : x.size(0) * 4 / 5;
+  return out;
+}
+
+}  // namespace halfstep::app

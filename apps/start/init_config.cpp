@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/start/init_config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "apps/catalog/pictures.h"
+#include "apps/config/config.h"
+#include "apps/schema/json.h"
+#include "framework/base/check.h"
+#include "framework/data/sets/text.h"
+#include "framework/io/files/json.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Letters, digits, - and _ of a file's name, for a run and its folder.
+std::string run_name(const fs::path& path) {
+  std::string out;
+  for (const char c : (path.filename().empty() ? path.parent_path().filename() : path.stem()).string())
+    out += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
+  return out.empty() || out == "_" ? "run" : out;
+}
+
+std::string in_small_letters(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return text;
+}
+
+bool exists_any(const fs::path& folder, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
+}
+
+// --- data sets in their publishers' files ---
+
+InitParts init_published(const fs::path& root, const char* type, int64_t samples, int64_t side) {
+  InitParts out;
+  out.what = joined(type, "'s files");
+  out.data = {
+      {"\"root\": " + in_quotes(root.string()), ""},
+      {joined(R"("train": {"type": ")", type, R"(", "transforms": [{"type": "Normalize", "from": "data"}]})"), ""},
+      {joined(R"("val": {"type": ")", type, R"(", "split": "test", "transforms": [{"type": "Normalize", "from": "data"}]})"),
+       "the publisher's test images"}};
+  out.layers = init_convolutions(side, false);
+  out.loss = R"("CrossEntropyLoss")";
+  out.batch_size = 128, out.samples = samples, out.steps = 2500;
+  return out;
+}
+
+// --- text ---
+
+InitParts init_texts(const fs::path& file) {
+  const TextDataset characters(file, {.seq_len = 64});
+  InitParts out;
+  const int64_t tokens = characters.size() * 64;
+  out.what = joined("a text of about ", tokens, " characters, ", characters.vocabulary(), " different ones");
+  const int64_t seq_len = tokens > 200000 ? 128 : 64;
+  const bool large = tokens > 500000;
+  out.data = {{"\"root\": " + in_quotes(folder_of_file(file)), ""},
+              {R"("tokenizer": "char")", "or byte, word, or bpe with a tokenizer_file"},
+              {joined(R"("seq_len": )", seq_len), "characters that are read together"}};
+  for (const auto& [split, range] : {std::pair("train", "[0, 0.9]"), std::pair("val", "[0.9, 1]")})
+    out.data.push_back(
+        {joined('"', split, R"(": {"type": "Text", "path": )", in_quotes(file.filename().string()), ", \"range\": ", range, "}"),
+         ""});
+  out.layers = {{joined(R"({"type": "Embedding", "num_embeddings": "auto", "embedding_dim": )", large ? 128 : 64, "}"),
+                 "\"auto\": the tokens of the text"},
+                {joined(R"({"type": "LSTM", "hidden_size": )", large ? 256 : 128, R"(, "num_layers": )", large ? 2 : 1, "}"), ""},
+                {R"({"type": "Linear", "out_features": "auto"})", "a score for each token that may come next"}};
+  out.loss = R"("CrossEntropyLoss")";
+  out.lr = 0.002, out.samples = tokens * 9 / 10 / seq_len, out.steps = 2000;
+  return out;
+}
+
+// --- the whole ---
+
+// Files that are no data, or not enough of it.
+void refuse_other_files(const fs::path& data, const std::string& end) {
+  const auto refuse = [&](const char* what, const std::string& help) { fail<DataError>("init", data.string(), what, Help{help}); };
+  if (end == ".npy")
+    refuse(" is one array, where inputs and targets are two",
+           joined("in Python: import numpy as np; np.savez(\"data.npz\", x=np.load(", in_quotes(data.string()), "), y=...)"));
+  if (end == ".json")
+    refuse(" is a config or another JSON file, which is no data", "docs/your_data.md has a config for each kind of data");
+  if (is_picture_name(data) || is_other_picture_name(data))
+    refuse(" is one picture", "give the folder, which has a folder for each class");
+}
+
+InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
+  std::error_code none;
+  check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
+  if (fs::is_directory(data, none)) {
+    check<ConfigError>(wishes.target.empty() && wishes.task.empty(), "init", data.string(),
+                       " is a folder, whose folders are the classes: --target and --task are for tables and arrays");
+    for (const fs::path& at : {data, data / "mnist", data / "MNIST" / "raw"})
+      if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}))
+        return init_published(data, "MNIST", 60000, 28);
+    for (const fs::path& at : {data, data / "cifar10", data / "cifar-10-batches-bin"})
+      if (exists_any(at, {"data_batch_1.bin"})) return init_published(data, "CIFAR10", 50000, 32);
+    if (!visible_folders(data).empty()) return init_pictures(data);
+    fail<DataError>(
+        "init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
+        Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
+  }
+  const std::string end = in_small_letters(data.extension().string());
+  if (end == ".npz" || end == ".safetensors") return init_arrays(data, wishes);
+  const bool text = end == ".txt" || end == ".md" || end == ".text";
+  check<ConfigError>(!text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
+                     " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
+  if (text) return init_texts(data);
+  refuse_other_files(data, end);
+  return init_table(data, wishes);  // whatever its name, its first lines say whether it is one
+}
+
+// Names of columns may hold ends of lines, which would end a comment.
+std::string in_one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  return text;
+}
+
+void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
+  constexpr size_t kColumn = 60;
+  std::string text = indent + line.code + (comma ? "," : "");
+  if (!line.comment.empty() && text.size() + 2 > kColumn) {  // above it
+    out += indent + "// " + in_one_line(line.comment) + '\n';
+  } else if (!line.comment.empty()) {
+    text.resize(kColumn, ' ');
+    text += "// " + in_one_line(line.comment);
+  }
+  out += text + '\n';
+}
+
+// Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
+bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config) {
+  constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
+  const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
+  if (pictures.pictures == 0) return true;
+  if (pictures.bad == 0) {
+    made.notes.push_back(pictures.opened(kPictureSeconds) + ", and can be read");
+    if (const std::string flawed = pictures.warning(); !flawed.empty()) made.notes.push_back(flawed);
+    return true;
+  }
+  check<DataError>(kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n", pictures.error());
+  std::string line;
+  add(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
+  made.text.insert(made.text.find("    \"loader\": "), line);
+  return false;
+}
+
+// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
+// number of classes of a sample; 0: it has none.
+int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts) {
+  std::string wrong;
+  const std::vector<std::string> before = made.notes;
+  try {
+    const Config config = resolve_config(read_json<Json>(made.text, /*comments=*/true), "the config");
+    wrong = config.data_fault;
+    made.notes.insert(made.notes.end(), config.warnings.begin(), config.warnings.end());
+    if (config.facts) {
+      int64_t parameters = 0;
+      for (const LayerRow& row : config.layers) parameters += row.parameters;
+      const DataFacts& f = *config.facts;
+      made.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
+                                     f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
+                                     parameters, " parameters"));
+      if (wrong.empty() && !check_init_pictures(data, made, config.json)) {
+        made.notes = before;
+        return check_init(data, made, parts);
+      }
+      if (wrong.empty()) return f.target.empty() ? f.classes : 0;
+    }
+  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL
+    fail<DataError>("init", data.string(), ": names cannot be written into a config: ", e.what(), Help{"rename the columns"});
+  }
+  if (wrong.empty()) return 0;
+  check<DataError>(parts.problem.empty(), "init", data.string(), ": ", parts.problem, Help{parts.remedy});
+  const bool helps = wrong.find("\nhelp: ") != std::string::npos;
+  fail<DataError>("init", data.string(), ": no config is written, since what init would write does not pass halfstep validate:\n",
+                  wrong, helps || parts.remedy.empty() ? "" : joined(Help{parts.remedy}));
+}
+
+}  // namespace
+
+std::string in_quotes(const std::string& text) {
+  try {
+    return Json(text).dump();
+  } catch (const Json::type_error&) { fail<DataError>("init", "names must be UTF-8, got ", line_of(Json(text))); }
+}
+
+std::string folder_of_file(const fs::path& file) { return file.has_parent_path() ? file.parent_path().string() : "."; }
+
+std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
+  std::vector<InitLine> out;
+  int64_t channels = 16;
+  const std::string norm = normalizes_batches ? R"( "BatchNorm2d",)" : "";
+  const auto add_block = [&](int64_t out_channels, bool pools) {
+    out.push_back({joined(R"({"type": "Conv2d", "out_channels": )", out_channels, R"(, "kernel_size": 3, "padding": 1},)", norm,
+                          R"( "ReLU")", pools ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
+                   ""});
+  };
+  const bool small = side < 16;  // there is room for one pooling, and one convolution would be too few
+  if (small) add_block(channels, false), channels *= 2;
+  for (int64_t size = side, first = 1; first || (size >= 8 && channels <= 128); size /= 2, channels *= 2, first = 0)
+    add_block(channels, size >= 8);
+  if (side >= 8) out.front().comment = small ? "the second halves the sides" : "each block halves the sides";
+  out.push_back({R"("Flatten", {"type": "Linear", "out_features": "auto"})", "\"auto\": one for each class"});
+  return out;
+}
+
+InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
+  const InitParts p = parts_of(data, wishes);
+  InitConfig out{run_name(data), in_one_line(p.what), "", p.notes};
+  const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
+  const int64_t epochs = std::clamp<int64_t>((p.steps + per_epoch / 2) / per_epoch, 2, 200);
+  std::string& t = out.text;
+  t = "// " + in_one_line(data.string() + ": " + p.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +
+      ",\n  \"data\": {\n";
+  for (const InitLine& line : p.data) add(t, "    ", line, true);
+  add(t, "    ", {joined(R"("loader": {"batch_size": )", p.batch_size, "}"), ""}, false);
+  t += "  },\n  \"model\": {\"type\": \"Sequential\", \"layers\": [\n";
+  for (const InitLine& line : p.layers) add(t, "    ", line, &line != &p.layers.back());
+  t += "  ]},\n";
+  add(t, "  ", {"\"loss\": " + p.loss, p.loss_comment}, true);
+  if (!p.metrics.empty()) add(t, "  ", {"\"metrics\": " + p.metrics, "in the units of the file"}, true);
+  add(t, "  ", {joined(R"("optimizer": {"type": "AdamW", "lr": )", p.lr, "}"), "halfstep lr-find measures a good rate"}, true);
+  add(t, "  ", {R"("scheduler": "CosineAnnealingLR")", "falls to 0 over the whole training"}, true);
+  add(t, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"}, true);
+  add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
+  t += "}\n";
+  constexpr int64_t kMatrixClasses = 20;  // more are hard to read
+  if (const int64_t classes = check_init(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
+    std::string line;
+    add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);
+    t.insert(t.find("  \"optimizer\": "), line);
+  }
+  for (std::string& note : out.notes) note = in_one_line(note);
+  return out;
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "apps/start/init_config.h"
+#include "apps/start/init_columns.h"
+#include "apps/start/init_series.h"
+#include "framework/base/check.h"
+#include "framework/base/list_text.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Columns = std::vector<InitColumn>;
+
+constexpr size_t kMostClasses = 1000;  // as framework/data/tables/csv.cpp
+
+}  // namespace
+
+std::string in_pandas(const fs::path& file, const std::string& change) {
+  return joined("in Python: import pandas; t = pandas.read_csv(", in_quotes(file.string()), "); ", change, "; t.to_csv(",
+                in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
+}
+
+void add_format(InitParts& out, const TableReading& r) {
+  if (r.format.thousands && r.format.thousands == r.format.delimiter)
+    out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
+  if (r.format.decimal != '.')
+    out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
+  if (r.format.accounting)
+    out.data.push_back({R"("accounting": true)", "(1.2) and 1.2- are -1.2, and currency signs are passed over"});
+  if (!r.format.thousands) return;
+  out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
+  if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);
+}
+
+void add_split(InitParts& out, const char* type, const fs::path& file, const std::string& train, const std::string& val,
+               bool stratified) {
+  const std::string more = stratified ? R"(, "stratified": true)" : "";
+  for (const auto& [split, range] : {std::pair("train", "[0, 0.8]"), std::pair("val", "[0.8, 1]")})
+    out.data.push_back({joined('"', split, R"(": {"type": ")", type, R"(", "path": )", in_quotes(file.filename().string()),
+                               R"(, "range": )", range, more, "}"),
+                        std::string_view(split) == "train" ? train : val});
+}
+
+// Names the cells that are taken for missing values although they hold something else.
+void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
+  if (c.odd.empty()) return;
+  std::vector<std::string> cells;
+  for (const size_t row : c.odd)
+    cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
+  out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
+                             c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
+                             "; correct it in the file, or leave it"));
+}
+
+namespace {
+
+// --- the target ---
+
+struct TargetChoice {
+  const InitColumn* column = nullptr;
+  std::string why;
+  std::vector<std::string> others;  // that could be one as well
+};
+
+// Why a column is not taken for the target without a wish; "": it could be one.
+std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
+  const std::string left_out = reason_to_leave_out(sheet, c);
+  if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
+    return "";
+  if (!left_out.empty()) return left_out;
+  if (c.kind == ColumnKind::date) return "has dates";
+  if (2 * c.filled() < c.rows) return joined("is empty in ", c.rows - c.filled(), " of ", c.rows, " rows");
+  if (c.distinct < 2) return "has one value alone";
+  if (sheet.has_header() && c.kind == ColumnKind::number && is_named_as_time(c)) return "is a time";
+  return "";
+}
+
+TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const InitWishes& wishes, const fs::path& file) {
+  TargetChoice out;
+  std::string reasons;
+  std::vector<const InitColumn*> could;
+  for (const InitColumn& c : all) {
+    const std::string against = reason_against_target(sheet, c);
+    if (against.empty())
+      could.push_back(&c);
+    else
+      reasons += (reasons.empty() ? "" : "; ") + spoken(sheet, c) + ' ' + against;
+  }
+  const auto take = [&](const InitColumn* c, const char* why) {
+    if (!out.column && c) out.column = c, out.why = why;
+  };
+  const auto named = [&](std::initializer_list<const char*> names) -> const InitColumn* {
+    for (const char* name : names) {
+      for (const InitColumn* c : could) {
+        const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+        const std::string_view wanted = name;
+        if (sheet.has_header() && std::equal(c->name.begin(), c->name.end(), wanted.begin(), wanted.end(), same)) return c;
+      }
+    }
+    return nullptr;
+  };
+  if (!wishes.target.empty()) {
+    take(&all[sheet.find(wishes.target)], "as asked");
+    check<DataError>(out.column->distinct > 1, "init", file.string(), ": the target must have two different values, but ",
+                     spoken(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
+                     Help{could.empty() ? "no column has them: is the file whole?" : "give another --target"});
+  }
+  take(named({"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"}), "by its name");
+  if (!could.empty() && could.back() == &all.back()) take(could.back(), "the last column");
+  take(named({"y", "class"}), "by its name");
+  if (!could.empty()) take(could.back(), "the last column that could be one");
+  check<DataError>(out.column, "init", file.string(), " has no column that could be the target: ", reasons,
+                   Help{"--target COLUMN takes one all the same"});
+  for (const InitColumn* c : could)
+    if (c != out.column) out.others.push_back(sheet.has_header() ? c->name : std::to_string(c->at));
+  return out;
+}
+
+// Is the target one of classes? Throws for a task that it does not allow.
+bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
+  const bool texts = target.kind != ColumnKind::number,
+             few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
+  check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
+                     spoken(sheet, target), " has texts or dates",
+                     Help{target.example.empty() ? "--task classification has a class for each date"
+                                                 : joined("such as \"", target.example.substr(0, 40), '"')});
+  const bool classes = wishes.task == "classification" || (wishes.task.empty() && (texts || few));
+  check<DataError>(!classes || target.distinct <= kMostClasses, "init", "a target may have ", kMostClasses, " classes, but ",
+                   spoken(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
+                   Help{texts ? "give another --target" : "--task regression predicts numbers"});
+  return classes;
+}
+
+// --- the table ---
+
+bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
+  if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
+  const std::string_view cell = sheet.cell(row, c.at);
+  return cell.empty() || c.words.contains(std::string(cell));
+}
+
+// Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
+void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target, bool classes,
+                 const std::vector<const InitColumn*>& inputs, const char* rule) {
+  size_t cells = 0, without = 0;
+  std::set<std::string> words;
+  const bool words_are_classes = classes && target.kind != ColumnKind::number;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    for (const InitColumn* c : inputs) cells += is_missing_in(sheet, *c, row);
+    without += words_are_classes ? sheet.cell(row, target.at).empty() : is_missing_in(sheet, target, row);
+  }
+  for (const InitColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
+  if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
+  if (without > 0)
+    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
+                               without == 1 ? ", and is left out" : ", and are left out"));
+  for (const std::string& w : words_are_classes ? target.words : std::set<std::string>()) {
+    size_t rows = 0;
+    for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.at) == w;
+    const std::string word = in_quotes(w);
+    out.notes.push_back(joined(word, " counts as a class of ", spoken(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
+                               "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
+  }
+  if (cells > 0)
+    out.data.push_back(
+        {joined(R"("missing": ")", rule, '"'), joined(cells, cells == 1 ? " cell is missing" : " cells are missing")});
+  if ((without == 0 && cells == 0) || words.empty()) return;
+  std::vector<std::string> list;
+  for (const std::string& w : words) list.push_back(in_quotes(w));
+  out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
+}
+
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
+// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
+std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
+  bool repeats = false, number = false;
+  const std::vector<size_t>& same = sheet.same_as_first();
+  for (size_t c = 0; c < sheet.names().size(); ++c) {
+    std::map<std::string_view, size_t> seen;
+    const std::string_view first = sheet.cell(0, c);
+    number |= sheet.is_number(0, c);
+    for (size_t row = 0; row < sheet.rows() && !first.empty(); ++row) {
+      if (std::binary_search(same.begin(), same.end(), row)) continue;
+      if (row > 0 && sheet.cell(row, c) == first) return false;
+      repeats |= ++seen[sheet.cell(row, c)] > 1 + same.size();
+    }
+  }
+  return repeats && !number ? std::optional(true) : std::nullopt;
+}
+
+void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choice, bool classes) {
+  const InitColumn& target = *choice.column;
+  const std::string others =
+      choice.others.empty() ? "" : joined("; others: ", list_text(choice.others), " (halfstep init --target COLUMN)");
+  out.data.push_back(
+      {"\"target\": " + (target.name.empty() ? std::to_string(target.at) : reference(sheet, target)), choice.why + others});
+  if (!choice.others.empty())
+    out.notes.push_back("the target could also be " + list_text(choice.others) +
+                        ": --target COLUMN [--task classification|regression]");
+  const bool texts = target.kind != ColumnKind::number;
+  out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
+                      joined(target.distinct, " different ",
+                             texts          ? "texts"
+                             : target.whole ? "whole numbers"
+                                            : "numbers",
+                             classes && !texts ? "; or \"regression\", with MSELoss" : "")});
+}
+
+// The columns that a model is to see; the others are listed with the reason.
+std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
+                                                const InitColumn& target, const fs::path& file) {
+  std::vector<const InitColumn*> inputs;
+  std::vector<std::string> excluded, why;
+  bool free_text = false, texts = false;
+  for (const InitColumn& c : all) {
+    if (&c == &target) continue;
+    std::string reason = reason_to_leave_out(sheet, c);
+    if (reason.empty() && target.has_gaps() && 2 * c.filled() < c.rows)
+      reason = joined("is empty in ", c.rows - c.filled(), " of ", c.rows, " rows");
+    if (reason.empty()) {
+      inputs.push_back(&c);
+      continue;
+    }
+    excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
+    free_text |= c.is_free_text(), texts |= c.has_many_texts();
+  }
+  check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
+                   Help{texts ? "--text COLUMN takes the texts of a column for the input"
+                              : "give another --target, or write the config by hand: docs/your_data.md, \"A table\""});
+  if (free_text) out.notes.emplace_back("--text COLUMN takes the words of a text for the input, in place of all other columns");
+  if (excluded.empty()) return inputs;
+  out.data.push_back({"\"exclude\": [" + list_text(excluded, excluded.size()) + "]", list_text(why, 8, "; ")});
+  out.notes.push_back("left out: " + list_text(why, 8, "; "));
+  return inputs;
+}
+
+}  // namespace
+
+InitParts init_table(const fs::path& file, const InitWishes& wishes) {
+  std::optional<CsvSheet> read;
+  read.emplace("init", file, CsvFormat(), std::nullopt);
+  const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
+  const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  const bool first_is_repeated = !read->same_as_first().empty();
+  if (header) read.emplace("init", file, CsvFormat(), *header);
+  const CsvSheet& sheet = *read;
+  const TableReading r = read_columns(sheet);
+  const size_t rows = sheet.rows();
+  check<DataError>(r.columns.size() > 1, "init", file.string(), " has one column, where a table has inputs and a target",
+                   Help{"is the delimiter another one than comma, semicolon, tab or |?"});
+  if (auto series = init_series(sheet, r, file, wishes)) return *series;
+
+  const TargetChoice choice = choose_target(sheet, r.columns, wishes, file);
+  const InitColumn& target = *choice.column;
+  const bool classes = has_classes(sheet, target, wishes);
+  InitParts out;
+  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
+                    choice.why, ')');
+  out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  if (header)
+    out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
+                        !*header            ? "a text of the first row comes again"
+                        : first_is_repeated ? "the first row comes again as a whole, and none of its texts elsewhere"
+                                            : "none of the first row's texts comes again"});
+  if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
+  add_target(out, sheet, choice, classes);
+  add_format(out, r);
+  const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
+  const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
+  std::vector<std::string> dates;
+  const InitColumn* in_order = nullptr;
+  for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
+    note_odd(out, sheet, *c);
+    if (c->kind != ColumnKind::date) continue;
+    dates.push_back(reference(sheet, *c));
+    if (c->grows) in_order = c;
+  }
+  note_odd(out, sheet, target);
+  if (!dates.empty()) {
+    out.data.push_back({"\"dates\": [" + list_text(dates, dates.size()) + "]",
+                        "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
+    if (r.order != CsvDateOrder::ymd)
+      out.data.push_back({joined(R"("date_order": ")", r.order == CsvDateOrder::dmy ? "dmy" : "mdy", '"'),
+                          r.order_is_sure        ? ""
+                          : !r.order_why.empty() ? r.order_why
+                                                 : "or \"mdy\": no day is above 12"});
+    if (!r.order_is_sure)
+      out.notes.push_back(
+          joined("dates are read ", r.order == CsvDateOrder::dmy ? "day" : "month", " first; ",
+                 r.order_why.empty() ? "no day is above 12, so \"date_order\": \"mdy\" would fit as well" : r.order_why));
+  }
+  add_missing(out, sheet, target, classes, inputs, texts.empty() ? "median" : "constant");
+  if (texts.empty()) out.data.push_back({R"("standardize": true)", "inputs to mean 0 and deviation 1 of the training data"});
+  if (!classes)
+    out.data.push_back(
+        {R"("standardize_target": true)", "targets as well; metrics and predictions are in the units of the column"});
+  add_split(out, "CSV", file,
+            joined("a random part, which depends on seed",
+                   in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
+            "the rest", classes);
+  const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
+  const bool many = rows >= 5000;  // a second hidden layer gains nothing, or loses, on fewer
+  for (int layer = 0; layer < (many ? 2 : 1); ++layer)
+    out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
+  out.layers.push_back(
+      {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"});
+  out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
+  if (!classes) out.metrics = R"(["rmse", "r2"])";
+  out.samples = int64_t(rows) * 4 / 5;
+  out.batch_size = many ? 128 : 32;
+  out.lr = 0.003;
+  if (!texts.empty()) {
+    std::vector<std::string> others;
+    for (const InitColumn& c : r.columns) {
+      const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
+    }
+    add_texts(out, sheet, texts, list_text(others));
+  }
+  out.remedy = "give another --target, or write the config by hand: docs/your_data.md, \"A table\"";
+  return out;
+}
+
+}  // namespace halfstep::app

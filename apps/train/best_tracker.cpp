@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/best_tracker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "apps/session/ranks.h"
+
+namespace halfstep::app {
+
+void BestTracker::continue_from(int64_t best) {
+  const std::vector<int64_t> there = list_checkpoints(run_.dir.path());
+  std::vector<Best>& list = run_.n.bests.list;
+  if (run_.n.bests.step() < 0 && !list.empty()) list[0].step = best;  // of an older halfstep
+  if (best != run_.n.bests.step()) run_.n.bests = {};
+  std::erase_if(list, [&](const Best& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+  if (run_.group) agree();
+}
+
+void BestTracker::consider(const std::string& what, std::optional<double> value, int64_t samples) {
+  const CheckpointSection& ck = run_.config.checkpoint;
+  if (ck.monitor != what || ck.keep_best < 1 || !run_.saves()) return;
+  if (!value || !std::isfinite(*value)) return;
+  const BestRule rule{.larger_is_better = ck.mode == "max", .samples = samples, .keep = ck.keep_best};
+  const Bests before = run_.n.bests;
+  std::optional<Bests> after = rule.with(before, {*value, run_.n.applied(), run_.epoch_now()});
+  if (!after) return;
+  run_.n.bests = std::move(*after);
+  if (!saver_.save_again())
+    run_.n.bests = before;
+  else if (run_.n.bests.step() == run_.n.applied() && writes(run_.group))
+    mark_best(run_.dir.path(), run_.n.applied(), Waits::no);
+}
+
+void BestTracker::agree() {
+  Json all;
+  store(all, run_.n.bests);
+  const nlohmann::json first = nlohmann::json::parse(from_first(*run_.group, all).dump());
+  run_.n.bests = stored_bests(StoredJson(first));
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/checkpoint_saver.h"
+
+#include "apps/session/ranks.h"
+
+namespace halfstep::app {
+
+void CheckpointSaver::resumed() { saved_ = {run_.n.steps, run_.s.train->state().next_batch}, saved_step_ = run_.n.applied(); }
+
+void CheckpointSaver::save() {
+  outcomes_.read();
+  const std::pair<int64_t, int64_t> now{run_.n.steps, run_.s.train->state().next_batch};
+  if (saved_ == now) return;
+  if (outcomes_.bad_losses() > 0 && !run_.s.scaler.is_enabled()) {
+    run_.progress.warn(joined("the loss is not finite at step ", run_.n.applied(), ": no checkpoint was written"));
+    return;
+  }
+  health_.check_weights();
+  run_.n.seconds = run_.clock.seconds();
+  health_.learn_cause();
+  run_.share_buffers();
+  run_.make_averaged_statistics();
+  if (pace_.is_due()) run_.dir.sync();  // a checkpoint promises the lines until its step
+  write();
+  saved_ = now;
+  saved_step_ = run_.n.applied();
+  run_.dir.established();
+}
+
+void CheckpointSaver::save_at_interval() {
+  outcomes_.read();
+  if (saved_step_ != run_.n.applied()) save();
+}
+
+void CheckpointSaver::save_before_evaluation(int ended) {
+  if (saved_step_ != -1 || !run_.saves()) return;
+  outcomes_.read();
+  if (outcomes_.bad_losses() > 0) return;
+  run_.n.evaluation_due = ended;
+  save();
+  run_.n.evaluation_due = 0;
+  saved_.reset(), saved_step_ = kSecured;  // a checkpoint of the same step with the evaluation's results replaces it
+}
+
+bool CheckpointSaver::save_again() {
+  saved_.reset();
+  save();
+  return saved_.has_value();
+}
+
+void CheckpointSaver::settle() {
+  if (!writes(run_.group) || !pace_.has_pending()) return;
+  run_.dir.sync();
+  settle_checkpoints(run_.dir.path(), pace_, run_.config.checkpoint.keep_last, best_steps());
+}
+
+std::vector<int64_t> CheckpointSaver::best_steps() const {
+  std::vector<int64_t> out;
+  for (const Best& b : run_.n.bests.list) out.push_back(b.step);
+  return out;
+}
+
+// Rank 0 writes; where ranks share the optimizer's states, it first gathers them.
+void CheckpointSaver::write() {
+  const std::vector<int64_t> best = best_steps();
+  CheckpointContents contents;
+  if (writes(run_.group) || run_.s.optimizer->is_sharded()) contents = pack(run_.s, run_.config.json, run_.n, run_.group);
+  if (writes(run_.group))
+    save_checkpoint(run_.dir.path(), run_.n.applied(), contents, run_.config.checkpoint.keep_last, best, &pace_);
+  if (run_.group) run_.group->wait(run_.group->barrier());  // no rank ends before the checkpoint is whole
+}
+
+}  // namespace halfstep::app

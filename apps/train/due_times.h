@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a line, an evaluation and a checkpoint of a run are due: every so many applied steps, epochs or seconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "apps/train/rank_agreement.h"
+#include "apps/train/run_context.h"
+#include "apps/train/step_outcomes.h"
+
+namespace halfstep::app {
+
+// What has just ended.
+constexpr int kStepEnds = 1, kEpochEnds = 2;
+
+class DueTimes {
+ public:
+  DueTimes(RunContext& run, StepOutcomes& outcomes, const RankAgreement& ranks) : run_(run), outcomes_(outcomes), ranks_(ranks) {}
+
+  void start();  // now, for all that is due by seconds
+  // Is it due at the end of a step, an epoch or both? What is due by seconds is then due again after as many more.
+  bool is_due(Due what, int ended);
+  uint32_t by_clock() const;  // the bits of all that is due by seconds
+
+ private:
+  using Clock = RunClock::Clock;
+  const Interval& interval(Due what) const;
+  static size_t place(Due what) { return what == Due::log ? 0 : what == Due::evaluation ? 1 : 2; }
+  bool is_over(Due what) const;  // the time of an interval of seconds
+  bool is_due_at(Due what, bool epoch_end);
+
+  RunContext& run_;
+  StepOutcomes& outcomes_;
+  const RankAgreement& ranks_;
+  std::array<Clock::time_point, 3> last_{};
+};
+
+}  // namespace halfstep::app

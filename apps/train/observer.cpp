@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/observer.h"
+
+#include <cstdlib>
+
+#include "apps/terminal/progress.h"
+#include "framework/base/number_text.h"
+
+namespace halfstep::app {
+namespace {
+
+// Four digits are enough, and lines stay short.
+Json short_number(double v) { return number_of(number_text(v, 4)).value_or(v); }
+
+Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) {
+  Json layers = Json::object();
+  for (const TensorObservation& t : seen.tensors) {
+    Json entry = {{"grad", {{"first", t.exponents.first}, {"counts", t.exponents.counts}}},
+                  {"zero", short_number(t.zero)},
+                  {"subnormal", short_number(t.subnormal)},
+                  {"overflow", short_number(t.overflow)}};
+    const auto add = [&](const char* name, const std::optional<double>& value) {
+      if (value) entry[name] = short_number(*value);
+    };
+    add("flushed", t.flushed), add("lost", t.lost), add("lost_16", t.lost_16), add("update", t.update);
+    layers[t.name] = std::move(entry);
+  }
+  Json line = {{"step", step}, {"attempted", attempt}, {"lr", lr}, {"scale", seen.scale}};
+  if (seen.room) line["room"] = short_number(*seen.room);
+  line["layers"] = std::move(layers);
+  return line;
+}
+
+}  // namespace
+
+Observer::Observer(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off)
+    : config_(config),
+      s_(session),
+      step_(step),
+      dir_(dir),
+      has_ranks_(has_ranks),
+      on_(!off && config.diagnostics.every.unit != Interval::Unit::never && !session.optimizer->needs_closure()) {}
+
+std::optional<int64_t> Observer::number_of(int64_t step, int64_t epoch) const {
+  const Interval& every = config_.diagnostics.every;
+  const auto count = int64_t(every.count);
+  if (is_due(step)) return step / count;
+  const bool begins = every.unit == Interval::Unit::epochs && s_.train->state().next_batch == 1;
+  if (begins && epoch > 1 && (epoch - 1) % count == 0) return (epoch - 1) / count;
+  return {};
+}
+
+bool Observer::is_due(int64_t step) const {
+  const Interval& every = config_.diagnostics.every;
+  return on_ && every.unit == Interval::Unit::steps && step % int64_t(every.count) == 0;
+}
+
+void Observer::begin(int64_t step, int64_t attempt, int64_t epoch) {
+  if (!on_) return;
+  if (step_.pending() == 0) {
+    seen_.reset();
+    const std::optional<int64_t> number = number_of(step, epoch);
+    if (!number) return;
+    number_ = step;
+    attempt_ = attempt;
+    lr_ = s_.optimizer->lr();
+    seen_.emplace(*s_.model, s_.device, s_.scaler.get_scale(), *number);
+  }
+  if (seen_) seen_->open();
+}
+
+std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
+  if (!seen_) return {};
+  seen_->close();
+  if (!r.stepped) return {};
+  std::vector<Diagnosis> out;
+  try {
+    Observation seen = seen_->finish(r.outcome.applied() && lr_ != 0);
+    if (config_.diagnostics.explain && step_.kept_step()) {
+      StepUnderTest step = *step_.kept_step();
+      if (has_ranks_) step.batches.clear();
+      out = quiet_.look(seen, step);
+    }
+    dir_.observed().write(line_of(number_, attempt_, lr_, seen));
+  } catch (const MemoryError&) {}  // the run itself has what it needs
+  seen_.reset();
+  return out;
+}
+
+}  // namespace halfstep::app

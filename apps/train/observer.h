@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Observed steps of a run (diagnostics.every): each writes a line to observed.jsonl, and is examined for causes that break no step.
+//
+// Which steps are observed follows from their numbers alone, so that a resumed run observes the same ones: every N-th step, or the
+// first one after every N-th epoch. With several ranks all observe and rank 0 writes; they compare nothing with float32, as each
+// would do so for its own rows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "amp/diagnosis/silent_causes.h"
+#include "amp/step/train_step.h"
+#include "apps/record/run_dir.h"
+#include "apps/session/session.h"
+
+namespace halfstep::app {
+
+class Observer {
+ public:
+  // All arguments must outlive it; `step` may be made later.
+  Observer(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off);
+
+  bool is_due(int64_t step) const;  // by its number alone
+  // Before a batch of the step with this number among applied steps, from 1, and among all that were tried.
+  void begin(int64_t step, int64_t attempt, int64_t epoch);
+  // Is that step an observed one? Then TrainStep has to keep it.
+  bool observes() const { return seen_.has_value(); }
+  // After the batch. Of an observed step that has come to its end: its quiet causes, where they are to be explained.
+  std::vector<Diagnosis> stepped(const StepResult& result);
+  // This step is not observed to its end: it broke.
+  void stop() { seen_.reset(); }
+
+ private:
+  std::optional<int64_t> number_of(int64_t step, int64_t epoch) const;  // of the observation that is due at this step
+
+  const Config& config_;
+  Session& s_;
+  TrainStep& step_;
+  RunDir& dir_;
+  const bool has_ranks_, on_;
+  std::optional<StepObserver> seen_;
+  int64_t number_ = 0, attempt_ = 0;
+  double lr_ = 0;
+  QuietCauses quiet_;
+};
+
+}  // namespace halfstep::app

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// `halfstep train --profile N`: where the time of a training step is spent, by op and by layer, and how much of it is more than
+// this machine needs.
+//
+// After a few steps to warm up, every other step is timed call by call until N of them were; the steps between them are timed as a
+// whole, so that the cost of the profile is known. Training goes its way: no bit of the run changes.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "apps/config/config.h"
+#include "apps/terminal/progress.h"
+#include "framework/backend/machine_rates.h"
+#include "framework/backend/op_log.h"
+#include "framework/backend/profile.h"
+
+namespace halfstep::app {
+
+// What the calls of a name in one layer and pass have to do in a step, by the plan. "autocast" are the casts of a layer, and
+// "optimizer" is all of the update.
+struct PlannedWork {
+  double flops = 0, bytes = 0, floor_seconds = 0;
+};
+struct CallName {
+  StepPass pass;
+  std::string layer, op;
+  auto operator<=>(const CallName&) const = default;
+};
+using PlannedCalls = std::map<CallName, PlannedWork>;
+PlannedCalls planned_calls(const std::vector<LoggedCall>& calls, MachineRates& rates);
+
+// Medians over the profiled steps.
+struct ProfileRow {
+  CallName call;
+  bool wait = false;  // for data or other ranks
+  double calls = 0, seconds = 0;
+  std::optional<PlannedWork> work;  // nothing where the plan has no such call
+};
+
+// The kernels, copies and fills of a GPU by name: medians over the profiled steps.
+struct KernelRow {
+  std::string name;
+  double calls = 0, seconds = 0;
+};
+
+struct StepProfile {
+  size_t steps = 0;
+  double seconds = 0, fastest = 0, slowest = 0;  // of a profiled step, as a whole: the median and the range
+  double plain_seconds = 0;                      // of the steps between them
+  std::vector<ProfileRow> rows;                  // by time
+  double in_calls = 0, between = 0;              // of a step: seconds in calls and waits, and in none
+  size_t left_out = 0;                           // spans beyond the limit
+  std::vector<KernelRow> kernels;                // by time; empty on a CPU
+  double busy = 0;                               // seconds of a step in which a GPU runs a kernel, a copy or a fill
+  std::string no_kernels;                        // why a GPU's kernels are not known
+};
+
+class StepProfiler {
+ public:
+  static constexpr int64_t kWarmUp = 3;      // steps that are not looked at
+  static constexpr size_t kSpans = 100'000;  // kept in all, since viewers fail on larger traces
+
+  StepProfiler(int64_t steps, Device device, PlannedCalls planned) : steps_(steps), device_(device), planned_(std::move(planned)) {}
+
+  // Before the data of a step is fetched; nothing where a step has begun. After it. Where it does not come, since the data ended.
+  void begin();
+  void end();
+  void cancel();
+  bool done() const { return int64_t(taken_.size()) >= steps_ || full_; }
+
+  size_t taken() const { return taken_.size(); }
+  StepProfile result() const;
+  // Chrome's trace format, which Perfetto and chrome://tracing open: a span is an event with its layer, shapes and dtypes, and so
+  // is a kernel, with the call that launched it. Each stream of a GPU has a row.
+  std::string trace(int process = 0) const;
+
+ private:
+  struct Taken {
+    std::vector<ProfileSpan> spans;
+    std::vector<ProfileKernel> kernels;
+    double seconds;
+    int64_t at;  // nanoseconds since the first one began
+  };
+  using Clock = std::chrono::steady_clock;
+
+  int64_t steps_, seen_ = 0;
+  Device device_;
+  PlannedCalls planned_;
+  bool open_ = false, full_ = false;
+  Clock::time_point began_;
+  std::optional<Clock::time_point> first_;
+  std::unique_ptr<ProfileScope> scope_;
+  std::unique_ptr<CallScope> step_;
+  std::vector<Taken> taken_;
+  std::vector<double> plain_;
+  size_t spans_ = 0, left_out_ = 0;
+  std::string no_kernels_;
+};
+
+// The tables: the calls that take the most time, ops and layers.
+std::vector<std::string> profile_lines(const StepProfile& profile);
+Json profile_json(const StepProfile& profile);
+// FOLDER/profile/profile.json and trace.json.gz. Throws IoError.
+void write_profile(const std::filesystem::path& folder, const StepProfiler& profiler);
+
+}  // namespace halfstep::app

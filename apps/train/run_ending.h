@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says and gives back when it ends.
+#pragma once
+
+#include <cstdint>
+
+#include "apps/train/run_context.h"
+
+namespace halfstep::app {
+
+enum class Ending : uint8_t { finished, interrupted, requeue };
+
+struct TrainSummary {
+  Ending ending = Ending::finished;
+  Json json;  // "val.accuracy", "val.loss", "steps_applied", ...
+};
+
+class RunEnding {
+ public:
+  explicit RunEnding(RunContext& run) : run_(run) {}
+
+  TrainSummary summary(Ending ending) const;
+  // Prints the last lines of a run that was not interrupted. skips_in_row: of its last steps.
+  void report(const Json& summary, int64_t skips_in_row) const;
+
+ private:
+  Json best_json() const;
+  void warn_of_scale(int64_t skips_in_row) const;
+  void warn_of_no_progress() const;
+  void say_next() const;
+
+  RunContext& run_;
+};
+
+}  // namespace halfstep::app

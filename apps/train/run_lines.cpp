@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/run_lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <variant>
+
+#include "apps/session/averaged_statistics.h"
+#include "apps/session/ranks.h"
+#include "framework/base/number_text.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep::app {
+
+Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
+
+std::string shown(const MetricValue& m) {
+  if (!m.is_share) return m.name + " " + number_text(m.value, 4);
+  return m.name + " " + fixed_text(100 * m.value, 2) + " %";
+}
+
+RunLines::RunLines(RunContext& run)
+    : run_(run), epochs_(run.progress, run.s.total_steps / std::max<int64_t>(1, run.s.steps_per_epoch)) {}
+
+void RunLines::introduce() const {
+  std::string precision = "float32";
+  if (run_.s.low)
+    precision = joined("mixed ", *run_.s.low,
+                       run_.scale() ? joined(", loss scale from ", *run_.scale(),
+                                             run_.config.calibrates_scale && !run_.dir.checkpoint() ? " (measured)" : "")
+                                    : "");
+  int64_t trained = 0;
+  for (const Tensor& p : run_.s.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
+  const int64_t all = run_.s.model->parameter_count();
+  run_.progress.line(joined(run_.config.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "",
+                            " on ", run_.s.device, ", ", precision));
+  for (const std::string& line : run_.s.weights_read) run_.progress.line(line);
+  if (makes_averaged_statistics(run_.s, run_.config.train))
+    run_.progress.line(
+        "swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
+  if (run_.s.recomputation) run_.progress.line("memory: " + text(*run_.s.recomputation));
+  run_.progress.line(joined("data: ", run_.s.train->dataset().describe()));
+  if (const std::string notes = run_.s.train->dataset().notes().line(); !notes.empty()) run_.progress.line(joined("      ", notes));
+  if (run_.s.val) run_.progress.line(joined("val:  ", run_.s.val->dataset().describe()));
+  const DataNotes of_val = run_.s.val ? run_.s.val->dataset().notes() : DataNotes();
+  const std::string& held_out = of_val.made;
+  const bool has_texts = run_.s.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.s.form.source);
+  if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) run_.progress.line(joined("      ", held_out));
+  if (!of_val.ignored.empty()) run_.progress.line(joined("      ", of_val.ignored));
+  run_.progress.line(joined(run_.s.optimizer_text, run_.s.schedule ? ", " + run_.s.schedule->describe() : "", ", ",
+                            run_.s.total_steps, " steps, ", run_.s.steps_per_epoch, " an epoch -> ", run_.dir.path().string()));
+  if (run_.group)
+    run_.progress.line(describe_ranks(*run_.group) +
+                       joined(", batches of ", run_.config.data.loader.batch_size, " in ", run_.group->size(), " parts"));
+  if (run_.dir.checkpoint())
+    run_.progress.line(joined("resumed from ", run_.dir.checkpoint()->string(), " at step ", run_.n.applied()));
+  if (epochs_.every() > 1)
+    run_.progress.line(joined("one epoch in ", epochs_.every(), " is shown, and the best before it; metrics.jsonl has all"));
+}
+
+void RunLines::show(bool evaluates) {
+  const double spent = run_.clock.here();
+  const int64_t steps = run_.n.steps - run_.first_step;
+  ProgressView v;
+  v.epochs = run_.config.train.epochs.value_or(0);
+  v.epoch = v.epochs > 0 ? std::min(run_.epoch() + (evaluates ? 0 : 1), v.epochs) : run_.epoch() + 1;
+  v.step = run_.n.applied(), v.steps = run_.s.total_steps;
+  v.lr = run_.s.optimizer->lr();
+  v.samples_per_second = steps > 0 ? double(run_.n.samples - run_.first_samples) / std::max(1e-9, run_.clock.training()) : 0;
+  // Epochs count all steps, train.max_steps those that are applied.
+  const int64_t done = run_.config.train.epochs ? run_.n.steps : run_.n.applied(),
+                left = std::max<int64_t>(run_.s.total_steps - done, 0);
+  v.seconds_left = steps > 0 ? spent / double(steps) * double(left) : INFINITY;
+  v.skipped = run_.n.skipped;
+  v.loader_wait = steps > 0 ? std::clamp(run_.s.train->wait_seconds() / std::max(1e-9, run_.clock.training()), 0.0, 1.0) : 0;
+  if (run_.group) v.rank_wait = std::clamp(run_.group->wait_seconds() / std::max(1e-9, run_.clock.training()), 0.0, 1.0);
+  if (run_.progress.has_bar()) {
+    v.step = done;
+    v.evaluates = evaluates;
+    v.loss = run_.n.epoch_over > 0 ? std::optional(run_.n.epoch_loss / run_.n.epoch_over) : run_.n.train_loss;
+    return run_.progress.update(v);
+  }
+  if (run_.n.window_over > 0) v.loss = run_.n.window_loss / run_.n.window_over;
+  v.scale = run_.scale();
+  if (run_.grad_norm.defined()) v.grad_norm = run_.grad_norm.item<double>();
+  v.peak_bytes = double(allocator(run_.s.device).stats().peak);
+  run_.progress.update(v);
+}
+
+void RunLines::log(bool epoch_end) {
+  const double loss = run_.n.window_over > 0 ? run_.n.window_loss / run_.n.window_over : NAN;
+  const double spent = std::max(1e-9, run_.clock.training() - logged_.seconds), wait = run_.s.train->wait_seconds() - logged_.wait;
+  Json entry = {{"step", run_.n.applied()},
+                {"attempted", run_.n.steps},
+                {"epoch", run_.epoch()},
+                {"train/loss", run_.n.window_over > 0 ? Json(loss) : Json()},
+                {"lr", run_.s.optimizer->lr()},
+                {"skipped", run_.n.skipped},
+                {"samples", run_.n.samples},
+                {"seconds", run_.clock.seconds()},
+                {"samples_per_second", double(run_.n.samples - logged_.samples) / spent},
+                {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
+                {"peak_bytes", allocator(run_.s.device).stats().peak}};
+  if (epoch_end) entry["train/epoch_loss"] = or_null(run_.n.train_loss);
+  if (run_.group) entry["rank_wait"] = std::clamp((run_.group->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
+  if (run_.scale()) entry["scale"] = *run_.scale();
+  if (const auto& skip = run_.n.last_skip)
+    entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
+  if (run_.grad_norm.defined()) entry["grad_norm"] = or_null(run_.grad_norm.item<double>());
+  run_.n.last_log_step = run_.n.steps;
+  run_.dir.metrics().write(entry);
+  show();
+  run_.n.window_loss = 0, run_.n.window_over = 0;
+  logged_ = {run_.clock.training(), run_.s.train->wait_seconds(), run_.group ? run_.group->wait_seconds() : 0, run_.n.samples};
+}
+
+void RunLines::log_epoch() {
+  run_.dir.metrics().write({{"step", run_.n.applied()},
+                            {"attempted", run_.n.steps},
+                            {"epoch", run_.epoch()},
+                            {"train/epoch_loss", or_null(run_.n.train_loss)},
+                            {"samples", run_.n.samples},
+                            {"seconds", run_.clock.seconds()}});
+}
+
+void RunLines::end_epoch(bool evaluated, bool is_best) { epochs_.add(run_.epoch(), epoch_parts(evaluated), is_best); }
+
+std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
+  const bool terminal = run_.progress.has_bar();  // which has columns, and less room
+  const std::string all = run_.config.train.epochs ? joined("/", *run_.config.train.epochs) : "", now = joined(run_.epoch());
+  const std::string indent(terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
+  std::vector<LinePart> out = {{"epoch " + indent + now + all}};
+  const auto add = [&](const std::string& name, const std::string& brief, const std::string& value) {
+    out.push_back({name + value, brief + value});
+  };
+  add("train loss ", "train ", run_.n.train_loss ? number_text(*run_.n.train_loss, 4) : "not finite");
+  if (evaluated) add("val loss ", "val ", number_text(*run_.n.val_loss, 4));
+  if (evaluated)
+    for (const MetricValue& m : run_.n.val_metrics)
+      if (m.in_lines()) add(terminal ? "" : "val ", "", shown(m));
+  out.push_back({"lr " + number_text(run_.s.optimizer->lr(), 3), "", true});
+  if (run_.scale()) {
+    out.push_back({joined("scale ", *run_.scale()), "", true});
+    out.push_back({joined("skipped ", run_.n.skipped), "", run_.n.skipped == 0});
+  }
+  out.push_back({duration_text(run_.clock.seconds())});
+  return out;
+}
+
+}  // namespace halfstep::app

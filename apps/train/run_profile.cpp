@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/run_profile.h"
+
+#include <utility>
+
+#include "apps/catalog/infer.h"
+#include "apps/session/ranks.h"
+#include "apps/train/plan.h"
+
+namespace halfstep::app {
+
+void RunProfile::take(int64_t steps) {
+  if (!writes(run_.group)) return;
+  run_.progress.line("profile: measuring what this machine can do");
+  MachineRates rates(run_.s.device);
+  PlannedCalls planned;
+  try {
+    planned = planned_calls(plan_step(run_.config, 0, run_.group ? run_.group->size() : 1).calls, rates);
+  } catch (const Error& e) { run_.progress.note("the profile has no operations, bytes and floors: " + one_line(e)); }
+  profiler_.emplace(steps, run_.s.device, std::move(planned));
+}
+
+void RunProfile::begin_step() {
+  if (profiler_) profiler_->begin();
+}
+
+void RunProfile::end_step(bool stepped) {
+  if (!profiler_) return;
+  if (!stepped) return profiler_->cancel();
+  const bool before = profiler_->done();
+  profiler_->end();
+  if (!before && profiler_->done()) report();
+}
+
+void RunProfile::end_run() {
+  if (profiler_ && !profiler_->done()) report();
+}
+
+// A run is not lost because its profile cannot be written.
+void RunProfile::report() {
+  if (profiler_->taken() == 0)
+    return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ",
+                                     StepProfiler::kWarmUp, " to warm up and then every other one, and this process took ",
+                                     run_.n.steps - run_.first_step));
+  for (const std::string& line : profile_lines(profiler_->result())) run_.progress.line(line);
+  try {
+    write_profile(run_.dir.path(), *profiler_);
+    run_.progress.line(joined("profile: ", (run_.dir.path() / "profile").string(),
+                              " has all calls in profile.json, and trace.json.gz for ", "https://ui.perfetto.dev"));
+  } catch (const Error& e) { run_.progress.warn("no profile: " + one_line(e)); }
+}
+
+}  // namespace halfstep::app

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/step_history.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halfstep::app {
+namespace {
+
+constexpr int64_t kSkipsInARow = 3;  // fewer are the scaler's search for its scale
+constexpr size_t kLosses = 200;      // whose median is known
+
+}  // namespace
+
+void RecentLosses::add(double loss) {
+  if (latest_.size() < kLosses)
+    latest_.push_back(std::abs(loss));
+  else
+    latest_[next_++ % kLosses] = std::abs(loss);
+}
+
+double RecentLosses::median() const {
+  if (latest_.empty()) return before_;
+  std::vector<double> sorted = latest_;
+  const auto middle = sorted.begin() + std::ptrdiff_t(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+void SkipCount::add(bool applied) {
+  in_row_ = applied ? 0 : in_row_ + 1;
+  skipped_ += applied ? 0 : 1;
+  if (applied) look_again();
+}
+
+void SkipCount::looked() { next_look_ = each_ ? in_row_ + 1 : 4 * in_row_; }
+
+void SkipCount::look_again() { next_look_ = each_ ? 1 : kSkipsInARow; }
+
+}  // namespace halfstep::app

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/train/step_outcomes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halfstep::app {
+namespace {
+
+constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
+constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
+constexpr double kNewLoss = 0.02;          // share of the latest loss in the usual one
+
+}  // namespace
+
+void StepOutcomes::read() {
+  int64_t step = first_step_;
+  for (const Pending& p : pending_) {
+    if (p.stepped) ++step;
+    const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
+    const bool applied = !p.stepped || p.outcome.applied();
+    if (p.stepped && !p.no_target) explainer_.read(step, applied, loss);
+    // A step without targets says nothing about the scale, and ends no row of skips.
+    if (p.stepped) skips_in_row_ = applied ? 0 : p.no_target ? std::max<int64_t>(skips_in_row_, 1) : skips_in_row_ + 1;
+    if (!applied) {
+      run_.n.last_skip = {step - run_.n.skipped, p.no_target ? "targets_ignored" : ""};
+      if (p.no_target)
+        health_.note_no_target(run_.n.last_skip->step);
+      else
+        health_.note_skip(run_.n.last_skip->step, std::isfinite(loss));
+      ++run_.n.skipped;
+    }
+    const double over = p.loss.defined() ? p.over.value() : 0;
+    if (over == 0) continue;  // nothing was learned from it
+    bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
+    if (!std::isfinite(loss)) continue;
+    if (!run_.n.first_loss) run_.n.first_loss = loss;
+    for (auto* sum : {&run_.n.epoch_loss, &run_.n.window_loss}) *sum += loss * over;
+    if (const double size = std::abs(loss); size > 0)
+      run_.n.usual_loss = run_.n.usual_loss > 0 ? run_.n.usual_loss * std::pow(size / run_.n.usual_loss, kNewLoss) : size;
+    run_.n.epoch_over += over;
+    run_.n.window_over += over;
+  }
+  pending_.clear();
+  first_step_ = run_.n.steps;
+  if (bad_run_ >= (run_.s.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
+    health_.diverged(joined("the last ", bad_run_, " losses are not finite"));
+  if (skips_in_row_ >= kBadLosses && run_.scale() &&
+      *run_.scale() * run_.s.scaler.get_backoff_factor() < run_.s.scaler.get_min_scale())
+    health_.diverged(joined("the last ", skips_in_row_, " steps were skipped, and the loss scale, ", *run_.scale(),
+                            ", cannot fall below amp.scaler.min_scale"));
+}
+
+bool StepOutcomes::applied_reach(int64_t count) {
+  if (run_.n.applied() >= count) read();
+  return run_.n.applied() >= count;
+}
+
+bool StepOutcomes::are_bad_at_end() const { return bad_run_ >= (run_.s.scaler.is_enabled() ? kBadLosses : 1); }
+
+}  // namespace halfstep::app

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/use/array_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/loading/far_values.h"
+#include "framework/io/files/zip.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/ops/ops.h"
+
+namespace halfstep::app {
+namespace {
+
+constexpr double kFarFromPixels = 2;  // sharpened and resized pixels go a little beyond 1
+constexpr double kFar = 10;           // times the largest number of the training data
+
+bool takes_pixels(const DataForm& form) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  return std::holds_alternative<ImageForm>(form.source) || (array && array->bytes == ByteMeaning::pixels);
+}
+
+}  // namespace
+
+void check_range(const Tensor& x, const DataForm& form, const std::string& what) {
+  if (x.numel() == 0 || form.input_dtype != DType::f32) return;
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  const bool pixels = takes_pixels(form);
+  if (!pixels && !(array && array->low <= array->high)) return;
+  const Tensor numbers = x.to(DType::f32);
+  const double low = amin(numbers).item<float>(), high = amax(numbers).item<float>();
+  if (pixels) {
+    check<DataError>(!(high > kFarFromPixels), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ",
+                     high, Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
+    check<DataError>(!(low < -0.5), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
+                     Help{"give them as they were before any Normalize, which the model does itself"});
+    return;
+  }
+  const bool unit = array->low >= 0 && array->high <= 1 && array->high > 0;
+  check<DataError>(!unit || !(high > kFar), what, "the training data had numbers from ", array->low, " to ", array->high, ", got ",
+                   x.dtype(), " from ", low, " to ", high,
+                   Help{"prepare them as the training data was: for bytes of pixels, x / 255"});
+  if (array->bytes != ByteMeaning::numbers || array->high <= kFar || low < 0 || high > 1 || !is_floating(x.dtype())) return;
+  check<DataError>(ne(numbers, floor(numbers)).sum().item<int64_t>() == 0, what, "the training data had whole numbers from ",
+                   array->low, " to ", array->high, ", got ", x.dtype(), " from ", low, " to ", high,
+                   Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
+}
+
+// Warns of samples whose numbers are not finite: a model answers something for them.
+void note_not_finite(const Tensor& x, const std::string& what) {
+  if (x.numel() == 0 || !is_floating(x.dtype())) return;
+  const std::vector<float> finite = amin(isfinite(x.reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
+  const auto first = std::find(finite.begin(), finite.end(), 0);
+  if (first == finite.end()) return;
+  logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0),
+                       " samples hold NaN or infinity, the first is [", first - finite.begin(),
+                       "]: their predictions mean nothing"));
+}
+
+// Warns of numbers that are far outside of the training data's.
+void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  const auto* const table = std::get_if<TableForm>(&form.source);
+  std::vector<double> low, high;  // of each column, or one of all
+  if (array && array->low <= array->high) low = {array->low}, high = {array->high};
+  if (table && table->options.encoding) low = table->options.encoding->low, high = table->options.encoding->high;
+  const auto rows = x.size(0), each = rows > 0 ? x.numel() / rows : 0;
+  if (low.empty() || each == 0 || (low.size() > 1 && int64_t(low.size()) != each)) return;
+  const Tensor numbers = x.to(DType::f32).contiguous();
+  const float* p = numbers.const_data_ptr<float>();
+  int64_t samples = 0, first = 0;
+  double least = INFINITY, most = -INFINITY;
+  size_t column = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    bool far = false;
+    for (int64_t k = 0; k < each; ++k, ++p) {
+      const size_t at = low.size() > 1 ? size_t(k) : 0;
+      if (!is_far(*p, low[at], high[at]) || (samples + far > 0 && at != column)) continue;
+      column = at, far = true;
+      least = std::min<double>(least, *p), most = std::max<double>(most, *p);
+    }
+    if (far && samples++ == 0) first = i;
+  }
+  if (samples == 0) return;
+  const std::string of = low.size() > 1 ? joined(" in column ", column) : "";
+  logging::warn(joined(what, ": ", samples, " of ", rows, " samples, the first is [", first, "], have numbers far outside of the ",
+                       "training data's", of, ", which go from ", low[column], " to ", high[column], ": ",
+                       least == most ? joined(most) : joined("from ", least, " to ", most),
+                       "; their predictions may mean nothing"));
+}
+
+namespace {
+
+// With a batch dimension, and the channels where the model has them.
+Tensor with_channels_first(const Tensor& x, const DataForm& form) {
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  if (!array || !array->channels_last || form.input.empty()) return x.shape() == form.input ? x.unsqueeze(0) : x;
+  Shape last;
+  for (size_t i = 1; i < size_t(form.input.size()); ++i) last.push_back(form.input[i]);
+  last.push_back(form.input[0]);
+  const Tensor batch = x.shape() == last ? x.unsqueeze(0) : x;
+  return batch.dim() == last.size() + 1 && without_batch(batch.shape()) == last ? batch.movedim(-1, 1).contiguous() : batch;
+}
+
+}  // namespace
+
+Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
+  Tensor x = with_channels_first(given, form);
+  const auto* const array = std::get_if<TensorForm>(&form.source);
+  check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
+                   ": the model takes inputs [N, ...] of shape ", form.input,
+                   array && array->channels_last ? ", or with their channels last" : "", ", got ", given.shape());
+  if (form.input_dtype == DType::f32) {
+    if (takes_pixels(form) && x.dtype() == DType::u8) {
+      const bool bits = are_zeros_and_ones(x);  // no pixels, as in the training data
+      logging::warn(what + (bits ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
+                                 : ": bytes are read as pixels, divided by 255"));
+      return bits ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
+    }
+    note_not_finite(x, what);
+    check_range(x, form, what);
+    note_far(x, form, what);
+    return x.to(DType::f32);
+  }
+  check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());
+  x = x.to(DType::i64);
+  const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
+  check<DataError>(fits, "predict", what, ": tokens must be in 0..", form.vocabulary - 1);
+  return x;
+}
+
+ArrayFile read_array_file(const std::filesystem::path& path, const Json& config) {
+  const std::string end = path.extension().string();
+  if (end == ".npy") return {map_npy(path), {}};
+  const Json& data = config.value("data", Json::object());
+  const Json& train = data.value("train", Json::object());
+  const auto named = [&](const char* key, const char* usual, const auto& has) {
+    const std::string name = train.contains("path") && train.contains(key) && train[key].is_string() ? train[key] : Json(usual);
+    return has(name) ? name : has(usual) ? std::string(usual) : std::string();
+  };
+  if (end == ".npz") {
+    const auto has = [archive = ZipFile(path).names()](const std::string& name) {
+      return std::find(archive.begin(), archive.end(), name + ".npy") != archive.end();
+    };
+    const std::string x = named("input", "x", has), y = named("target", "y", has);
+    return {read_npz(path, x.empty() ? "x" : x), y.empty() || y == x ? Tensor() : read_npz(path, y)};
+  }
+  const TensorMap tensors = load_safetensors(path).tensors;
+  const auto has = [&](const std::string& name) { return tensors.contains(name); };
+  const std::string x = named("input", "x", has), y = named("target", "y", has);
+  check<DataError>(!x.empty() || tensors.size() == 1, "predict", path.string(),
+                   " must hold one tensor, or one named \"x\", but has ", tensors.size());
+  return {x.empty() ? tensors.begin()->second : tensors.at(x), x.empty() || y.empty() || y == x ? Tensor() : tensors.at(y)};
+}
+
+Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what,
+                     std::optional<int64_t> ignored) {
+  constexpr int64_t kLeftOut = -2;  // one that the loss ignores; -1: unknown
+  const auto refuse = [&](const std::string& why) {
+    logging::warn(joined(what, ": the targets ", y.shape(), " are not compared with the answers: ", why));
+    return Tensor();
+  };
+  if (y.dim() < 1 || y.size(0) != samples) return refuse(joined("there are ", samples, " samples"));
+  if (form.classes == 0) {
+    if (y.numel() != samples * numel(form.target)) return refuse(joined("answers are numbers ", form.target));
+    return y.to(DType::f32).reshape(with_batch(samples, form.target));
+  }
+  const Tensor whole = y.to(DType::f64).contiguous();
+  if (!form.target.empty() || form.label_sequences)
+    return y.shape() == with_batch(samples, form.target) && !y.is_floating_point() && !form.label_sequences
+               ? y.to(DType::i64)
+               : refuse("answers are a class for each position");
+  Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
+  int64_t left_out = 0;
+  const double* p = whole.const_data_ptr<double>();
+  int64_t* to = out.data_ptr<int64_t>();
+  if (y.numel() == samples) {
+    for (int64_t i = 0; i < samples; ++i) {
+      const bool is_left_out = ignored && p[i] == double(*ignored);
+      left_out += is_left_out;
+      to[i] = is_left_out ? kLeftOut
+              : p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i])
+                                                                                       : -1;
+    }
+  } else if (y.shape() == Shape{samples, form.classes}) {
+    for (int64_t i = 0; i < samples; ++i, p += form.classes) {
+      const double* const one = std::find(p, p + form.classes, 1.0);
+      to[i] = std::count(p, p + form.classes, 0.0) == form.classes - 1 && one != p + form.classes ? one - p : -1;
+    }
+  } else {
+    return refuse(joined("answers are one of ", form.classes, " classes"));
+  }
+  if (left_out > 0)
+    logging::warn(joined(what, ": ", left_out, " of ", samples, " answers are ", *ignored, ", which metrics leave out"));
+  if (const auto unknown = std::count(to, to + samples, -1); unknown > 0)
+    logging::warn(joined(what, ": ", unknown, unknown == 1 ? " answer is" : " answers are",
+                         " unknown and left out of the metrics, the first is [", std::find(to, to + samples, -1) - to,
+                         "]; the classes are 0 to ", form.classes - 1));
+  return out;
+}
+
+}  // namespace halfstep::app

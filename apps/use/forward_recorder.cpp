@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/use/forward_recorder.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "apps/catalog/infer.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/backend/dnn.h"
+#include "framework/base/generator.h"
+#include "framework/base/log.h"
+
+namespace halfstep::app {
+namespace {
+
+std::vector<Tensor> tensors_of(const Module& model) {
+  std::vector<Tensor> out = model.parameters(), buffers = model.buffers();
+  out.insert(out.end(), buffers.begin(), buffers.end());
+  return out;
+}
+
+uintptr_t address_of(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.const_data_ptr()); }
+
+// Whatever a recording of the model depends on beside its input. Equal numbers: nothing has changed.
+std::vector<uintptr_t> state_of(const Module& model, const std::vector<Tensor>& tensors) {
+  std::vector<uintptr_t> out{uintptr_t(allow_tf32())};
+  for (const Tensor& t : tensors) {
+    const Tensor low = autocast::shadow_of(t);
+    out.insert(out.end(), {address_of(t), uintptr_t(t.version()), low.defined() ? address_of(low) : 0});
+  }
+  model.visit([&](const Module& m) { out.push_back(m.training()); });
+  return out;
+}
+
+}  // namespace
+
+ForwardRecorder::ForwardRecorder(Forward forward, Module& model, Device device)
+    : forward_(std::move(forward)),
+      model_(model),
+      device_(device),
+      given_up_(!backend_for(device).can_record() || !model.is_recordable()) {}
+
+size_t ForwardRecorder::recordings() const {
+  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const Kept& k) { return k.recording != nullptr; }));
+}
+
+Tensor ForwardRecorder::operator()(const Tensor& input) {
+  const NoGrad off;
+  if (given_up_ || input.numel() == 0 || model_.any_hooks()) return eager(input);
+  forget_if_changed();
+  const auto found =
+      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
+  if (found == kept_.end()) {
+    Tensor output = eager(input);
+    if (kept_.empty()) {  // after the call, which makes 16-bit copies
+      tensors_ = tensors_of(model_);
+      state_ = state_of(model_, tensors_);
+    }
+    if (kept_.size() == kMost) kept_.pop_back();
+    kept_.push_front({.shape = input.shape(), .dtype = input.dtype()});
+    return output;
+  }
+  kept_.splice(kept_.begin(), kept_, found);
+  Kept& kept = kept_.front();
+  try {
+    return kept.recording || record(kept) ? replay(kept, input) : eager(input);
+  } catch (const RecordingError&) {  // it draws random numbers, and the generator was seeded anew
+    forget();
+    return eager(input);
+  }
+}
+
+Tensor ForwardRecorder::eager(const Tensor& input) {
+  try {
+    return forward_(input.to(device_));
+  } catch (const MemoryError&) {
+    if (recordings() == 0) throw;
+  }
+  forget();  // recordings hold memory of their own, which only their release gives back
+  return forward_(input.to(device_));
+}
+
+void ForwardRecorder::forget_if_changed() {
+  if (kept_.empty()) return;
+  if (state_of(model_, tensors_of(model_)) != state_) forget();
+}
+
+void ForwardRecorder::forget() {
+  kept_.clear();
+  tensors_.clear();
+}
+
+// False: the call has to run eagerly, and nothing is kept any more.
+bool ForwardRecorder::record(Kept& kept) {
+  Backend& backend = backend_for(device_);
+  bool begun = false;
+  std::string problem;
+  try {
+    {
+      const MemoryScope memory(MemoryTag::data);
+      kept.input = Tensor::empty(kept.shape, {.dtype = kept.dtype, .device = device_});
+    }
+    backend.begin_recording(default_generator());
+    begun = true;
+    kept.output = forward_(kept.input.alias(kept.shape, kept.input.strides()));
+    begun = false;
+    kept.recording = backend.end_recording();
+    return true;
+  } catch (const NotPrepared& e) {
+    problem = one_line(e);
+    given_up_ = ++unprepared_ == kPreparations;
+  } catch (const RecordingError& e) {
+    problem = one_line(e);
+    given_up_ = true;
+  } catch (const MemoryError&) {  // a later call may find some
+  } catch (...) {
+    abandon(begun);
+    throw;
+  }
+  abandon(begun);
+  if (given_up_) logging::info("predictions run eagerly: " + problem);
+  return false;
+}
+
+Tensor ForwardRecorder::replay(const Kept& kept, const Tensor& input) const {
+  if (input.device().is_cpu() && input.is_contiguous())
+    backend_for(device_).copy_from_host(input.const_data_ptr(), kept.input.data_ptr(), input.nbytes());
+  else
+    kept.input.copy_(input);
+  kept.recording->replay();
+  return kept.output;
+}
+
+// What the recording would have written was not: 16-bit copies that were cast in it.
+void ForwardRecorder::abandon(bool begun) {
+  if (begun) backend_for(device_).abandon_recording();
+  for (const Tensor& p : model_.parameters()) autocast::drop_shadow(p);
+  forget();
+}
+
+}  // namespace halfstep::app

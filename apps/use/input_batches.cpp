@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// How inputs come to a model: from the units of files, and in batches.
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "apps/use/predictor.h"
+
+namespace halfstep::app {
+
+InputUnits input_units(const DataForm& form) {
+  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
+    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
+  InputUnits out;
+  if (const auto* series = std::get_if<SeriesForm>(&form.source))
+    for (const TargetScale& of : series->options.scaling) out.mean.push_back(of.mean), out.std.push_back(of.std);
+  return out;
+}
+
+Tensor Predictor::from_units(const Tensor& inputs) const {
+  const InputUnits units = input_units(form_);
+  if (units.mean.empty() && units.fill.empty()) return inputs;
+  const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
+  // One for all, for each column of a table, or for each column of the rows of a window.
+  const auto of = [](const std::vector<double>& each, int64_t j) { return each[size_t(j) % each.size()]; };
+  const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
+  float* to = out.data_ptr<float>();
+  for (int64_t i = 0; i < out.numel(); ++i) {
+    double x = to[i];
+    if (std::isnan(x) && !units.fill.empty()) x = of(units.fill, i % width);
+    to[i] = float(units.mean.empty() ? x : (x - of(units.mean, i % width)) / of(units.std, i % width));
+  }
+  return out;
+}
+
+void Predictor::in_batches(const Tensor& inputs, int64_t batch,
+                           const std::function<void(int64_t begin, const Tensor& outputs)>& receive) const {
+  const int64_t n = inputs.size(0), size = std::min(n, batch);
+  for (int64_t begin = 0; begin < n; begin += batch) {
+    const int64_t from = std::min(begin, n - size);
+    const Tensor outputs = (*this)(inputs.narrow(0, from, size));
+    receive(begin, from == begin ? outputs : outputs.narrow(0, begin - from, from + size - begin));
+  }
+}
+
+}  // namespace halfstep::app

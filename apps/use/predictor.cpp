@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/use/predictor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "apps/catalog/datasets.h"
+#include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
+#include "apps/catalog/metrics.h"
+#include "apps/catalog/transforms.h"
+#include "apps/session/branch_names.h"
+#include "apps/use/array_inputs.h"
+#include "apps/use/model_file.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/log.h"
+#include "framework/data/sets/found_pictures.h"
+#include "framework/data/tables/labels.h"
+#include "framework/ops/linalg/packed_weights.h"
+
+namespace halfstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kPredict = "predict";
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// What a checkpoint of an older halfstep was trained on: its training data says it.
+StoredData of_training_data(const Config& config) {
+  return {build_dataset(config.json, "train")->form(), transforms_in_use(with_statistics(config.json))};
+}
+
+// Does a call write into the model? Stateful layers keep their last state, and embeddings with max_norm scale rows of weights.
+bool writes_when_called(const Json& model) {
+  if (model.is_object()) {
+    if (model.contains("stateful") && model["stateful"] == true) return true;
+    if (model.contains("max_norm") && !model["max_norm"].is_null()) return true;
+  }
+  return model.is_structured() && std::any_of(model.begin(), model.end(), writes_when_called);
+}
+
+// Pictures as a data set. One that cannot be read is black, and has its error beside it.
+struct Pictures {
+  const std::vector<fs::path>* paths;
+  const DataForm* form;
+  bool invert;
+  int64_t size() const { return int64_t(paths->size()); }
+  std::pair<Tensor, std::string> get(int64_t i) const {
+    try {
+      return {read_input_picture((*paths)[size_t(i)], *form, invert), ""};
+    } catch (const IoError& e) { return {zeros(form->input, {.device = Device::cpu}), e.what()}; } catch (const DataError& e) {
+      return {zeros(form->input, {.device = Device::cpu}), e.what()};
+    }
+  }
+};
+
+// The pictures that a path names: itself, or those in the folder, as ImageFolder finds them.
+std::vector<fs::path> pictures_at(const fs::path& path) {
+  if (!fs::is_directory(path)) return {path};
+  PassedOver passed;
+  const std::vector<fs::path> out = pictures_in(path, passed);
+  for (const std::string& w : passed.warnings()) logging::warn(w);
+  if (const std::string text = passed.text(); !text.empty()) logging::warn(path.string() + ": left out: " + text);
+  check<DataError>(!out.empty(), kPredict, path.string(), ": the folder has no pictures (PNG or JPEG)");
+  return out;
+}
+
+// The class that a picture's folder names, NaN if it names none: of the folders of the path that was given the first one from the
+// top, as an ImageFolder takes the first one below its root.
+double class_of_folder(const fs::path& path, const DataForm& form) {
+  for (const fs::path& folder : path.parent_path())
+    if (const int64_t place = find_label(form.names, folder.string()); place >= 0) return double(place);
+  return kUnknown;
+}
+
+Tensor forward_of(Module& model, Device device, const AutocastOptions& region, const Tensor& x) {
+  const Autocast open(device, region);
+  return model(x).to(DType::f32);
+}
+
+std::string ending(const fs::path& path) { return path.extension().string(); }
+
+}  // namespace
+
+Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(model_in_use(model)) {
+  StoredModel stored = load_model(checkpoint_);
+  const CheckpointContents& contents = stored.contents;
+  proof_ = std::move(stored.proof);
+  step_ = stored_step(contents);
+  std::optional<StoredData> data = stored_data(contents);
+  ConfigOptions of{.sets = {},
+                   .no_amp = !options.amp,
+                   .device = options.device,
+                   .device_from = options.device_from,
+                   .known = data ? &data->form : nullptr};
+  config_ = resolve_config(stored_config(contents), checkpoint_.string(), of);
+  if (!data) {
+    check<DataError>(config_.facts.has_value(), kPredict, checkpoint_.string(),
+                     " was written by a halfstep before 0.2.0, which did not store what the model takes; data.train says it, but ",
+                     config_.data_fault.empty() ? "its files are missing" : config_.data_fault);
+    data = of_training_data(config_);
+  }
+  form_ = std::move(data->form);
+  stored_transforms_ = data->transforms;
+  transforms_ = build_transforms(stored_transforms_);
+  parts_ = make_model(config_);
+  stored.contents = with_branch_names(std::move(stored.contents), *parts_.model);
+  StateDict state;
+  for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
+  averaged_ = stored.averaged || (options.averages && use_averages(contents, state) > 0);
+  try {
+    parts_.model->load_state_dict(state);
+  } catch (const ValueError& e) {
+    fail<CheckpointError>(kPredict, checkpoint_.string(), ": the weights do not fit the model of its config: ", one_line(e));
+  }
+  parts_.model->eval();
+  // Autocast keeps 16-bit copies of weights that are trained, and would cast frozen ones in each call.
+  parts_.model->requires_grad_(true);
+  if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
+  if (!parts_.device.is_cpu() && options.record) {
+    const auto forward = [model = parts_.model, device = parts_.device, region = parts_.region](const Tensor& x) {
+      return forward_of(*model, device, region, x);
+    };
+    recorder_ = std::make_unique<ForwardRecorder>(forward, *parts_.model, parts_.device);
+  }
+  // On the CPU the copies are made here, so that they take no memory that a call would reuse in the next one.
+  if (parts_.device.is_cpu() && parts_.low)
+    (*this)(zeros(with_batch(1, form_.input), {.dtype = form_.input_dtype, .device = Device::cpu}));
+  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored_class(config_.loss));
+  for (const NamedMetric& m : metrics_) m.metric->reset();
+}
+
+Tensor Predictor::operator()(const Tensor& inputs) const {
+  const InferenceMode inference;
+  const PackAtOnce at_once;
+  Batch batch{inputs, {}};
+  if (!transforms_.empty()) {
+    std::vector<int64_t> places(size_t(inputs.size(0)));
+    std::iota(places.begin(), places.end(), 0);
+    for (const auto& t : transforms_) batch = t->apply(batch, {.indices = places, .classes = form_.classes});
+  }
+  std::unique_lock<std::mutex> turn;
+  std::optional<FreshStates> fresh;
+  if (turn_) {
+    turn = std::unique_lock(*turn_);
+    fresh.emplace(*parts_.model);
+  }
+  if (recorder_) return (*recorder_)(batch.input).cpu();
+  return forward_of(*parts_.model, parts_.device, parts_.region, batch.input.to(parts_.device)).cpu();
+}
+
+size_t Predictor::recordings() const {
+  if (!recorder_) return 0;
+  const std::lock_guard turn(*turn_);
+  return recorder_->recordings();
+}
+
+std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
+  const NoGrad off;
+  return answer((*this)(array_inputs(inputs, form_, "inputs")), options);
+}
+
+std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& o) const {
+  const int64_t n = outputs.size(0);
+  std::vector<Prediction> out{size_t(n)};
+  if (form_.classes == 0) {
+    const Tensor values = answers_of(outputs.to(DType::f64), config_.loss, form_);
+    const std::vector<double> numbers = values.to_vector<double>();
+    const size_t each = n > 0 ? numbers.size() / size_t(n) : 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      for (size_t k = 0; k < each; ++k) out[i].numbers.push_back(numbers[i * each + k]);
+    }
+    return out;
+  }
+  const Tensor values = answers_of(outputs, config_.loss, form_);
+  if (form_.label_sequences || values.dim() > 2) {  // a class for each position
+    const Tensor best = values.argmax(-1).reshape({n, -1});
+    for (int64_t i = 0; i < n; ++i) {
+      const std::vector<int64_t> classes = best.select(0, i).to_vector<int64_t>();
+      for (size_t t = 0; t < classes.size(); ++t) {
+        // Of CTC: class 0 is blank, and a class that stays counts once.
+        const bool silent = form_.label_sequences && (classes[t] == 0 || (t > 0 && classes[t] == classes[t - 1]));
+        if (!silent) out[size_t(i)].labels.push_back(form_.class_name(classes[t]));
+      }
+    }
+    return out;
+  }
+  const bool shares = gives_probabilities(config_.loss);
+  const int64_t classes = values.size(1), shown = std::clamp<int64_t>(o.top, 1, classes);
+  const auto [most, which] = topk(values, shown, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    Prediction& p = out[size_t(i)];
+    const std::vector<double> best = most.select(0, i).to_vector<double>();
+    const std::vector<int64_t> numbers = which.select(0, i).to_vector<int64_t>();
+    for (size_t k = 0; k < numbers.size(); ++k)
+      p.top.push_back({numbers[k], form_.class_name(numbers[k]), shares ? best[k] : kUnknown});
+    if (o.probabilities && shares) p.probabilities = values.select(0, i).to_vector<double>();
+  }
+  return out;
+}
+
+// Adds those whose truth is known to the metrics.
+void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths) {
+  std::vector<int64_t> rows, classes;
+  std::vector<double> numbers;
+  for (size_t i = 0; i < truths.size(); ++i) {
+    if (std::isnan(truths[i])) continue;
+    rows.push_back(int64_t(i));
+    classes.push_back(int64_t(truths[i]));
+    numbers.push_back(truths[i]);
+  }
+  if (rows.empty() || outputs.dim() != 2) return;
+  known_ += int64_t(rows.size());
+  const Tensor chosen = outputs.index_select(0, tensor(rows));
+  const Tensor of = form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
+  const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
+  for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
+}
+
+// The same of answers of any shape, whose truths are as known_answers gives them; those of one class or number go into `found`.
+void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
+  const bool single = truths.numel() == truths.size(0);
+  if (!single || outputs.dim() != 2) {
+    known_ += truths.size(0);
+    const Tensor of = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
+    for (const NamedMetric& m : metrics_) m.metric->add(of, truths);
+    return;
+  }
+  std::vector<double> values = truths.reshape({-1}).to_vector<double>();
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (form_.classes > 0 && (values[i] < 0 || int64_t(values[i]) == ignored_class(config_.loss))) values[i] = kUnknown;
+    if (std::isnan(values[i])) continue;
+    found[i].truth = values[i];
+    if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(values[i]));
+  }
+  measure(outputs, values);
+}
+
+std::vector<MetricValue> Predictor::metrics() const {
+  std::vector<MetricValue> out;
+  for (const NamedMetric& m : metrics_) out.push_back({m.name, m.metric->value(), m.metric->is_share(), m.metric->details()});
+  return out;
+}
+
+void Predictor::files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
+  check<ConfigError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
+                     Help{"halfstep generate writes with it"});
+  std::vector<fs::path> pending;  // pictures, which are answered in batches across paths
+  const auto flush = [&] {
+    if (!pending.empty()) pictures(pending, options, receive);
+    pending.clear();
+  };
+  for (const std::string& given : paths) {
+    const fs::path path = given;
+    const std::string end = ending(path);
+    try {
+      const bool array = end == ".npy" || end == ".npz" || end == ".safetensors";
+      if (std::holds_alternative<ImageForm>(form_.source) && !array) {
+        const std::vector<fs::path> found = pictures_at(path);
+        pending.insert(pending.end(), found.begin(), found.end());
+        continue;
+      }
+      flush();
+      if (array)
+        arrays(path, options, receive);
+      else if (std::holds_alternative<TableForm>(form_.source))
+        table(read_csv_rows(path, std::get<TableForm>(form_.source).options), (path == "/dev/stdin" ? "-" : given) + " row ",
+              options, receive, sees);
+      else if (std::holds_alternative<SeriesForm>(form_.source))
+        series(path, options, receive);
+      else
+        fail<DataError>(kPredict, given, ": the model takes arrays: .npy, .npz or .safetensors with inputs of shape ", form_.input);
+    } catch (const IoError& e) {
+      flush();
+      receive({.input = given, .fault = e.what()});
+    } catch (const DataError& e) {
+      flush();
+      receive({.input = given, .fault = e.what()});
+    } catch (const ConfigError& e) {  // a column that is not there
+      receive({.input = given, .fault = e.what()});
+    }
+  }
+  flush();
+}
+
+void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& o, const Receive& receive) {
+  const int workers = paths.size() > size_t(o.batch) ? o.workers : 0;
+  DataLoader loader(Pictures{&paths, &form_, o.invert}, {.batch_size = o.batch, .num_workers = workers, .device = Device::cpu});
+  size_t at = 0;
+  Tensor before;  // images of the last batch
+  for (auto [images, faults] : loader) {
+    const int64_t count = images.size(0), again = before.defined() ? before.size(0) - count : 0;
+    const Tensor all = again > 0 ? cat({before.narrow(0, count, again), images}) : images;
+    Tensor outputs = (*this)(all);
+    if (again > 0) outputs = outputs.narrow(0, again, count);
+    before = images;
+    std::vector<Prediction> found = answer(outputs, o);
+    std::vector<double> truths;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const double truth = faults[i].empty() ? class_of_folder(paths[at + i], form_) : kUnknown;
+      truths.push_back(truth);
+      if (!std::isnan(truth)) found[i].truth = truth, found[i].truth_name = form_.class_name(int64_t(truth));
+      if (!faults[i].empty()) found[i] = {.fault = faults[i]};
+      found[i].input = paths[at + i].string();
+    }
+    measure(outputs, truths);
+    for (const Prediction& p : found) receive(p);
+    at += found.size();
+  }
+}
+
+void Predictor::texts(const std::vector<std::string>& texts, const FileOptions& o, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
+  const auto* const of = std::get_if<TableForm>(&form_.source);
+  check<ConfigError>(of && of->options.encoding && of->options.encoding->tokens, kPredict, checkpoint_.string(),
+                     " is no model of the texts of a table, which answers for single ones");
+  try {
+    table(rows_of_texts(texts, of->options), "text ", o, receive, sees);
+  } catch (const ValueError& e) { fail<ConfigError>(kPredict, one_line(e)); }
+}
+
+// name: of a row, without its number.
+void Predictor::table(const CsvRows& rows, const std::string& name, const FileOptions& o, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& sees) {
+  if (sees) sees(rows);
+  size_t next = 0;  // row of the file
+  const auto faults_until = [&](size_t row) {
+    for (; next < row; ++next) receive({.input = joined(name, next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
+  };
+  in_batches(rows.input.narrow(0, 0, int64_t(rows.rows.size())), o.batch, [&](int64_t begin, const Tensor& outputs) {
+    std::vector<Prediction> found = answer(outputs, o);
+    std::vector<double> truths;
+    for (size_t i = 0; i < found.size(); ++i) {
+      const size_t place = size_t(begin) + i, row = rows.rows[place];
+      faults_until(row);
+      const double truth = rows.targets.empty() ? kUnknown : rows.targets[place];
+      truths.push_back(truth);
+      if (!std::isnan(truth)) {
+        found[i].truth = truth;
+        if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(truth));
+      }
+      found[i].input = joined(name, row + 1);
+      found[i].cells = rows.cells[row];
+      receive(found[i]);
+      next = row + 1;
+    }
+    measure(outputs, truths);
+  });
+  faults_until(rows.faults.size());
+}
+
+void Predictor::series(const fs::path& path, const FileOptions& o, const Receive& receive) {
+  const LastWindow window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
+  Prediction p = answer((*this)(window.input.unsqueeze(0)), o)[0];
+  p.input = path == "/dev/stdin" ? "-" : path.string();
+  if (!window.note.empty()) logging::warn(p.input + ": " + window.note);
+  receive(p);
+}
+
+void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
+  const ArrayFile file = read_array_file(path, config_.json);
+  const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
+  Tensor truths;
+  if (file.targets.defined())
+    truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
+  in_batches(x, o.batch, [&](int64_t begin, const Tensor& outputs) {
+    std::vector<Prediction> found = answer(outputs, o);
+    if (truths.defined()) compare(outputs, truths.narrow(0, begin, outputs.size(0)), found);
+    for (size_t i = 0; i < found.size(); ++i) {
+      found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
+      receive(found[i]);
+    }
+  });
+}
+
+}  // namespace halfstep::app

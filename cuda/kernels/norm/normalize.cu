@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layer, RMS and group normalisation of x [R, G, C, L]: R rows of G groups, C channels of L pixels each; n = C L elements share
+// one mean and variance, and each (group, channel) has a weight w and a bias b.
+//   forward   mean = sum x / n (RMS: 0), rstd = 1 / sqrt(sum (x - mean)^2 / n + eps), xhat = (x - mean) rstd, y = xhat w + b
+//   backward  dx = rstd (g w - sum(g w) / n - xhat sum(g w xhat) / n), for RMS without the first sum
+//             dw = sum g xhat, db = sum g over rows and pixels
+// A warp processes a short run of n elements, and a block a long one. A run is read twice, the second time from the cache. The
+// backward reads runs that fit into registers once, for all gradients.
+#include <utility>
+
+#include "cuda/kernels/norm/norms.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+constexpr int kPack = 8;
+
+struct NormOperands {
+  Operand x, weight, bias, out, mean, rstd;
+  int64_t slices, length, groups, channels, inner;
+  double eps;
+  bool centered;
+};
+
+// Mean and squared distances of a thread's elements.
+template <class C>
+struct Seen {
+  C mean = 0, squares = 0, count = 0;
+
+  template <int N>
+  __device__ void add(const C (&x)[N], bool centered) {
+    C middle = 0, spread = 0;
+    if (centered) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) middle += x[j];
+      middle /= C(N);
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) spread += (x[j] - middle) * (x[j] - middle);
+    const C d = middle - mean, share = C(N) / (count + C(N));
+    squares += spread + d * d * count * share;
+    mean += d * share;
+    count += C(N);
+  }
+};
+
+template <class C, int N, int Warps>
+__global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
+  using Group = RowGroup<Warps>;
+  SHARED(double, sums, [kBlockWarps]);
+  for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
+    const int64_t row = k * a.length, base = k % a.groups * a.channels;
+    Seen<C> seen;
+    Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
+      C x[size.value];
+      load_some(a.x, row + i, x);
+      seen.add(x, a.centered);
+    });
+    const double n = double(a.length);
+    const double mean = Group::template join<SumJoin>(double(seen.mean) * double(seen.count), &sums[0]) / n;
+    const double off = double(seen.mean) - mean;
+    const double squares = Group::template join<SumJoin>(double(seen.squares) + double(seen.count) * off * off, &sums[0]);
+    const C m = C(mean), r = C(1 / ::sqrt(squares / n + a.eps));
+    if (Group::rank() == 0) {
+      if (a.mean.data != nullptr) a.mean.store_floating(k, m);
+      a.rstd.store_floating(k, r);
+    }
+    Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
+      C x[size.value], w[size.value], b[size.value];
+      load_some(a.x, row + i, x);
+      load_parameter(a.weight, base, i, a.inner, C(1), w);
+      load_parameter(a.bias, base, i, a.inner, C(0), b);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) x[j] = (x[j] - m) * r * w[j] + b[j];
+      store_some(a.out, row + i, x);
+    });
+  }
+}
+
+// dx = rstd (g w - mean(g w) - xhat mean(g w xhat)); out: dx, bias: g.
+template <class C, int N, int Warps>
+__global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
+  using Group = RowGroup<Warps>;
+  SHARED(double, sums, [kBlockWarps]);
+  for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
+    const int64_t row = k * a.length, base = k % a.groups * a.channels;
+    const C m = a.mean.data != nullptr ? a.mean.load_floating<C>(k) : C(0), r = a.rstd.load_floating<C>(k);
+    C first = 0, second = 0;
+    Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
+      C g[size.value], x[size.value], w[size.value];
+      load_some(a.bias, row + i, g);
+      load_some(a.x, row + i, x);
+      load_parameter(a.weight, base, i, a.inner, C(1), w);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) {
+        first += g[j] * w[j];
+        second += g[j] * w[j] * ((x[j] - m) * r);
+      }
+    });
+    const double n = double(a.length);
+    const C one = a.centered ? C(Group::template join<SumJoin>(double(first), &sums[0]) / n) : C(0);
+    const C two = C(Group::template join<SumJoin>(double(second), &sums[0]) / n);
+    Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
+      C g[size.value], x[size.value], w[size.value];
+      load_some(a.bias, row + i, g);
+      load_some(a.x, row + i, x);
+      load_parameter(a.weight, base, i, a.inner, C(1), w);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) g[j] = r * (g[j] * w[j] - one - (x[j] - m) * r * two);
+      store_some(a.out, row + i, g);
+    });
+  }
+}
+
+// Writes the sums of a block's threads for their columns of a row of `length`, summed over the block's warps if each of these had
+// its own rows.
+template <int Warps>
+__device__ inline void store_columns(const float (*plain)[kRun], const float (*scaled)[kRun], int64_t length,
+                                     float* const (&to)[2]) {
+  using Group = RowGroup<Warps>;
+  using Held = HeldRows<RunRows, Group, 2>;
+  if constexpr (Warps > 1) {
+#pragma unroll
+    for (int p = 0; p < kHeldPacks; ++p) {
+      if (Held::place(p) >= length) continue;
+      store_pack(to[0] + Held::place(p), plain[p]);
+      store_pack(to[1] + Held::place(p), scaled[p]);
+    }
+  } else {
+    SHARED(float, shared, [2][kBlockWarps][32 * kRun]);
+#pragma unroll
+    for (int p = 0; p < kHeldPacks; ++p) {
+      if (p * 32 * kRun >= length) continue;
+      __syncthreads();  // waits until the last columns' sums were read
+#pragma unroll
+      for (int j = 0; j < kRun; ++j) {
+        shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
+        shared[1][Group::in_block()][Group::rank() * kRun + j] = scaled[p][j];
+      }
+      __syncthreads();
+      const int64_t column = p * 32 * kRun + int(threadIdx.x);
+      if (column >= length) continue;
+      for (int which = 0; which < 2; ++which) {
+        float sum = 0;
+        for (int w = 0; w < kBlockWarps; ++w) sum += shared[which][w][threadIdx.x];
+        to[which][column] = sum;
+      }
+    }
+  }
+}
+
+// The same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a group's
+// rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial, [2,
+// segments, groups * channels]: sum g, sum g xhat; partial may be null.
+template <int Warps>
+__global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
+  using Group = RowGroup<Warps>;
+  using Held = HeldRows<RunRows, Group, 2>;
+  SHARED(double, sums, [kBlockWarps]);
+  const RunRows x{a.x}, grad{a.bias}, out{a.out};
+  const int64_t part = (rows + segments - 1) / segments;
+  const double n = double(a.length);
+  for (int64_t task = blockIdx.x; task < a.groups * segments; task += gridDim.x) {
+    const int64_t segment = task / a.groups, group = task % a.groups, base = group * a.channels;
+    const int64_t end = (segment + 1) * part < rows ? (segment + 1) * part : rows;
+    float plain[kHeldPacks][kRun] = {}, scaled[kHeldPacks][kRun] = {};
+    for (int64_t r = segment * part + Group::in_block(); r < end; r += Group::kPerBlock) {
+      const int64_t k = r * a.groups + group, row = k * a.length;
+      const Held held({x, grad}, {row, row}, a.length);
+      const float m = a.mean.data != nullptr ? a.mean.load_floating<float>(k) : 0.0f, s = a.rstd.load_floating<float>(k);
+      float first = 0, second = 0;
+      held.each_held([&](int p, int64_t i, const auto& v) {
+        float w[kRun];
+        load_parameter(a.weight, base, i, 1, 1.0f, w);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) {
+          const float g = v[1][j], distance = (v[0][j] - m) * s;
+          plain[p][j] += g;
+          scaled[p][j] += g * distance;
+          first += g * w[j];
+          second += g * w[j] * distance;
+        }
+      });
+      const float one = a.centered ? float(Group::template join<SumJoin>(double(first), &sums[0]) / n) : 0.0f;
+      const float two = float(Group::template join<SumJoin>(double(second), &sums[0]) / n);
+      held.each_held([&](int, int64_t i, const auto& v) {
+        float w[kRun], d[kRun];
+        load_parameter(a.weight, base, i, 1, 1.0f, w);
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - one - (v[0][j] - m) * s * two);
+        out.store(row, i, d);
+      });
+    }
+    if (partial == nullptr) continue;
+    const int64_t columns = a.groups * a.channels;
+    float* const to[2] = {partial + segment * columns + base, partial + (segments + segment) * columns + base};
+    store_columns<Warps>(plain, scaled, a.length, to);
+  }
+}
+
+// Calls f(C{}, kPack or 1, 1 or kBlockWarps): how to walk through the rows.
+template <class F>
+void for_rows_of(const NormOperands& a, bool some, const F& f) {
+  const auto with = [&](auto type, auto pack) {
+    a.length <= kWarpRow ? f(type, pack, std::integral_constant<int, 1>())
+                         : f(type, pack, std::integral_constant<int, kBlockWarps>());
+  };
+  if (a.x.dtype == DType::f64) return with(double{}, std::integral_constant<int, 1>());
+  some ? with(float{}, std::integral_constant<int, kPack>()) : with(float{}, std::integral_constant<int, 1>());
+}
+
+NormOperands norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                     const TensorView& out, const TensorView& mean, const TensorView& rstd) {
+  return {x,           weight,        bias,       out,      mean,         rstd, args.rows * args.groups, args.channels * args.inner,
+          args.groups, args.channels, args.inner, args.eps, args.centered};
+}
+int64_t run_of(const NormArgs& a) { return a.inner == 1 ? a.channels : a.inner; }
+
+// Most segments of dense rows of `channels`, in packs, with few enough columns for a segment's sums. The number depends on the
+// shape alone: at least two rows for each of a block's groups of threads, so that writing the sums costs little compared with
+// reading the rows.
+constexpr int64_t kMostSegments = 256;
+int64_t segments_of(const NormArgs& a) {
+  const int64_t each = a.channels <= kWarpRow ? 2 * kBlockWarps : 2, room = int64_t(kScratchBytes / (2 * sizeof(float)));
+  return std::min({(a.rows + each - 1) / each, kMostSegments, room / (a.groups * a.channels)});
+}
+
+}  // namespace
+
+void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+               const TensorView& out, const TensorView& mean, const TensorView& rstd) {
+  const NormOperands a = norm_of(args, x, weight, bias, out, mean, rstd);
+  if (a.slices == 0) return;
+  if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(q, args, x, weight, bias, out, mean, rstd);
+  for_rows_of(a, reads_some(kPack, {&x, &weight, &bias, &out}, run_of(args)), [&](auto type, auto pack, auto warps) {
+    launch(normalize_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
+  });
+}
+
+void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
+                        const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
+                        const TensorView& dbias) {
+  const bool last = x.format() == MemoryFormat::channels_last;
+  const NormOperands a = norm_of(args, x, weight, grad, dx, mean, rstd);
+  const bool some = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
+  if (dx && a.slices > 0 && some && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
+    const int64_t segments = segments_of(args);
+    float* const partial = dweight || dbias ? reinterpret_cast<float*>(q.scratch) : nullptr;
+    launch(a.length <= kWarpRow ? backward_once_kernel<1> : backward_once_kernel<kBlockWarps>,
+           blocks_for(args.groups * segments, 1), kThreads, 0, q.stream, a, args.rows, segments, partial);
+    if (partial != nullptr) join_channel_sums(q, partial, segments, args.groups * args.channels, dbias, dweight);
+    return;
+  }
+  if (dx && last) {
+    normalize_channels_last_backward(q, args, grad, x, weight, mean, rstd, dx);
+  } else if (dx && a.slices > 0) {
+    for_rows_of(a, some, [&](auto type, auto pack, auto warps) {
+      launch(backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
+    });
+  }
+  if (!dweight && !dbias) return;
+  const int64_t channels = args.groups * args.channels;
+  ChannelSumArgs s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
+  if (last) s.rows *= s.stat_rows = std::exchange(s.inner, 1);
+  for (int64_t first = 0; first < channels; first += kChannelsAtOnce)
+    channel_sums(q, s, first, channels - first < kChannelsAtOnce ? channels - first : kChannelsAtOnce, dbias, dweight);
+}
+
+}  // namespace halfstep::cuda

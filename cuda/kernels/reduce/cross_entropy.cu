@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross entropy of x [N, C] with targets t, class weights w, an ignored index and label smoothing s, and its gradient:
+//   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = lse[i] - x[i][c],  lse[i] = log(sum_c exp(x[i][c]))
+//   dx[i][c] = g[i] (((1 - s) w[t] + s / C sum_k w[k]) exp(x[i][c] - lse[i]) - s / C w[c] - (c == t ? (1 - s) w[t] : 0))
+// An ignored row has no loss and no gradient. The mean divides both by the sum of w[t] over the other rows. Targets out of range,
+// which check_targets reports, count as ignored, and no memory is touched for them.
+#include "cuda/kernels/reduce/losses.cuh"
+
+namespace halfstep::cuda {
+namespace {
+
+// C: the compute type of rows, and the weights' type.
+template <class C>
+struct Classes {
+  const int64_t* target;
+  const C* weight;  // null: all 1
+  int64_t rows, classes, row_step, target_step, weight_step, ignore_index;
+  double smoothing, share;  // share: of one class
+
+  explicit Classes(const CrossEntropyArgs& a)
+      : target(a.target.as<const int64_t>()),
+        weight(a.weight.as<const C>()),
+        rows(a.logits.shape[0]),
+        classes(a.logits.shape[1]),
+        row_step(a.logits.strides[0]),
+        target_step(a.target.strides[0]),
+        weight_step(a.weight ? a.weight.strides[0] : 0),
+        ignore_index(a.ignore_index),
+        smoothing(a.label_smoothing),
+        share(smoothing / double(classes)) {}
+  __device__ bool counts(int64_t t) const { return t != ignore_index && t >= 0 && t < classes; }
+  __device__ C weight_of(int64_t c) const { return weight ? weight[c * weight_step] : C(1); }
+};
+
+// row_loss: given if the reduction is none. A block's rows leave no room for a second block on a multiprocessor, nor registers for
+// one without spilling.
+template <class Rows, int Warps, class C = typename Rows::Compute>
+__global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0)
+    cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials) {
+  using Group = RowGroup<Warps>;
+  SHARED(C, tops, [kBlockWarps]);
+  SHARED(double, sums, [kBlockWarps]);
+  double found[2] = {0, 0};  // losses, weights
+  for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
+    const int64_t row = r * a.row_step, t = a.target[r * a.target_step];
+    const HeldRows<Rows, Group, 1> held({logits}, {row}, a.classes);
+    Exponentials<C> e;
+    held.each([&](int64_t, const auto& x) { e.add(x[0]); });
+    const double total = e.template join<Group>(&tops[0], &sums[0]);
+    const C row_lse = isinf(e.top) ? e.top : C(double(e.top) + ::log(total));
+    double spread = 0;
+    if (a.smoothing != 0) {
+      held.each([&](int64_t c, const auto& x) {
+#pragma unroll
+        for (int j = 0; j < length_of(x[0]); ++j) spread += double(a.weight_of(c + j) * (row_lse - x[0][j]));
+      });
+      spread = Group::template join<SumJoin>(spread, &sums[0]);
+    }
+    if (Group::rank() != 0) continue;
+    lse[r * lse_step] = row_lse;
+    double value = 0;
+    if (a.counts(t)) {
+      const double w = double(a.weight_of(t));
+      C x[1];
+      logits.load(row, t, x);
+      value = (1 - a.smoothing) * w * (double(row_lse) - double(x[0]));
+      if (a.smoothing != 0) value += a.share * spread;
+      found[0] += value;
+      found[1] += w;
+    }
+    if (row_loss) row_loss[r * loss_step] = C(value);
+  }
+  partials.join(found, &sums[0]);
+}
+
+template <class Rows, int Warps, class C = typename Rows::Compute>
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_backward_kernel(Rows logits, Classes<C> a, Operand grad, int64_t grad_step, const C* lse, int64_t lse_step,
+                                  const C* total, Rows out) {
+  using Group = RowGroup<Warps>;
+  SHARED(double, sums, [kBlockWarps]);
+  double all_weights = double(a.classes);
+  if (a.smoothing != 0 && a.weight) {
+    double mine = 0;
+    for (int64_t c = threadIdx.x; c < a.classes; c += kThreads) mine += double(a.weight_of(c));
+    all_weights = block_join<SumJoin>(mine, &sums[0]);
+  }
+  const double divisor = total ? double(*total) : 1;
+  for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
+    const int64_t t = a.target[r * a.target_step];
+    const bool counts = a.counts(t);
+    const double g = grad.load_floating<double>(r * grad_step) / divisor,
+                 hit = counts ? (1 - a.smoothing) * double(a.weight_of(t)) : 0;
+    const C row_lse = lse[r * lse_step], scale = C(g * (hit + a.share * all_weights)), smooth = C(g * a.share), own = C(g * hit);
+    Group::template each_of<Rows>(r * a.row_step, a.classes, [&](int64_t c, auto size) {
+      C x[size.value];
+      logits.load(r * a.row_step, c, x);
+#pragma unroll
+      for (int j = 0; j < size.value; ++j) {
+        C d = scale * m::exp(C(x[j] - row_lse));
+        if (a.smoothing != 0) d -= smooth * a.weight_of(c + j);
+        if (c + j == t) d -= own;
+        x[j] = counts ? d : C(0);
+      }
+      out.store(r * a.classes, c, x);
+    });
+  }
+}
+
+}  // namespace
+
+void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
+                   const TensorView& total) {
+  const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1];
+  const bool each = args.reduction == Reduction::none, shorter = classes <= kWarpRow;
+  const unsigned blocks = partial_blocks(rows, shorter ? kBlockWarps : 1);
+  const Partials partials(q, each ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
+  for_rows({&args.logits}, 1, [&](auto* kind) {
+    using Rows = std::remove_pointer_t<decltype(kind)>;
+    using C = typename Rows::Compute;
+    launch(shorter ? cross_entropy_kernel<Rows, 1> : cross_entropy_kernel<Rows, kBlockWarps>, blocks, kThreads, 0, q.stream,
+           Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(), lse.strides[0], each ? loss.as<C>() : nullptr,
+           each ? loss.strides[0] : 0, partials);
+  });
+}
+
+void cross_entropy_backward(const Queue& q, const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse,
+                            const TensorView& total, const TensorView& out) {
+  const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1];
+  if (rows == 0 || classes == 0) return;
+  const bool shorter = classes <= kWarpRow;
+  for_rows({&args.logits, &out}, 1, [&](auto* kind) {
+    using Rows = std::remove_pointer_t<decltype(kind)>;
+    using C = typename Rows::Compute;
+    launch(shorter ? cross_entropy_backward_kernel<Rows, 1> : cross_entropy_backward_kernel<Rows, kBlockWarps>,
+           row_blocks(rows, classes), kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args),
+           Operand(grad), grad.shape.empty() ? 0 : grad.strides[0], lse.as<const C>(), lse.strides[0],
+           args.reduction == Reduction::mean ? total.as<const C>() : nullptr, Rows(out, out.strides[1]));
+  });
+}
+
+}  // namespace halfstep::cuda

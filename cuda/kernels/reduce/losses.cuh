@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of losses: one partial sum per block, whose number depends only on the shape; then the partials in a fixed order, in one
+// launch.
+#pragma once
+
+#include "cuda/kernels/reduce/rows.cuh"
+
+namespace halfstep::cuda {
+
+inline constexpr int64_t kMostPartials = 1024;  // blocks
+inline unsigned partial_blocks(int64_t items, int64_t each) {
+  const int64_t wanted = (items + each - 1) / each;
+  return unsigned(wanted < 1 ? 1 : wanted < kMostPartials ? wanted : kMostPartials);
+}
+
+// Joins a loss's blocks: each writes its sums, of losses and, with two, of weights. The last block joins all of them, in the
+// blocks' order: loss = sum of losses / count, or / sum of weights for a count of 0; total = sum of weights. Both may be absent.
+struct Partials {
+  double* values;  // [gridDim.x][Each]
+  uint32_t* counter;
+  Operand loss, total;
+  double count;
+
+  Partials(const Queue& q, const Operand& loss, const Operand& total, double count)
+      : values(q.scratch), counter(q.counters), loss(loss), total(total), count(count) {}
+
+  // All threads of the block must call it, once; `shared` holds kBlockWarps values.
+  template <int Each>
+  __device__ void join(double (&sums)[Each], double* shared) const {
+    SHARED(bool, last, [1]);
+#pragma unroll
+    for (double& sum : sums) sum = block_join<SumJoin>(sum, shared);
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int k = 0; k < Each; ++k) values[blockIdx.x * Each + k] = sums[k];
+      last[0] = is_last_block(counter, gridDim.x);
+    }
+    __syncthreads();
+    if (!last[0]) return;
+    double all[2] = {0, 0};
+#pragma unroll
+    for (int k = 0; k < Each; ++k) {
+#pragma unroll 1
+      for (int b = int(threadIdx.x); b < int(gridDim.x); b += kThreads) all[k] += values[b * Each + k];
+      all[k] = block_join<SumJoin>(all[k], shared);
+    }
+    if (threadIdx.x != 0) return;
+    if (total.data) total.store_floating(0, all[1]);
+    if (loss.data) loss.store_floating(0, all[0] / (count == 0 ? all[1] : count));
+  }
+};
+
+}  // namespace halfstep::cuda

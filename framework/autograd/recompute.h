@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activation checkpointing: memory for time (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+
+namespace halfstep {
+
+// Returns f(x) and keeps only x: backward computes f again and differentiates that. Both times f sees the same autocast state and
+// draws the same random numbers, whatever region or generator position backward runs under. Running statistics, power iterations
+// and states of stateful layers change only the first time. What f uses must not change between forward and backward. Leaves that
+// f uses and that require grad, such as parameters, get their gradients. Any other tensor that requires grad must be in
+// `parameters`; otherwise throws AutogradError.
+//   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
+Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
+
+// States that a forward begins with and then moves, as those of stateful recurrent layers: where it is computed again, it begins
+// with those that it began with the first time.
+class TakenStates {
+ public:
+  // Does this thread compute a forward again? What a forward moves, such as running statistics, was moved the first time.
+  static bool again() { return open_ && open_->any_again_; }
+  // `now`, or what this call, in the order of the forward, gave then.
+  static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
+
+  class Scope {
+   public:
+    [[nodiscard]] Scope(std::vector<Tensors>& list, bool again)
+        : list_(list), again_(again), any_again_(again || TakenStates::again()), outer_(open_) {
+      open_ = this;
+    }
+    ~Scope() { open_ = outer_; }
+    Scope(const Scope&) = delete;
+
+   private:
+    friend class TakenStates;
+    Tensors next(const Tensors& now) {
+      if (again_) return place_ < list_.size() ? list_[place_++] : now;
+      list_.push_back(outer_ ? outer_->next(now) : now);
+      return list_.back();
+    }
+    std::vector<Tensors>& list_;
+    bool again_, any_again_;  // any: of this scope and those around it
+    size_t place_ = 0;
+    Scope* outer_;
+  };
+
+ private:
+  static inline thread_local constinit Scope* open_ = nullptr;
+};
+
+}  // namespace halfstep

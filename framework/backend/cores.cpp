@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/backend/cores.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The whole number that a text begins with, or `otherwise`.
+int64_t number_at(std::string_view text, int64_t otherwise) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  int64_t out = otherwise;
+  return std::from_chars(text.data(), text.data() + text.size(), out).ec == std::errc() ? out : otherwise;
+}
+
+std::string line_of(const fs::path& file) {
+  std::string line;
+  std::getline(std::ifstream(file) >> std::ws, line);
+  return line;
+}
+
+int cores(int64_t quota, int64_t period) {
+  return quota > 0 && period > 0 ? int(std::min<int64_t>((quota + period - 1) / period, 1 << 20)) : 0;
+}
+
+// Of one folder of control groups; 0: no limit.
+int cores_in(const fs::path& group) {
+  if (const std::string most = line_of(group / "cpu.max"); !most.empty())  // "150000 100000", "max 100000"
+    return cores(number_at(most, 0), number_at(std::string_view(most).substr(std::min(most.find(' '), most.size())), 100'000));
+  return cores(number_at(line_of(group / "cpu.cfs_quota_us"), 0), number_at(line_of(group / "cpu.cfs_period_us"), 100'000));
+}
+
+// Of the folder `name` below `top`, and of all folders on the way. A container may not see the former.
+int least_of(const fs::path& top, const fs::path& name) {
+  int least = 0;
+  fs::path at = top;
+  const auto count = [&] {
+    if (const int n = cores_in(at); n > 0) least = least == 0 ? n : std::min(least, n);
+  };
+  count();
+  for (const fs::path& part : name.relative_path()) {
+    at /= part;
+    count();
+  }
+  return least;
+}
+
+}  // namespace
+
+int cores_of_group(const fs::path& root) {
+  const fs::path groups = root / "sys/fs/cgroup";
+  int least = 0;
+  std::ifstream in(root / "proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {  // "0::/a/b", or "4:cpu,cpuacct:/a/b"
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1), name = line.substr(second + 1);
+    const bool of_cpu = (',' + controllers + ',').find(",cpu,") != std::string::npos;
+    if (!of_cpu && !controllers.empty()) continue;
+    for (const fs::path& top : {of_cpu ? groups / controllers : groups, of_cpu ? groups / "cpu" : groups / "unified"})
+      if (const int n = least_of(top, name); n > 0) least = least == 0 ? n : std::min(least, n);
+  }
+  return least;
+}
+
+int default_threads(const char* omp_num_threads, int processors, int of_group) {
+  if (const int64_t said = omp_num_threads ? number_at(omp_num_threads, 0) : 0; said > 0)
+    return int(std::min<int64_t>(said, 1 << 16));
+  return std::max(1, of_group > 0 ? std::min(processors, of_group) : processors);
+}
+
+}  // namespace halfstep

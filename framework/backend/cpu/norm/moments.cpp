@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/backend/cpu/norm/moments.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/backend/cpu/lanes.h"
+#include "framework/backend/cpu/parallel.h"
+
+namespace halfstep::cpu {
+namespace {
+
+// Adds up (x - center) and (x - center)^2; with `find`, about their mean, which is stored in center.
+template <bool find, class C, class T>
+void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
+  struct Sums {
+    C center, sum, squares;
+  };
+  const Sums found = with_lanes([=, middle = center](auto bytes) HS_INLINE {
+    using V = Lanes<C, bytes>;
+    constexpr int kWidth = kLanes / int(sizeof(C));
+    const int64_t whole = n / kWidth * kWidth, rest = n - whole;
+    C lanes[kWidth];
+    V s = {}, q = {}, v;
+    C about = middle;
+    if constexpr (find) {
+      for (int64_t i = 0; i < whole; i += kWidth) {
+        load_lanes(x + i, v);
+        s += v;
+      }
+      if (rest > 0) {
+        load_last(x, n, rest, v);
+        s += v;
+      }
+      store_lanes(s, lanes);
+      about = sum_lanes(lanes) / C(n);
+      s = V{};
+    }
+    for (int64_t i = 0; i < whole; i += kWidth) {
+      load_lanes(x + i, v);
+      v -= about;
+      s += v;
+      q += v * v;
+    }
+    if (rest > 0) {
+      load_last(x, n, rest, v);
+      v -= about;
+      keep_last(rest, v);
+      s += v;
+      q += v * v;
+    }
+    store_lanes(s, lanes);
+    const C total = sum_lanes(lanes);
+    store_lanes(q, lanes);
+    return Sums{about, total, sum_lanes(lanes)};
+  });
+  center = found.center;
+  sum = double(found.sum);
+  squares = double(found.squares);
+}
+
+}  // namespace
+
+void Moments::join(const Moments& o) {
+  if (o.count == 0) return;
+  if (count == 0) {
+    *this = o;
+    return;
+  }
+  const double d = o.mean - mean, n = double(count + o.count);
+  mean += d * (double(o.count) / n);
+  squares += o.squares + d * d * (double(count) * double(o.count) / n);
+  count += o.count;
+}
+
+template <class C, class T>
+void sums_about(const T* x, C center, int64_t n, double& sum, double& squares) {
+  add_up<false>(x, center, n, sum, squares);
+}
+
+template <class C, class T>
+Moments moments_of(const T* x, int64_t n) {
+  C center = 0;
+  double sum, squares;
+  add_up<true>(x, center, n, sum, squares);
+  return {double(center) + sum / double(n), std::max(0.0, squares - sum * sum / double(n)), n};
+}
+
+#define HS_MOMENTS(C, T)                                                  \
+  template void sums_about<C, T>(const T*, C, int64_t, double&, double&); \
+  template Moments moments_of<C, T>(const T*, int64_t);
+HS_MOMENTS(float, float)
+HS_MOMENTS(float, bf16)
+HS_MOMENTS(double, double)
+#undef HS_MOMENTS
+
+}  // namespace halfstep::cpu

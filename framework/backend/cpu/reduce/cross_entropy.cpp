@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross entropy of x [N, C] with targets t, class weights w, an ignored index and label smoothing s (PyTorch's definition):
+//   loss[i] = (1 - s) w[t] nll(t) + s / C sum_c w[c] nll(c),  nll(c) = lse[i] - x[i][c],  lse[i] = log(sum_c exp(x[i][c]))
+//   dx[i][c] = g[i] (((1 - s) w[t] + s / C sum_k w[k]) exp(x[i][c] - lse[i]) - s / C w[c] - (c == t ? (1 - s) w[t] : 0))
+// An ignored row has no loss and no gradient. The mean divides both by the sum of w[t] over the other rows; over no rows it is
+// NaN.
+#include <algorithm>
+#include <vector>
+
+#include "framework/backend/cpu/kernels.h"
+#include "framework/backend/cpu/reduce/rows.h"
+#include "framework/math/scalar.h"
+
+namespace halfstep::cpu {
+namespace {
+
+// Returns the class weights as C, all 1 if none are given.
+template <class C>
+std::vector<C> class_weights(const CrossEntropyArgs& a, int64_t classes) {
+  std::vector<C> w(size_t(classes), C(1));
+  if (a.weight) load<C>(a.weight.dtype, a.weight.data, a.weight.strides[0], w.data(), classes);
+  return w;
+}
+
+int64_t target_at(const TensorView& target, int64_t i) { return target.as<const int64_t>()[i * target.strides[0]]; }
+
+template <class C>
+double smoothed(const C* x, const C* w, double lse, int64_t n) {
+  double sum = 0;
+  for (int64_t c = 0; c < n; ++c) sum += double(w[c]) * (lse - double(x[c]));
+  return sum;
+}
+
+// out[c] = scale e^(x[c] - lse) - smooth w[c]
+template <class C>
+HS_CLONES void gradient_row(const C* x, const C* w, C lse, C scale, C smooth, C* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t c = 0; c < n; ++c) out[c] = scale * m::exp(C(x[c] - lse)) - smooth * w[c];
+}
+
+template <class C>
+void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView& lse, const TensorView& total) {
+  const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
+  const std::vector<C> weight = class_weights<C>(a, classes);
+  const double eps = a.label_smoothing;
+  std::vector<double> losses(static_cast<size_t>(rows)), counted(static_cast<size_t>(rows));
+  parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
+    std::vector<C> memory(size_t(2 * classes));
+    for (int64_t r = begin; r < end; ++r) {
+      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data());
+      const C sum = log_sum_exp(x, memory.data() + classes, classes);
+      store_one<C>(lse.dtype, sum, at(lse, r * lse.strides[0]));
+      const int64_t t = target_at(a.target, r);
+      if (t == a.ignore_index) continue;
+      const double w = double(weight[size_t(t)]);
+      double value = (1 - eps) * w * (double(sum) - double(x[t]));
+      if (eps != 0) value += eps / double(classes) * smoothed(x, weight.data(), double(sum), classes);
+      losses[size_t(r)] = value;
+      counted[size_t(r)] = w;
+    }
+  });
+  double sum = 0, weights = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    sum += losses[size_t(r)];
+    weights += counted[size_t(r)];
+  }
+  store_one<double>(total.dtype, weights, total.data);
+  switch (a.reduction) {
+    case Reduction::none: return store<double>(loss.dtype, losses.data(), loss.data, rows ? loss.strides[0] : 1, rows);
+    case Reduction::sum: return store_one<double>(loss.dtype, sum, loss.data);
+    case Reduction::mean: return store_one<double>(loss.dtype, sum / weights, loss.data);
+  }
+}
+
+template <class C>
+void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorView& lse, const TensorView& total,
+              const TensorView& out) {
+  const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
+  if (rows == 0 || classes == 0) return;
+  const std::vector<C> weight = class_weights<C>(a, classes);
+  double all_weights = 0;
+  for (C w : weight) all_weights += double(w);
+  const double eps = a.label_smoothing, share = eps / double(classes);
+  const int64_t grad_step = grad.shape.empty() ? 0 : grad.strides[0];
+  const double divisor = a.reduction == Reduction::mean ? load_one<double>(total.dtype, total.data) : 1;
+  const bool direct = out.dtype == dtype_of<C>;
+
+  parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
+    std::vector<C> memory(size_t(2 * classes));
+    for (int64_t r = begin; r < end; ++r) {
+      C* to = direct ? out.as<C>() + r * classes : memory.data();
+      const int64_t t = target_at(a.target, r);
+      if (t == a.ignore_index) {
+        std::fill_n(to, classes, C(0));
+      } else {
+        const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data() + classes);
+        const double g = load_one<double>(grad.dtype, at(grad, r * grad_step)) / divisor;
+        const double hit = (1 - eps) * double(weight[size_t(t)]);
+        const C row_lse = load_one<C>(lse.dtype, at(lse, r * lse.strides[0]));
+        gradient_row(x, weight.data(), row_lse, C(g * (hit + share * all_weights)), C(g * share), to, classes);
+        to[t] -= C(g * hit);
+      }
+      if (!direct) store<C>(out.dtype, to, at(out, r * classes), 1, classes);
+    }
+  });
+}
+
+}  // namespace
+
+void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) {
+  if (args.logits.dtype == DType::f64)
+    forward<double>(args, loss, lse, total);
+  else
+    forward<float>(args, loss, lse, total);
+}
+
+void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
+                            const TensorView& out) {
+  if (args.logits.dtype == DType::f64)
+    backward<double>(args, grad, lse, total, out);
+  else
+    backward<float>(args, grad, lse, total, out);
+}
+
+int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) {
+  const Space s(target.shape, {&target.strides});
+  Cursor cursor(s, 0, 0);
+  for (int64_t i = 0; i < s.numel; ++i, cursor.advance(1)) {
+    const int64_t t = target.as<const int64_t>()[cursor.offset()];
+    if ((t < 0 || t >= classes) && t != ignore_index) return i;
+  }
+  return -1;
+}
+
+}  // namespace halfstep::cpu

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A log of the op calls of a piece of a program: the dtype that each call computes in and why, the casts that autocast made for it,
+// the tensors that it saves for backward, and on Device::meta, whose kernels do nothing else, operations and bytes.
+//
+//   OpLogScope log;
+//   step(x, y);                                   // a TrainStep on Device::meta: nothing is computed
+//   for (const LoggedCall& call : log.calls()) ...
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/backend/observe.h"
+
+namespace halfstep {
+
+struct LoggedTensor {
+  Shape shape;
+  DType dtype = DType::f32;  // that the op sees
+  DType given = DType::f32;  // that it had before autocast
+};
+
+struct LoggedCast {
+  DType from = DType::f32, to = DType::f32;
+  int64_t elements = 0;
+  bool shadow = false;  // nothing was converted: the 16-bit copy that is kept beside a weight still held
+};
+
+struct LoggedCall {
+  std::string op;     // "linear"
+  std::string layer;  // "encoder.0"; empty outside of any
+  StepPass pass = StepPass::forward;
+  CastPolicy policy = CastPolicy::keep;
+  DType compute = DType::f32;  // of the products; without any, of the first floating input
+  std::string reason;          // why it computes in this dtype
+  Attributes attributes;       // what it was given besides its tensors
+  std::vector<LoggedTensor> inputs, outputs;
+  std::vector<LoggedTensor> saved;  // for backward
+  std::vector<LoggedCast> casts;
+  std::vector<MatrixProduct> products;       // matrix products and convolutions. All other work is counted in bytes alone
+  double bytes_read = 0, bytes_written = 0;  // by its kernels and casts, as if there were no cache
+  int kernels = 0;                           // calls of the backend, casts included
+  size_t live = 0, peak = 0;                 // bytes of the device: at the end of the call, and the most so far
+
+  double flops() const;  // two for each multiplication with its addition
+  double flops(DType dtype) const;
+};
+
+// Logs the calls that are reported to it.
+class OpLog : public OpObserver {
+ public:
+  explicit OpLog(Device device = Device::meta) : device_(device) {}  // whose memory is counted
+  const std::vector<LoggedCall>& calls() const { return calls_; }
+  void mute(bool on) { muted_ = on; }  // between calls; logs nothing while it is on
+
+  void begin(const ObservedCall& call) override;
+  void end(const ObservedCall& call, const CallResult& result) override;
+  void autocast(const AutocastChoice& choice, std::span<const Tensor> inputs) override;
+  void cast(const Tensor& from, const Tensor& to, bool kept) override;
+  void kernel(const ObservedKernel& kernel) override;
+
+ private:
+  LoggedCall& current() { return depth_ > 0 ? calls_.back() : next_; }
+
+  Device device_;
+  bool muted_ = false;
+  std::vector<LoggedCall> calls_;
+  LoggedCall next_;                   // casts by autocast for the next call
+  std::optional<CastPolicy> policy_;  // of it, from autocast
+  std::string set_by_;                // what decided that besides the op's own policy: ends the reason
+  std::vector<DType> given_;          // to it
+  int casting_ = 0, depth_ = 0;       // casts and calls that are open, one inside the other
+};
+
+// Logs the calls of this thread while it lives. Of nested scopes only the innermost sees them.
+class OpLogScope final : public OpLog {
+ public:
+  [[nodiscard]] explicit OpLogScope(Device device = Device::meta);
+  ~OpLogScope() override;
+  OpLogScope(const OpLogScope&) = delete;
+
+ private:
+  OpLogScope* outer_;
+  Observing observing_;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/base/fork_mutex.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <thread>
+
+namespace halfstep {
+
+// A thread may hold one and wait for another, in any order: none is held while the fork waits.
+class ForkMutexes {
+ public:
+  static void add(ForkMutex& mutex) {
+    const std::lock_guard lock(adding);
+    static const int heard = pthread_atfork(&take, &give_back, &give_back);
+    (void)heard;
+    mutex.next_ = first;
+    first = &mutex;
+  }
+
+ private:
+  static bool take_all() {
+    for (ForkMutex* m = first; m; m = m->next_) {
+      if (m->try_lock()) continue;
+      for (ForkMutex* held = first; held != m; held = held->next_) held->unlock();
+      return false;
+    }
+    return true;
+  }
+  static void take() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    adding.lock();
+    while (!(taken = take_all()) && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  static void give_back() {
+    for (ForkMutex* m = first; taken && m; m = m->next_) m->unlock();
+    taken = false;
+    adding.unlock();
+  }
+
+  static inline constinit std::mutex adding;
+  static inline constinit ForkMutex* first = nullptr;
+  static inline constinit bool taken = false;
+};
+
+ForkMutex::ForkMutex() : next_(nullptr) { ForkMutexes::add(*this); }
+
+}  // namespace halfstep

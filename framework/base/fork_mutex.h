@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mutex that fork() takes before it makes the child, so that no other thread holds it there.
+#pragma once
+
+#include <mutex>
+
+namespace halfstep {
+
+// For mutexes that live as long as the process. The child of a fork has only the thread that called it: a mutex that another thread
+// held at that moment would stay locked in the child for ever. fork() waits up to ten seconds for all of them.
+class ForkMutex : public std::mutex {
+ public:
+  ForkMutex();
+
+ private:
+  ForkMutex* next_;
+  friend class ForkMutexes;
+};
+
+}  // namespace halfstep

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/base/options.h"
+
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/base/list_text.h"
+
+namespace halfstep {
+namespace {
+
+template <class Number>
+void check_number(std::string_view owner, const OptionFacts& o, Number x) {
+  const bool legal = (o.above_least ? double(x) > o.least : double(x) >= o.least) &&
+                     (o.below_most ? double(x) < o.most : double(x) <= o.most) && !(o.not_zero && x == Number(0));
+  if (legal) [[likely]]
+    return;
+  if (x == Number(0) && o.not_zero) fail<ValueError>(owner, o.name, " must not be 0");
+  if constexpr (std::is_same_v<Number, double>)
+    check<ValueError>(!std::isnan(x) || !o.domain().empty(), owner, o.name, " must be a number, got ", x);
+  fail<ValueError>(owner, o.name, " must be ", o.domain(), ", got ", x);
+}
+
+}  // namespace
+
+std::string OptionFacts::domain() const {
+  if (kind == OptionKind::text) return halfstep::one_of(words);
+  const bool low = std::isfinite(least), high = std::isfinite(most);
+  if (low && high && kind == OptionKind::whole && least + 1 == most && !above_least && !below_most)
+    return joined(least, " or ", most);
+  if (low && high) return joined("in ", above_least ? '(' : '[', least, ", ", most, below_most ? ')' : ']');
+  if (low) return joined(above_least ? "> " : ">= ", least);
+  if (high) return joined(below_most ? "< " : "<= ", most);
+  return not_zero ? "not 0" : "";
+}
+
+void check_option(std::string_view owner, const OptionFacts& o, const OptionValue& value) {
+  if (const auto* const number = std::get_if<double>(&value)) return check_number(owner, o, *number);
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return check_number(owner, o, *whole);
+  if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
+    for (const double x : *numbers) check_number(owner, o, x);
+  } else if (const auto* const sizes = std::get_if<Sizes>(&value)) {
+    for (const int64_t x : sizes->values()) check_number(owner, o, x);
+  } else if (const auto* const text = std::get_if<std::string>(&value); text && !o.words.empty()) {
+    for (const std::string& word : o.words)
+      if (*text == word) return;
+    fail<ValueError>(owner, o.name, " must be ", o.kind == OptionKind::text ? "" : "numbers, ", halfstep::one_of(o.words),
+                     ", got \"", *text, '"');
+  }
+}
+
+bool OptionMember<bool>::put(bool& member, const OptionValue& value) {
+  if (const auto* const flag = std::get_if<bool>(&value)) return member = *flag, true;
+  const auto* const number = std::get_if<double>(&value);
+  if (number) member = *number != 0;
+  return number;
+}
+bool OptionMember<int64_t>::put(int64_t& member, const OptionValue& value) {
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return member = *whole, true;
+  const auto* const number = std::get_if<double>(&value);
+  if (!number || !(std::abs(*number) < 0x1p53)) return false;
+  return member = int64_t(*number), true;
+}
+bool OptionMember<double>::put(double& member, const OptionValue& value) {
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return member = double(*whole), true;
+  const auto* const number = std::get_if<double>(&value);
+  if (number) member = *number;
+  return number;
+}
+bool OptionMember<std::string>::put(std::string& member, const OptionValue& value) {
+  const auto* const text = std::get_if<std::string>(&value);
+  if (text) member = *text;
+  return text;
+}
+bool OptionMember<Sizes>::put(Sizes& member, const OptionValue& value) {
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return member = *whole, true;
+  const auto* const sizes = std::get_if<Sizes>(&value);
+  if (sizes) member = *sizes;
+  return sizes;
+}
+bool OptionMember<std::vector<double>>::put(std::vector<double>& member, const OptionValue& value) {
+  double one = 0;
+  if (OptionMember<double>::put(one, value)) return member = {one}, true;
+  const auto* const numbers = std::get_if<std::vector<double>>(&value);
+  if (numbers) member = *numbers;
+  return numbers;
+}
+
+StoredOption stored(const OptionValue& value) {
+  if (const auto* const text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) return *numbers;
+  if (const auto* const number = std::get_if<double>(&value)) return std::vector<double>{*number};
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return std::vector<double>{double(*whole)};
+  if (const auto* const flag = std::get_if<bool>(&value)) return std::vector<double>{*flag ? 1.0 : 0.0};
+  std::vector<double> out;
+  if (const auto* const sizes = std::get_if<Sizes>(&value)) out.assign(sizes->values().begin(), sizes->values().end());
+  return out;
+}
+OptionValue from_stored(const StoredOption& value, const OptionFacts& option) {
+  if (const auto* const text = std::get_if<std::string>(&value)) return *text;
+  const auto& numbers = std::get<std::vector<double>>(value);
+  if (option.kind == OptionKind::numbers) return numbers;
+  if (option.kind == OptionKind::sizes) {
+    Dims each;
+    for (const double x : numbers) each.push_back(int64_t(x));
+    return each.size() == 1 ? Sizes(each[0]) : Sizes(each);
+  }
+  return numbers.size() == 1 ? OptionValue(numbers[0]) : OptionValue();
+}
+
+}  // namespace halfstep

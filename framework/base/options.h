@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options structs as lists that can be walked. A list says of each option its name, default, bounds and a sentence, once: checks,
+// the text of describe(), JSON fields, docs, exports and tests are made from it.
+//
+//   struct DropoutOptions {
+//     double p = 0.5;
+//     static const OptionList<DropoutOptions>& list();
+//   };
+//   HALFSTEP_OPTIONS(DropoutOptions, option("p", &O::p, "probability").at_least(0).at_most(1))  // in the .cpp
+//
+//   check_options("Dropout", options);  // throws ValueError: [Dropout] p must be in [0, 1], got 2
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/base/number_tuple.h"
+#include "framework/base/sizes.h"
+
+namespace halfstep {
+
+// The value of an option as data; monostate: not given.
+using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;
+enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
+
+// How a member of type T is an option: its kind, its value as data, and back. put returns false for data of another form, and then
+// changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any).
+template <class T>
+struct OptionMember;
+
+template <>
+struct OptionMember<bool> {
+  static constexpr OptionKind kKind = OptionKind::flag;
+  static OptionValue get(bool member) { return member; }
+  static bool put(bool& member, const OptionValue& value);  // also a number, which is true if not 0
+};
+template <>
+struct OptionMember<int64_t> {
+  static constexpr OptionKind kKind = OptionKind::whole;
+  static OptionValue get(int64_t member) { return member; }
+  static bool put(int64_t& member, const OptionValue& value);  // also a double below 2^53
+};
+template <>
+struct OptionMember<double> {
+  static constexpr OptionKind kKind = OptionKind::number;
+  static OptionValue get(double member) { return member; }
+  static bool put(double& member, const OptionValue& value);
+};
+template <>
+struct OptionMember<std::string> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static OptionValue get(const std::string& member) { return member; }
+  static bool put(std::string& member, const OptionValue& value);
+};
+template <>
+struct OptionMember<Sizes> {
+  static constexpr OptionKind kKind = OptionKind::sizes;
+  static OptionValue get(const Sizes& member) { return member; }
+  static bool put(Sizes& member, const OptionValue& value);  // also one number
+};
+template <>
+struct OptionMember<std::vector<double>> {
+  static constexpr OptionKind kKind = OptionKind::numbers;
+  static OptionValue get(const std::vector<double>& member) { return member; }
+  static bool put(std::vector<double>& member, const OptionValue& value);  // also one number
+};
+template <size_t n>
+struct OptionMember<NumberTuple<n>> {
+  static constexpr OptionKind kKind = OptionKind::numbers;
+  static constexpr int kCount = n;
+  static OptionValue get(const NumberTuple<n>& member) { return std::vector<double>(member.begin(), member.end()); }
+  static bool put(NumberTuple<n>& member, const OptionValue& value) {
+    const auto* const numbers = std::get_if<std::vector<double>>(&value);
+    if (!numbers || numbers->size() != n) return false;
+    for (size_t i = 0; i < n; ++i) member[i] = (*numbers)[i];
+    return true;
+  }
+};
+template <class T>
+struct OptionMember<std::optional<T>> {
+  static constexpr OptionKind kKind = OptionMember<T>::kKind;
+  static OptionValue get(const std::optional<T>& member) { return member ? OptionMember<T>::get(*member) : OptionValue(); }
+  static bool put(std::optional<T>& member, const OptionValue& value) {
+    if (std::holds_alternative<std::monostate>(value)) return member.reset(), true;
+    T made{};
+    if (!OptionMember<T>::put(made, value)) return false;
+    member = std::move(made);
+    return true;
+  }
+};
+
+// How describe() of a layer prints an option: "p=0.5", "0.5", only if it is not the default, or not at all.
+enum class OptionShown : uint8_t { named, bare, if_changed, never };
+
+// What is said of an option, whatever its struct.
+struct OptionFacts {
+  std::string name, doc;
+  OptionKind kind = OptionKind::number;
+  int count = 0;                                                                                            // of `numbers`; 0: any
+  double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();  // of each number
+  bool above_least = false, below_most = false;  // without the bound itself
+  bool not_zero = false;
+  std::vector<std::string> words = {};  // of a text, the legal ones (none: any); of others, words legal besides
+  OptionShown shown = OptionShown::named;
+  bool quoted = false;  // a text in describe()
+
+  // "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty where everything is legal.
+  std::string domain() const;
+};
+
+// Throws ValueError for a value outside its domain. `owner`: the op or class, for the message.
+void check_option(std::string_view owner, const OptionFacts& option, const OptionValue& value);
+
+// An option of the struct O.
+template <class O>
+struct Option : OptionFacts {
+  std::function<OptionValue(const O&)> get;
+  std::function<bool(O&, const OptionValue&)> put;    // false, and nothing is changed, for data of another form
+  std::function<bool(const O&, const O&)> same = {};  // empty for types without ==
+
+  Option at_least(double bound) const {
+    return with([=](Option& o) { o.least = bound; });
+  }
+  Option above(double bound) const {
+    return with([=](Option& o) { o.least = bound, o.above_least = true; });
+  }
+  Option at_most(double bound) const {
+    return with([=](Option& o) { o.most = bound; });
+  }
+  Option under(double bound) const {
+    return with([=](Option& o) { o.most = bound, o.below_most = true; });
+  }
+  Option nonzero() const {
+    return with([](Option& o) { o.not_zero = true; });
+  }
+  Option one_of(std::vector<std::string> all) const {
+    return with([&](Option& o) { o.words = std::move(all); });
+  }
+  Option bare() const {
+    return with([](Option& o) { o.shown = OptionShown::bare; });
+  }
+  Option if_changed() const {
+    return with([](Option& o) { o.shown = OptionShown::if_changed; });
+  }
+  Option unseen() const {
+    return with([](Option& o) { o.shown = OptionShown::never; });
+  }
+  Option in_quotes() const {
+    return with([](Option& o) { o.quoted = true; });
+  }
+
+ private:
+  template <class F>
+  Option with(const F& change) const {
+    Option out = *this;
+    change(out);
+    return out;
+  }
+};
+template <class O>
+using OptionList = std::vector<Option<O>>;
+
+template <class O, class T>
+Option<O> option(std::string name, T O::*member, std::string doc) {
+  using Member = OptionMember<T>;
+  Option<O> out{{.name = std::move(name), .doc = std::move(doc), .kind = Member::kKind},
+                [member](const O& o) { return Member::get(o.*member); },
+                [member](O& o, const OptionValue& value) { return Member::put(o.*member, value); }};
+  if constexpr (requires { Member::kCount; }) out.count = Member::kCount;
+  if constexpr (std::equality_comparable<T>) out.same = [member](const O& a, const O& b) { return a.*member == b.*member; };
+  return out;
+}
+
+// Defines Options::list(), where O is Options.
+#define HALFSTEP_OPTIONS(Options, ...)                       \
+  const ::halfstep::OptionList<Options>& Options::list() {   \
+    using O [[maybe_unused]] = Options;                      \
+    static const ::halfstep::OptionList<O> all{__VA_ARGS__}; \
+    return all;                                              \
+  }
+
+// A struct with a list. It may also have check(owner) const, which throws ValueError for values that do not fit each other.
+template <class O>
+concept HasOptionList = requires {
+  { O::list() } -> std::convertible_to<const OptionList<O>&>;
+};
+
+// Throws ValueError, naming `owner` and the option, for a value outside its domain, and for values that do not fit each other.
+template <HasOptionList O>
+void check_options(std::string_view owner, const O& options) {
+  for (const Option<O>& o : O::list()) check_option(owner, o, o.get(options));
+  if constexpr (requires { (options.check)(owner); }) (options.check)(owner);
+}
+
+// The options with this member, which was given by position. Throws ValueError if they have it by name as well.
+template <class O, class T>
+O with_option(O options, const char* name, T O::*member, const T& value) {
+  if (!(OptionMember<T>::get(options.*member) == OptionMember<T>::get(O().*member)))
+    fail<ValueError>("options", name, " is given twice, by position and by name");
+  options.*member = value;
+  return options;
+}
+
+// Are all options of the list the same? Allocates nothing.
+template <HasOptionList O>
+bool same_values(const O& a, const O& b) {
+  for (const Option<O>& o : O::list())
+    if (!o.same(a, b)) return false;
+  return true;
+}
+
+// A value to be stored: numbers, a flag as 0 or 1, or a text; and back, for an option of that kind.
+using StoredOption = std::variant<std::vector<double>, std::string>;
+StoredOption stored(const OptionValue& value);
+OptionValue from_stored(const StoredOption& value, const OptionFacts& option);
+
+}  // namespace halfstep

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/formats/image_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/data/formats/picture_header.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/other_file.h"
+
+#ifdef HALFSTEP_WITH_IMAGES
+#include <csetjmp>
+#include <cstdio>
+// libjpeg's header needs size_t and FILE before it.
+#include <jerror.h>
+#include <jpeglib.h>
+#include <png.h>
+#endif
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kImage = "image";
+
+std::string ending(const std::filesystem::path& path) {
+  std::string out = path.extension().string();
+  for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return out;
+}
+
+constexpr int64_t kMaxPixels = int64_t(1) << 28;
+
+#ifdef HALFSTEP_WITH_IMAGES
+
+constexpr size_t kMaxPacked = 8256;  // most pixels per byte: deflate reaches 1032, times 8 pixels of one bit; JPEG far less
+
+// Checks the size in a header before memory is allocated for it.
+void check_size(const std::string& path, int64_t height, int64_t width, size_t bytes) {
+  check<DataError>(height > 0 && width > 0 && height <= kMaxPixels / width, kImage, path, ": a picture may have 2^28 pixels, got ",
+                   width, " x ", height);
+  check<DataError>(size_t(height * width) / kMaxPacked <= bytes, kImage, path, ": ", width, " x ", height, " pixels cannot lie in ",
+                   bytes, " bytes: the file is cut off or damaged");
+}
+
+// Returns a PNG without its color space chunks, by which libpng would convert the colors.
+std::string without_color_space(std::string bytes) {
+  constexpr std::string_view kChunks[] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
+  std::string out;
+  size_t kept = 0;  // everything before it is in `out`
+  for (size_t at = 8; at + 12 <= bytes.size();) {
+    size_t length = 12;
+    for (size_t i = 0; i < 4; ++i) length += size_t(uint8_t(bytes[at + i])) << (24 - 8 * i);
+    if (length > bytes.size() - at) break;
+    const std::string_view name = std::string_view(bytes).substr(at + 4, 4);
+    if (std::find(std::begin(kChunks), std::end(kChunks), name) != std::end(kChunks))
+      out.append(bytes, kept, at - kept), kept = at + length;
+    at += length;
+  }
+  return kept == 0 ? std::move(bytes) : out.append(bytes, kept);
+}
+
+Picture decode_png(const std::string& path, const std::string& bytes, Background background) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  const auto refuse = [&] {
+    const std::string why = image.message;
+    png_image_free(&image);
+    if (why.find("emory") != std::string::npos) throw std::bad_alloc();
+    fail<DataError>(kImage, path, ": the PNG is cut off or damaged (libpng: ", why, ')');
+  };
+  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) refuse();
+  Picture out{image.width, image.height, 3};
+  const bool keeps_alpha = background == Background::none && (image.format & PNG_FORMAT_FLAG_ALPHA) != 0;
+  try {
+    check_size(path, out.height, out.width, bytes.size());
+    image.format = keeps_alpha ? PNG_FORMAT_RGBA : PNG_FORMAT_RGB;
+    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng would take 16 bits without a color space as linear light
+    out.pixels.resize(size_t(out.height) * size_t(out.width) * (keeps_alpha ? 4 : 3));
+  } catch (...) {
+    png_image_free(&image);
+    throw;
+  }
+  const png_byte shade = background == Background::white ? 255 : 0;
+  const png_color behind{shade, shade, shade};
+  if (!png_image_finish_read(&image, &behind, out.pixels.data(), 0, nullptr)) refuse();
+  if (!keeps_alpha) return out;
+  const size_t pixels = out.pixels.size() / 4;
+  for (size_t i = 0; i < pixels; ++i) std::copy_n(out.pixels.data() + 4 * i, 3, out.pixels.data() + 3 * i);
+  out.pixels.resize(3 * pixels);
+  return out;
+}
+
+struct JpegErrors {
+  jpeg_error_mgr manager;
+  std::jmp_buf back;
+  bool no_end;
+  char text[JMSG_LENGTH_MAX], flaw[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void jpeg_failed(j_common_ptr info) {
+  auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
+  info->err->format_message(info, errors->text);
+  std::longjmp(errors->back, 1);
+}
+void jpeg_warned(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
+  const int what = info->err->msg_code;
+  // Ignores two warnings that cost no pixel: if the end is missing and pixels too, another warning follows.
+  if (what != JWRN_JPEG_EOF && what != JWRN_EXTRANEOUS_DATA) jpeg_failed(info);  // otherwise missing pixels would become gray
+  errors->no_end |= what == JWRN_JPEG_EOF;
+  info->err->format_message(info, errors->flaw);
+}
+
+// Returns whether a JPEG without its end has all its scans.
+bool has_all_scans(jpeg_decompress_struct& info) {
+  if (!jpeg_has_multiple_scans(&info)) return true;
+  if (!info.coef_bits) return false;  // with one scan per component there is no record of those read
+  for (int c = 0; c < info.num_components; ++c)
+    for (const int missing : info.coef_bits[c])
+      if (missing != 0) return false;
+  return true;
+}
+
+// Has no object with a destructor, because longjmp may end here. Returns false with the reason in errors.text. Call it first with
+// `pixels` null: it sets the sizes. A pixel with four components is CMYK, else RGB.
+bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::string& bytes, uint8_t* pixels) {
+  info.err = jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = jpeg_failed;
+  errors.manager.emit_message = jpeg_warned;
+  jpeg_create_decompress(&info);
+  if (setjmp(errors.back)) {
+    jpeg_destroy_decompress(&info);
+    return false;
+  }
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<unsigned long>(bytes.size()));
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+  if (pixels) {
+    jpeg_start_decompress(&info);
+    while (info.output_scanline < info.output_height) {
+      JSAMPROW row = pixels + size_t(info.output_scanline) * info.output_width * size_t(info.output_components);
+      jpeg_read_scanlines(&info, &row, 1);
+    }
+    if (errors.no_end && !has_all_scans(info)) {
+      std::memcpy(errors.text, errors.flaw, sizeof errors.text);
+      jpeg_destroy_decompress(&info);
+      return false;
+    }
+    jpeg_finish_decompress(&info);
+  }
+  jpeg_destroy_decompress(&info);
+  return true;
+}
+
+// Converts inverted CMYK to RGB, with PIL's rounding.
+void from_cmyk(Picture& p) {
+  const auto share = [](int a, int b) {
+    const int t = a * b + 128;
+    return ((t >> 8) + t) >> 8;
+  };
+  const size_t pixels = p.pixels.size() / 4;
+  for (size_t i = 0; i < pixels; ++i) {
+    const uint8_t* const from = p.pixels.data() + 4 * i;
+    const int light = from[3];
+    uint8_t rgb[3];
+    for (int c = 0; c < 3; ++c) rgb[c] = uint8_t(light - share(255 - from[c], light));
+    std::copy_n(rgb, 3, p.pixels.data() + 3 * i);
+  }
+  p.pixels.resize(3 * pixels);
+}
+
+Picture decode_jpeg(const std::string& path, const std::string& bytes, std::string* flaw) {
+  jpeg_decompress_struct info{};
+  JpegErrors errors{};
+  const auto refuse = [&] {
+    if (errors.manager.msg_code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
+    fail<DataError>(kImage, path, ": the JPEG is cut off or damaged (libjpeg: ", errors.text, ')');
+  };
+  if (!run_jpeg(info, errors, bytes, nullptr)) refuse();
+  Picture out{int64_t(info.image_width), int64_t(info.image_height), 3};
+  check_size(path, out.height, out.width, bytes.size());
+  const bool cmyk = info.num_components == 4;
+  out.pixels.resize(size_t(out.height) * size_t(out.width) * (cmyk ? 4 : 3));
+  if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();
+  if (cmyk) from_cmyk(out);
+  if (flaw) *flaw = errors.flaw;
+  return out;
+}
+
+// Returns the picture turned as it should be seen.
+Picture turned(Picture p, int orientation) {
+  if (orientation == 1) return p;
+  const bool sides = orientation >= 5;  // rows become columns
+  // Whether the result begins at the right end of the stored rows, or at the bottom row.
+  const bool right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Picture out{sides ? p.height : p.width, sides ? p.width : p.height, p.channels};
+  out.pixels.resize(p.pixels.size());
+  uint8_t* to = out.pixels.data();
+  for (int64_t y = 0; y < out.height; ++y) {
+    for (int64_t x = 0; x < out.width; ++x, to += p.channels) {
+      const int64_t u = sides ? y : x, v = sides ? x : y;
+      const int64_t column = right ? p.width - 1 - u : u, row = below ? p.height - 1 - v : v;
+      std::copy_n(p.pixels.data() + (row * p.width + column) * p.channels, p.channels, to);
+    }
+  }
+  return out;
+}
+
+void to_gray(Picture& p) {
+  for (size_t i = 0; i < p.pixels.size() / 3; ++i) {
+    const uint8_t* const c = p.pixels.data() + 3 * i;
+    p.pixels[i] = uint8_t((c[0] * 19595 + c[1] * 38470 + c[2] * 7471 + 0x8000) >> 16);
+  }
+  p.pixels.resize(p.pixels.size() / 3);
+  p.channels = 1;
+}
+
+#endif
+
+}  // namespace
+
+bool is_picture_name(const std::filesystem::path& path) {
+  constexpr std::string_view kRead[] = {".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".pjpeg", ".pjp"};
+  return std::find(std::begin(kRead), std::end(kRead), ending(path)) != std::end(kRead);
+}
+
+bool is_other_picture_name(const std::filesystem::path& path) {
+  constexpr std::string_view kOthers[] = {".webp", ".gif",  ".bmp", ".tif", ".tiff", ".avif",
+                                          ".heic", ".heif", ".jp2", ".jxl", ".ppm",  ".pgm"};
+  return std::find(std::begin(kOthers), std::end(kOthers), ending(path)) != std::end(kOthers);
+}
+
+PictureSize picture_size(const std::filesystem::path& path, bool exif) {
+  check_path(path);
+  std::ifstream in(path, std::ios::binary);
+  check<IoError>(bool(in), kImage, "cannot read ", path.string());
+  std::string window;  // part of the file from `begin` on
+  uint64_t begin = 0;
+  const ReadAt read = [&](uint64_t at, void* to, size_t n) {
+    if (at < begin || at + n > begin + window.size()) {
+      window.resize(std::max<size_t>(n, 4096));
+      in.clear();
+      in.seekg(std::streamoff(begin = at));
+      in.read(window.data(), std::streamsize(window.size()));
+      window.resize(size_t(in.gcount()));
+    }
+    if (at + n > begin + window.size()) return false;
+    std::memcpy(to, window.data() + (at - begin), n);
+    return true;
+  };
+  if (const std::string head = head_of_file(path); picture_format(head).empty()) refuse_other_file<DataError>(kImage, path, head);
+  PictureHeader h = picture_header(path.string(), read);
+  check<DataError>(h.width > 0 && h.height > 0 && h.height <= kMaxPixels / h.width, kImage, path.string(),
+                   ": a picture may have 2^28 pixels, got ", h.width, " x ", h.height);
+  if (exif && h.orientation >= 5) std::swap(h.width, h.height);
+  return {h.width, h.height};
+}
+
+bool has_picture_content(const std::filesystem::path& path) {
+  return !picture_format(head_of_file(path)).empty();
+}
+
+void picture_too_large(const std::filesystem::path& path, int64_t width, int64_t height) {
+  fail<MemoryError>(kImage, path.string(), ": a picture of ", width, " x ", height, " pixels needs more memory than there is",
+                    Help{"make it smaller; with a smaller data.loader.num_workers fewer are read at once"});
+}
+
+#ifdef HALFSTEP_WITH_IMAGES
+
+bool reads_pictures() { return true; }
+
+Picture read_picture(const std::filesystem::path& path, int channels, Background background, bool exif, std::string* flaw) {
+  check<ValueError>(channels == 1 || channels == 3, kImage, "channels must be 1 or 3, got ", channels);
+  const std::string name = path.string();
+  PictureHeader header;
+  try {
+    std::string bytes = read_file(path);
+    check<DataError>(!bytes.empty(), kImage, name, ": the file is empty");
+    const std::string_view format = picture_format(bytes);
+    if (format.empty()) refuse_other_file<DataError>(kImage, path, bytes);
+    check<DataError>(!format.empty(), kImage, name, ": the content is neither PNG nor JPEG", Help{"it is damaged, or no picture"});
+    const ReadAt read = [&](uint64_t at, void* to, size_t n) {
+      if (at > bytes.size() || n > bytes.size() - at) return false;
+      std::memcpy(to, bytes.data() + at, n);
+      return true;
+    };
+    header = picture_header(name, read);
+    Picture out =
+        format == "PNG" ? decode_png(name, without_color_space(std::move(bytes)), background) : decode_jpeg(name, bytes, flaw);
+    if (channels == 1) to_gray(out);
+    return exif ? turned(std::move(out), header.orientation) : out;
+  } catch (const std::bad_alloc&) { picture_too_large(path, header.width, header.height); }
+}
+
+#else
+
+bool reads_pictures() { return false; }
+
+Picture read_picture(const std::filesystem::path&, int, Background, bool, std::string*) {
+  fail<ValueError>(kImage, "this halfstep was built without libpng and libjpeg",
+                   Help{"install libpng-dev and libjpeg62-turbo-dev, and build anew"});
+}
+
+#endif
+
+}  // namespace halfstep

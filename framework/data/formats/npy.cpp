@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/formats/npy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/formats/text_file.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/mapped_file.h"
+#include "framework/io/files/other_file.h"
+#include "framework/io/files/zip.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kNpy = "npy";
+
+struct Header {
+  std::string dtype;  // "<f4"
+  bool fortran = false;
+  std::vector<int64_t> shape;
+};
+
+// Parses the header: a Python dictionary of a text, a bool and a tuple of integers.
+class Parser {
+ public:
+  Parser(const std::string& where, std::string_view text) : where_(where), text_(text) {}
+
+  Header run() {
+    Header out;
+    bool dtype = false, order = false, shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string key = quoted();
+      expect(':');
+      if (key == "descr") {
+        if (peek() == '[')
+          fail<DataError>(kNpy, where_, ": an array of records has no halfstep dtype",
+                          Help{"save its columns as arrays of their own"});
+        out.dtype = quoted(), dtype = true;
+      } else if (key == "fortran_order") {
+        out.fortran = truth(), order = true;
+      } else if (key == "shape") {
+        out.shape = tuple(), shape = true;
+      } else {
+        wrong();
+      }
+      if (!take(',') && peek() != '}') wrong();
+    }
+    if (peek() != 0 || !dtype || !order || !shape) wrong();
+    return out;
+  }
+
+ private:
+  [[noreturn]] void wrong() const {
+    fail<DataError>(kNpy, where_, ": the header must be a dictionary of descr, fortran_order and shape, got \"",
+                    text_.substr(0, 100), '"');
+  }
+  char peek() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+    return at_ < text_.size() ? text_[at_] : 0;
+  }
+  bool take(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c)) wrong();
+  }
+  std::string quoted() {
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') wrong();
+    const size_t end = text_.find(quote, ++at_);
+    if (end == std::string_view::npos) wrong();
+    const std::string out(text_.substr(at_, end - at_));
+    at_ = end + 1;
+    return out;
+  }
+  bool truth() {
+    for (const bool value : {true, false}) {
+      const std::string_view word = value ? "True" : "False";
+      peek();
+      if (text_.substr(at_, word.size()) != word) continue;
+      at_ += word.size();
+      return value;
+    }
+    wrong();
+  }
+  std::vector<int64_t> tuple() {
+    std::vector<int64_t> out;
+    expect('(');
+    while (!take(')')) {
+      int64_t n = 0;
+      size_t digits = 0;
+      for (; peek() >= '0' && peek() <= '9' && digits < 18; ++digits, ++at_) n = 10 * n + (text_[at_] - '0');
+      if (digits == 0) wrong();
+      out.push_back(n);
+      if (!take(',') && peek() != ')') wrong();
+    }
+    return out;
+  }
+
+  const std::string& where_;
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+struct Kind {
+  const char* name;
+  DType dtype;   // after reading
+  size_t bytes;  // of an element in the file
+  bool is_unsigned = false;
+};
+constexpr Kind kKinds[] = {{"b1", DType::boolean, 1},   {"u1", DType::u8, 1},        {"i1", DType::i8, 1},
+                           {"i2", DType::i16, 2},       {"i4", DType::i32, 4},       {"i8", DType::i64, 8},
+                           {"u2", DType::i32, 2, true}, {"u4", DType::i64, 4, true}, {"u8", DType::i64, 8, true},
+                           {"f2", DType::f16, 2},       {"f4", DType::f32, 4},       {"f8", DType::f64, 8}};
+
+const Kind& kind_of(const std::string& where, const std::string& dtype) {
+  for (const Kind& k : kKinds)
+    if (dtype.size() == 3 && dtype.substr(1) == k.name && std::string_view("<>=|").find(dtype[0]) != std::string_view::npos)
+      return k;
+  const bool objects = dtype.find('O') != std::string::npos;
+  fail<DataError>(kNpy, where, ": the dtype must be a boolean, integer or float of at most 64 bits, got \"", dtype, '"',
+                  Help{objects ? "objects would be unpickled, which runs code of the file; save numbers"
+                               : "convert it before saving, e.g. with astype(\"float32\")"});
+}
+
+// Converts unsigned integers to the next larger signed type, or to i64.
+void widen(const std::string& where, const char* from, const Kind& kind, int64_t n, const Tensor& out) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint64_t value = 0;
+    std::memcpy(&value, from + size_t(i) * kind.bytes, kind.bytes);
+    check<DataError>(value <= uint64_t(std::numeric_limits<int64_t>::max()), kNpy, where, ": element ", i, " is ", value,
+                     ", which does not fit int64");
+    if (kind.dtype == DType::i32)
+      out.data_ptr<int32_t>()[i] = int32_t(value);
+    else
+      out.data_ptr<int64_t>()[i] = int64_t(value);
+  }
+}
+
+// Reorders Fortran order, in which the last index is the slowest, so that the bytes are those of the transposed array.
+std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size_t size, uint64_t bytes) {
+  std::string out(bytes, '\0');
+  std::vector<int64_t> at(shape.size(), 0);
+  const uint64_t n = bytes / size;
+  for (uint64_t to = 0; to < n; ++to) {
+    uint64_t source = 0, stride = 1;
+    for (size_t d = 0; d < shape.size(); ++d) source += uint64_t(at[d]) * stride, stride *= uint64_t(shape[d]);
+    std::memcpy(out.data() + to * size, from + source * size, size);
+    for (size_t d = shape.size(); d-- > 0;) {
+      if (++at[d] < shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  return out;
+}
+
+// The position and type of the values.
+struct NpyLayout {
+  Header header;
+  const Kind* kind;
+  Shape shape;
+  uint64_t at, bytes;
+};
+
+// Reads the layout. head: the beginning of a file of `size` bytes.
+NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64_t size) {
+  constexpr std::string_view kMagic = "\x93NUMPY";
+  if (!bytes.starts_with(kMagic)) refuse_other_file<DataError>(kNpy, where, bytes);
+  check<DataError>(bytes.size() >= 10 && bytes.starts_with(kMagic), kNpy, where,
+                   ": the file is not one of NumPy's: it does not begin with \\x93NUMPY");
+  const int version = uint8_t(bytes[6]);
+  check<DataError>(version >= 1 && version <= 3, kNpy, where, ": the format's version must be 1, 2 or 3, got ", version);
+  const size_t digits = version == 1 ? 2 : 4;
+  uint64_t length = 0;
+  for (size_t i = 0; i < digits && 8 + i < bytes.size(); ++i) length |= uint64_t(uint8_t(bytes[8 + i])) << (8 * i);
+  const uint64_t data = 8 + digits + length;
+  check<DataError>(data <= size, kNpy, where, ": the header must have ", data, " bytes, the file has ", size);
+  check<DataError>(data <= bytes.size(), kNpy, where, ": a header of ", data, " bytes is not one of an array of numbers");
+  const Header h = Parser(where, bytes.substr(8 + digits, length)).run();
+  const Kind& kind = kind_of(where, h.dtype);
+  check<DataError>(h.shape.size() <= size_t(kMaxDims), kNpy, where, ": an array may have ", kMaxDims, " dimensions, got ",
+                   h.shape.size());
+  const Shape shape{std::span<const int64_t>(h.shape)};
+  uint64_t needed = kind.bytes;
+  bool overflow = false;
+  for (int64_t n : h.shape) overflow |= __builtin_mul_overflow(needed, uint64_t(n), &needed);
+  const uint64_t held = size - data;
+  check<DataError>(!overflow && needed <= held, kNpy, where, ": an array ", shape, " of ", h.dtype, " does not fit into the ",
+                   held, " bytes that follow the header", Help{"the file is cut off"});
+  check<DataError>(needed == held, kNpy, where, ": an array ", shape, " of ", h.dtype, " needs ", needed, " bytes, but ", held,
+                   " follow the header");
+  return {h, &kind, shape, data, needed};
+}
+
+Tensor parse(const std::string& where, std::string bytes) {
+  const NpyLayout l = npy_layout_of(where, bytes, bytes.size());
+  const Header& h = l.header;
+  const Kind& kind = *l.kind;
+  size_t at = l.at;
+  if (h.dtype[0] == '>') {
+    for (char* v = bytes.data() + at; v < bytes.data() + at + l.bytes; v += kind.bytes) std::reverse(v, v + kind.bytes);
+  }
+  if (h.fortran && h.shape.size() > 1) bytes = in_c_order(bytes.data() + at, h.shape, kind.bytes, l.bytes), at = 0;
+  const MemoryScope scope(MemoryTag::data);
+  if (!kind.is_unsigned && l.bytes > 0 && at % kind.bytes == 0) {
+    const auto own = std::make_shared<std::string>(std::move(bytes));
+    return Tensor::from_blob(own->data() + at, l.shape, kind.dtype, own);
+  }
+  const Tensor out = Tensor::empty(l.shape, {.dtype = kind.dtype, .device = Device::cpu});
+  if (kind.is_unsigned)
+    widen(where, bytes.data() + at, kind, out.numel(), out);
+  else if (l.bytes > 0)
+    std::memcpy(out.data_ptr(), bytes.data() + at, l.bytes);
+  return out;
+}
+
+}  // namespace
+
+Tensor read_npy(const std::filesystem::path& path) { return parse(path.string(), read_file(path)); }
+
+Tensor map_npy(const std::filesystem::path& path) {
+  constexpr uint64_t kHead = 1 << 16;  // far more than the headers of numeric arrays
+  check_path(path);
+  std::error_code failed;
+  const uint64_t size = std::filesystem::file_size(path, failed);
+  std::ifstream in(path, std::ios::binary);
+  if (failed || !in) return read_npy(path);  // which reports the reason, or reads special files
+  std::string head(std::min(size, kHead), '\0');
+  in.read(head.data(), std::streamsize(head.size()));
+  head.resize(size_t(in.gcount()));
+  const NpyLayout l = npy_layout_of(path.string(), head, size);
+  const Kind& kind = *l.kind;
+  const bool in_order = (l.header.dtype[0] != '>' || kind.bytes == 1) && (!l.header.fortran || l.shape.size() < 2);
+  const bool as_it_is = in_order && !kind.is_unsigned && kind.dtype != DType::boolean && l.bytes > 0 && l.at % kind.bytes == 0;
+  if (!as_it_is) return read_npy(path);
+  const std::shared_ptr<void> pages = map_file(path, size, kNpy);
+  return Tensor::from_blob(static_cast<char*>(pages.get()) + l.at, l.shape, kind.dtype, pages);
+}
+
+Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
+  const FileText file = open_file(path, kNpy);
+  if (!file.text.starts_with("PK\3\4")) refuse_other_file<DataError>(kNpy, path, file.text);
+  const ZipFile zip(path, file.text);
+  const auto& names = zip.names();
+  if (std::none_of(names.begin(), names.end(), [](const std::string& n) { return n.ends_with(".npy"); }))
+    refuse_other_file<DataError>(kNpy, path, head_of_file(path));
+  if (std::find(names.begin(), names.end(), name + ".npy") == names.end()) {
+    std::string all;
+    for (const std::string& n : names) all += (all.empty() ? "" : ", ") + (n.ends_with(".npy") ? n.substr(0, n.size() - 4) : n);
+    fail<DataError>(kNpy, path.string(), " has no array \"", name, "\"; it has ", all.empty() ? "none" : all.substr(0, 500));
+  }
+  return parse(path.string() + ": " + name, zip.read(name + ".npy"));
+}
+
+}  // namespace halfstep

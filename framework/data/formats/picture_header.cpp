@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/formats/picture_header.h"
+
+#include <algorithm>
+
+#include "framework/base/check.h"
+
+namespace halfstep {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+constexpr const char* kHeader = "image";
+
+uint64_t big_endian(const uint8_t* bytes, size_t n) {
+  uint64_t out = 0;
+  for (size_t i = 0; i < n; ++i) out = out << 8 | bytes[i];
+  return out;
+}
+
+PictureHeader png_header(const ReadAt& read, const std::function<void()>& cut) {
+  uint8_t b[8] = {};
+  if (!read(16, b, 8)) cut();
+  PictureHeader out{int64_t(big_endian(b, 4)), int64_t(big_endian(b + 4, 4))};
+  for (uint64_t at = 8; read(at, b, 8); at += 12 + big_endian(b, 4)) {  // from chunk to chunk
+    const std::string_view name(reinterpret_cast<const char*>(b) + 4, 4);
+    const uint64_t length = big_endian(b, 4);
+    if (name == "IEND" || length >> 31) break;
+    if (name != "eXIf" || length > 1 << 20) continue;
+    std::string block(length, '\0');
+    if (read(at + 8, block.data(), block.size())) out.orientation = exif_orientation(block);
+  }
+  return out;
+}
+
+PictureHeader jpeg_header(const ReadAt& read, const std::function<void()>& cut) {
+  PictureHeader out;
+  bool turned = false;
+  uint64_t at = 2;
+  const auto next = [&] {
+    uint8_t byte = 0;
+    if (!read(at++, &byte, 1)) cut();
+    return int(byte);
+  };
+  for (;;) {  // from segment to segment, up to the one before the pixels
+    int marker = 0;
+    while (marker == 0) {
+      while (next() != 0xff) {}
+      do marker = next();
+      while (marker == 0xff);
+    }
+    if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7)) continue;  // they have no content
+    uint8_t b[7] = {};
+    if (!read(at, b, 2)) cut();
+    const uint64_t length = big_endian(b, 2);
+    if (length < 2 || marker == 0xd8 || marker == 0xd9) cut();
+    if (marker == 0xda) {
+      if (out.width == 0) cut();
+      return out;
+    }
+    const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
+    if (frame && out.width == 0) {
+      if (!read(at, b, 7)) cut();
+      out.height = int64_t(big_endian(b + 3, 2)), out.width = int64_t(big_endian(b + 5, 2));
+    }
+    if (marker == 0xe1 && !turned) {
+      std::string block(length - 2, '\0');
+      if (!read(at + 2, block.data(), block.size())) cut();
+      turned = block.starts_with("Exif\0\0"sv);
+      if (turned) out.orientation = exif_orientation(block);
+    }
+    at += length;
+  }
+}
+
+}  // namespace
+
+std::string_view picture_format(std::string_view first) {
+  return first.starts_with("\x89PNG\r\n\x1a\n"sv) ? "PNG" : first.starts_with("\xff\xd8\xff"sv) ? "JPEG" : "";
+}
+
+PictureHeader picture_header(const std::string& name, const ReadAt& read) {
+  uint8_t first[8] = {};
+  const auto cut = [&] { fail<DataError>(kHeader, name, ": the header is cut off or damaged"); };
+  if (!read(0, first, 2)) cut();
+  const bool png = first[0] == 0x89;
+  check<DataError>(png || (first[0] == 0xff && first[1] == 0xd8), kHeader, name, ": the content is neither PNG nor JPEG");
+  return png ? png_header(read, cut) : jpeg_header(read, cut);
+}
+
+int exif_orientation(std::string_view block) {
+  while (block.starts_with("Exif\0\0"sv)) block.remove_prefix(6);
+  const bool little = block.starts_with("II"), big = block.starts_with("MM");
+  const auto number = [&](uint64_t at, uint64_t n) -> uint64_t {  // 0 beyond the end
+    uint64_t out = 0;
+    if (at > block.size() || n > block.size() - at) return 0;
+    for (uint64_t i = 0; i < n; ++i) out = out << 8 | uint8_t(block[at + (little ? n - 1 - i : i)]);
+    return out;
+  };
+  if ((!little && !big) || number(2, 2) != 42) return 1;
+  const uint64_t entries = number(4, 4), count = number(entries, 2);
+  for (uint64_t at = entries + 2; at < entries + 2 + 12 * count; at += 12) {
+    const uint64_t type = number(at + 2, 2), size = type == 3 ? 2 : type == 4 ? 4 : 0;  // short and long
+    if (number(at, 2) != 0x0112 || size == 0 || number(at + 4, 4) == 0) continue;
+    const bool inside = number(at + 4, 4) * size <= 4;
+    const uint64_t value = number(inside ? at + 8 : number(at + 8, 4), size);
+    return value >= 1 && value <= 8 ? int(value) : 1;
+  }
+  return 1;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/loading/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/backend/backend.h"
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+struct PreparedBatch {
+  std::shared_ptr<void> batch;  // null: the stream has ended
+  BatchRows part;
+};
+
+// The batches of one epoch: state of the loader and its threads, shared so that threads never access the loader.
+struct Plan {
+  std::shared_ptr<const BatchSource> source;
+  std::shared_ptr<const std::vector<int64_t>> order, repeats;
+  std::shared_ptr<BatchStream> stream;  // replaces the order
+  LoaderOptions options;
+  int64_t epoch, begin;
+  Device made_on;  // default device of the loop's thread
+  std::shared_ptr<UploadLane> lane;
+
+  BatchRows part(int64_t batch) const {
+    const int64_t size = options.batch_size;
+    return part_of(std::min(size, int64_t(order->size()) - begin - batch * size), options.rank, options.ranks);
+  }
+  // Makes a batch, the same on any thread: this sets whatever the thread's scopes would change.
+  PreparedBatch make(int64_t batch) const {
+    const MemoryScope scope(MemoryTag::data);
+    const NoGrad no_grad;
+    const DefaultDevice on(made_on);
+    const Autocast off(Device::cpu, std::optional<DType>());
+    if (stream) {
+      BatchStream::StreamBatch taken = stream->next(options.batch_size, options.drop_last);
+      return {std::move(taken.batch), {0, taken.rows, taken.rows}};
+    }
+    const BatchRows rows = part(batch);
+    if (rows.rows == 0) return {source->empty(), rows};
+    const size_t first = size_t(begin + batch * options.batch_size + rows.first), n = size_t(rows.rows);
+    const auto of_batch = [&](const std::vector<int64_t>& all) {
+      return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, n);
+    };
+    return {source->make(of_batch(*order), {*options.seed, epoch, of_batch(*repeats)}), rows};
+  }
+};
+
+// A batch on the device, whose bytes may still be in transfer. It must be received before it is used or dropped.
+struct DeviceBatch {
+  PreparedBatch made;
+  std::vector<uint64_t> copies;
+
+  void receive(UploadLane& lane) {
+    for (const uint64_t copy : std::exchange(copies, {})) lane.receive(copy);
+  }
+};
+
+// Returns how often each index of an order occurs before; nothing where none occurs twice.
+std::vector<int64_t> repeats_in(const std::vector<int64_t>& order, int64_t size) {
+  std::vector<int64_t> counts(static_cast<size_t>(size), 0), out;
+  for (const int64_t i : order) out.push_back(counts[size_t(i)]++);
+  if (std::all_of(out.begin(), out.end(), [](int64_t before) { return before == 0; })) out.clear();
+  return out;
+}
+
+DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, UploadLane* lane) {
+  DeviceBatch sent{std::move(made), {}};
+  if (!sent.made.batch || !source.can_visit()) return sent;
+  const MemoryScope scope(MemoryTag::data);
+  try {
+    source.visit(sent.made.batch.get(), [&](Tensor& from) {
+      if (!from.defined()) return;
+      if (!lane || !from.device().is_cpu()) {
+        from = from.to(device);
+        return;
+      }
+      const Tensor packed = from.contiguous(), to = Tensor::empty(from.shape(), {.dtype = from.dtype(), .device = device});
+      sent.copies.push_back(lane->send(packed.data_ptr(), to.data_ptr(), packed.nbytes()));
+      from = to;
+    });
+  } catch (...) {
+    if (lane) sent.receive(*lane);
+    throw;
+  }
+  return sent;
+}
+
+}  // namespace
+
+// Threads that make the batches [first, end) of one epoch; the first free thread makes the next batch, at most `ahead` more than
+// were taken. The end of a stream, which has one thread, is found by reading it.
+class LoaderEngine::Prefetcher {
+ public:
+  Prefetcher(Plan plan, int64_t first, int64_t end, int threads, int ahead)
+      : plan_(std::move(plan)), ahead_(ahead), claimed_(first), taken_(first), end_(end) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~Prefetcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    try {
+      for (auto& [batch, result] : ready_) {
+        if (plan_.lane) result.sent.receive(*plan_.lane);
+      }
+    } catch (const Error&) {  // the device failed; its next use throws
+    }
+  }
+
+  // Returns the batches in order. Rethrows an exception thrown while making the batch.
+  PreparedBatch take() {
+    Result result;
+    {
+      std::unique_lock lock(mutex_);
+      filled_.wait(lock, [&] { return ready_.count(taken_) > 0; });
+      result = std::move(ready_.extract(taken_).mapped());
+      ++taken_;
+    }
+    room_.notify_all();
+    if (result.error) std::rethrow_exception(result.error);
+    if (plan_.lane) result.sent.receive(*plan_.lane);
+    return std::move(result.sent.made);
+  }
+
+ private:
+  struct Result {
+    DeviceBatch sent;
+    std::exception_ptr error;
+  };
+
+  void work() {
+    for (;;) {
+      int64_t mine;
+      {
+        std::unique_lock lock(mutex_);
+        room_.wait(lock, [&] { return stop_ || claimed_ >= end_ || claimed_ < taken_ + ahead_; });
+        if (stop_ || claimed_ >= end_) return;
+        mine = claimed_++;
+      }
+      Result result;
+      try {
+        result.sent = send(plan_.make(mine), *plan_.source, plan_.options.device, plan_.lane.get());
+      } catch (...) { result.error = std::current_exception(); }
+      const bool last = plan_.stream && (result.error || !result.sent.made.batch);
+      {
+        const std::lock_guard lock(mutex_);
+        ready_[mine] = std::move(result);
+        if (last) end_ = claimed_;
+      }
+      filled_.notify_one();
+    }
+  }
+
+  const Plan plan_;
+  const int64_t ahead_;
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  std::map<int64_t, Result> ready_;
+  int64_t claimed_, taken_, end_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const LoaderOptions& options)
+    : source_(std::move(source)), options_(options) {
+  check<ValueError>(options_.batch_size >= 1, "DataLoader", "batch_size must be at least 1, got ", options_.batch_size);
+  check<ValueError>(options_.num_workers >= 0, "DataLoader", "num_workers must not be negative, got ", options_.num_workers);
+  check<ValueError>(options_.num_workers == 0 || options_.prefetch >= 1, "DataLoader", "prefetch must be at least 1, got ",
+                    options_.prefetch);
+  check<ValueError>(source_->can_visit() || options_.device.is_cpu(), "DataLoader",
+                    "batches of a type that collate made up are not brought to ", options_.device,
+                    Help{"leave out .device and move them in the loop, or let collate give tensors, pairs or tuples"});
+  const bool in_order = !options_.shuffle && !options_.sampler;
+  check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
+                    "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
+  if (!options_.seed) {
+    options_.seed = options_.generator   ? samples::drawn_seed(*options_.generator)
+                    : options_.ranks > 1 ? 0
+                                         : default_generator().state().seed;
+  }
+  options_.generator = nullptr;
+  if (source_->is_stream()) {
+    check<ValueError>(in_order, "DataLoader", "a stream is read in its own order, got ", options_.shuffle ? "shuffle" : "a sampler",
+                      Help{"shuffle within next(), or give the set size() and get(i)"});
+    check<ValueError>(options_.ranks == 1, "DataLoader", "a stream cannot be read by ", options_.ranks, " ranks",
+                      Help{"let the stream of each rank give its share of the samples, with ranks 1"});
+    return;
+  }
+  check<ValueError>(!options_.sampler || options_.sampler->of() == source_->size(), "DataLoader",
+                    "the sampler must be made for the data set's ", source_->size(), " samples, got one for ",
+                    options_.sampler ? options_.sampler->of() : 0);
+  const int64_t streams = source_->parallel_streams();
+  check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
+                    " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
+                    options_.shuffle   ? " and shuffle"
+                    : options_.sampler ? " and a sampler"
+                                       : "");
+  check<ValueError>(streams == 0 || options_.ranks == 1, "DataLoader", "a data set of streams cannot be read by ", options_.ranks,
+                    " ranks: each stream continues where its last batch ended, in one process");
+  check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
+                    options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
+}
+
+LoaderEngine::~LoaderEngine() = default;
+LoaderEngine::LoaderEngine(LoaderEngine&&) noexcept = default;
+LoaderEngine& LoaderEngine::operator=(LoaderEngine&&) noexcept = default;
+
+int64_t LoaderEngine::size() const {
+  check<ValueError>(!source_->is_stream(), "DataLoader", "a stream does not know how many batches it has",
+                    Help{"count them while reading, or give the set size() and get(i)"});
+  return batches_from(0);
+}
+
+int64_t LoaderEngine::batches_from(int64_t begin) const {
+  const int64_t n = samples() - begin, b = options_.batch_size;
+  return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
+}
+
+void LoaderEngine::set_state(LoaderState state) {
+  const int64_t b = options_.batch_size;
+  const bool in_batch = state.begin >= 0 && state.begin < b && (source_->is_stream() || state.begin <= samples());
+  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && in_batch &&
+                    (source_->is_stream() || state.next_batch <= batches_from(state.begin));
+  if (!fits) {
+    fail<ValueError>("DataLoader", "a state must have epoch >= 0, next_batch in [0, ",
+                     source_->is_stream() ? "..." : std::to_string(size()), "] and begin in [0, ", b, "), got ", state.epoch, ", ",
+                     state.next_batch, " and ", state.begin);
+  }
+  forget();
+  state_ = state;
+  resumed_ = true;
+}
+
+LoaderPlace LoaderEngine::place() {
+  int64_t sample = state_.begin + state_.next_batch * options_.batch_size;
+  if (!source_->is_stream()) sample = std::min(sample, samples());
+  return {state_.epoch, sample, options_.batch_size, *options_.seed, hash_of_order(sample)};
+}
+
+void LoaderEngine::set_place(const LoaderPlace& place) {
+  const bool stream = source_->is_stream(), other = place.batch_size != options_.batch_size;
+  if (!(place.epoch >= 0 && place.sample >= 0 && place.batch_size >= 1 && (stream || place.sample <= samples())))
+    fail<ValueError>("DataLoader", "the place to continue from must lie in the data set, which has ", samples(),
+                     " samples an epoch, got sample ", place.sample, " of epoch ", place.epoch,
+                     Help{"continue with the same data, or from the end of an epoch"});
+  check<ValueError>(!other || place.sample == 0 || source_->parallel_streams() == 0, "DataLoader",
+                    "batch_size must stay within an epoch of a data set of parallel streams, got ", options_.batch_size,
+                    " where the epoch began with ", place.batch_size, Help{"continue from the end of an epoch"});
+  forget();
+  options_.seed = place.seed;
+  order_.reset();
+  order_epoch_ = -1;
+  // The last batch of a finished epoch may have been incomplete.
+  const bool through = !stream && place.sample == samples();
+  const int64_t begin = through ? 0 : place.sample % options_.batch_size;
+  state_ = {place.epoch, through ? size() : place.sample / options_.batch_size, begin};
+  resumed_ = true;
+  if (place.order != 0 && hash_of_order(place.sample) != place.order)
+    logging::warn(joined("[DataLoader] the first ", place.sample, " samples of epoch ", place.epoch,
+                         " come in another order than when the run was saved: the rest of this epoch has some of them again, and "
+                         "lacks others"));
+}
+
+// Hashes the set of samples, not their order: batches may contain the same samples in another order.
+uint64_t LoaderEngine::hash_of_order(int64_t samples) {
+  if (source_->is_stream() || samples == 0) return 0;
+  prepare_order();
+  uint64_t hash = 1;
+  for (int64_t i = 0; i < samples; ++i) {
+    uint64_t x = uint64_t((*order_)[size_t(i)]) + 0x9e3779b97f4a7c15;  // splitmix64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    hash += x ^ (x >> 31);
+  }
+  return hash & 0x1fffffffffffff;  // numbers in JSON keep 53 bits
+}
+
+void LoaderEngine::forget() {
+  prefetcher_.reset();
+  stream_.reset();
+}
+
+void LoaderEngine::end_epoch() {
+  forget();
+  state_ = {state_.epoch + 1, 0, 0};
+  resumed_ = true;
+}
+
+std::shared_ptr<void> LoaderEngine::next() {
+  const bool stream = source_->is_stream();
+  if (!stream && state_.next_batch >= batches_from(state_.begin)) {
+    end_epoch();
+    return {};
+  }
+  prepare_order();
+  const auto start = std::chrono::steady_clock::now();
+  if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
+  PreparedBatch made;
+  try {
+    if (stream && !stream_) {
+      stream_ = source_->open(*options_.seed, state_.epoch);
+      stream_->skip(state_.begin + state_.next_batch * options_.batch_size);
+    }
+    const Plan plan{source_, order_, repeats_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
+    if (options_.num_workers == 0) {
+      made = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).made;
+    } else {
+      if (!prefetcher_) {
+        const int64_t end = stream ? std::numeric_limits<int64_t>::max() : batches_from(state_.begin);
+        const int threads = stream ? 1 : options_.num_workers;  // a stream is read by one thread
+        prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, end, threads, options_.prefetch);
+      }
+      made = prefetcher_->take();
+    }
+  } catch (...) {
+    forget();
+    throw;
+  }
+  wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!made.batch) {
+    end_epoch();
+    return {};
+  }
+  part_ = made.part;
+  ++state_.next_batch;
+  resumed_ = false;
+  return made.batch;
+}
+
+void LoaderEngine::begin() {
+  if (!resumed_ && state_.next_batch > 0) {
+    forget();
+    state_ = {state_.epoch + 1, 0, 0};
+  }
+}
+
+std::vector<int64_t> LoaderEngine::samples_of_part() const {
+  if (!order_ || order_epoch_ != state_.epoch || state_.next_batch == 0) return {};
+  const auto first = order_->begin() + state_.begin + (state_.next_batch - 1) * options_.batch_size + part_.first;
+  return {first, first + part_.rows};
+}
+
+BatchRows part_of(int64_t total, int rank, int ranks) {
+  const int64_t each = total / ranks, longer = total % ranks;
+  return {rank * each + std::min<int64_t>(rank, longer), each + (rank < longer ? 1 : 0), total};
+}
+
+void LoaderEngine::prepare_order() {
+  if (source_->is_stream()) return;
+  if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle && !options_.sampler)) return;
+  const int64_t n = source_->size();
+  std::vector<int64_t> order;
+  if (options_.sampler) {
+    order = options_.sampler->order(*options_.seed, state_.epoch);
+    const int64_t expected = options_.sampler->size();
+    check<ValueError>(int64_t(order.size()) == expected, "DataLoader", "the sampler's order must have its size() of ", expected,
+                      " samples, got ", order.size());
+    for (const int64_t i : order) {
+      check<IndexError>(i >= 0 && i < n, "DataLoader", "the sampler's indices must be in [0, ", n, "), got ", i);
+    }
+  } else if (options_.shuffle) {
+    order = permutation(n, *options_.seed, uint64_t(state_.epoch));
+  } else {
+    order.resize(size_t(n));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
+  }
+  repeats_ = std::make_shared<const std::vector<int64_t>>(options_.sampler ? repeats_in(order, n) : std::vector<int64_t>());
+  order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
+  order_epoch_ = state_.epoch;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/loading/permutation.h"
+
+#include <numeric>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/math/random.h"
+
+namespace halfstep {
+namespace {
+
+// Separates these draws from those of a Generator with the same seed.
+constexpr uint64_t kOrderSalt = 0x6f72646572000000u;
+
+}  // namespace
+
+std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
+  check<ValueError>(n >= 0 && n < (int64_t(1) << 32), "permutation", "n must be in [0, 2^32), got ", n);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), int64_t(0));
+  for (int64_t i = n - 1; i > 0; --i) {
+    const math::Random4 r = math::philox(seed ^ kOrderSalt, stream << 32 | uint64_t(i));
+    // Computes floor(u (i + 1)) for a 64-bit fraction u, in two 32-bit halves: i + 1 has at most 32 bits.
+    const uint64_t low = (uint64_t(r.v[0]) * uint64_t(i + 1)) >> 32;
+    const uint64_t j = (uint64_t(r.v[1]) * uint64_t(i + 1) + low) >> 32;
+    std::swap(order[size_t(i)], order[size_t(j)]);
+  }
+  return order;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/arrays.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/formats/npy.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/weights/safetensors.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool holds_integers(const Tensor& t) { return is_integral(t.dtype()); }
+
+constexpr float kPixel = 1.f / 255;
+
+Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
+  check<DataError>(t.dim() >= 1 && t.size(0) >= 1, label, "the input must have a row for each sample, got shape ", t.shape());
+  check<DataError>(!tokens || holds_integers(t), label, "tokens must be whole numbers, got ", t.dtype());
+  if (tokens) return t.to(DType::i64).contiguous();
+  return (t.dtype() == DType::u8 ? t : t.to(DType::f32)).contiguous();
+}
+
+ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
+  if (input.dtype() != DType::u8) return ByteMeaning::automatic;
+  if (o.bytes != ByteMeaning::automatic) return o.bytes;
+  return input.dim() > 2 && !are_zeros_and_ones(input) ? ByteMeaning::pixels : ByteMeaning::numbers;
+}
+
+// Returns whether each row [classes] has one 1, and 0 elsewhere.
+bool is_one_hot(const Tensor& t) {
+  if (t.dim() != 2 || t.size(0) < 2 || t.size(1) < 2) return false;
+  const Tensor values = t.to(DType::f64).contiguous();
+  const double* p = values.const_data_ptr<double>();
+  for (int64_t i = 0; i < t.size(0); ++i, p += t.size(1))
+    if (std::count(p, p + t.size(1), 1.0) != 1 || std::count(p, p + t.size(1), 0.0) != t.size(1) - 1) return false;
+  return true;
+}
+
+Tensor place_of_ones(const Tensor& t) {
+  const Tensor values = t.to(DType::f64).contiguous();
+  Tensor out = Tensor::empty({t.size(0)}, {.dtype = DType::i64, .device = Device::cpu});
+  const double* p = values.const_data_ptr<double>();
+  for (int64_t i = 0; i < t.size(0); ++i, p += t.size(1)) out.data_ptr<int64_t>()[i] = std::find(p, p + t.size(1), 1.0) - p;
+  return out;
+}
+
+bool is_whole(const Tensor& t, std::optional<int64_t> ignored) {
+  if (!is_floating(t.dtype())) return true;
+  const Tensor values = t.to(DType::f64).contiguous();
+  const double* const p = values.const_data_ptr<double>();
+  return std::all_of(p, p + values.numel(), [&](double v) {
+    return v == std::floor(v) && v < 1e15 && (v >= 0 || (ignored && v == double(*ignored)));
+  });
+}
+
+struct Targets {
+  Tensor values;
+  int64_t classes = 0;
+  std::string note{};
+};
+
+Targets read_target(const std::string& label, const Tensor& input, const Tensor& t, const ArrayOptions& o) {
+  const auto as_classes = [&](const Tensor& values, int64_t classes, std::string note) {
+    const Tensor made = values.to(DType::i64).contiguous();
+    if (classes == 0) classes = o.classes > 0 ? o.classes : std::max<int64_t>(1, classes_in(made, o.ignored));
+    check<DataError>(o.classes == 0 || o.classes == classes, label, "targets must have ", o.classes, " classes, got ", t.shape(),
+                     ", one-hot");
+    return Targets{made, classes, std::move(note)};
+  };
+  const bool asked = o.classification == true, may = o.classification.value_or(true), typed = !is_floating(t.dtype());
+  const Shape x = input.shape();
+  // Keeps integers that may be a class for each position of the input.
+  const bool positions =
+      t.dim() == 2 && holds_integers(t) &&
+      ((o.tokens && x.size() > 1 && x[1] == t.size(1)) || (x.size() > 2 && (x[1] == t.size(1) || x[2] == t.size(1))));
+  if (may && !positions && is_one_hot(t))
+    return as_classes(place_of_ones(t), t.size(1), joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
+  const bool column = t.dim() == 2 && t.size(1) == 1 && !positions;
+  if (may && (asked ? is_whole(t, o.ignored) : typed) && (t.dim() == 1 || column)) {
+    std::string note;
+    if (column) note = joined("targets ", t.shape(), " are read as [", t.size(0), ']');
+    if (t.dtype() == DType::boolean) note += joined(note.empty() ? "" : "; ", "targets are booleans, read as classes 0 and 1");
+    if (!typed) note += joined(note.empty() ? "" : "; ", "targets are ", t.dtype(), ", all whole, read as classes");
+    return as_classes(t.to(DType::i64).reshape({t.size(0)}), 0, note);
+  }
+  check<DataError>(!asked || holds_integers(t), label, "classes must be whole numbers, got ", t.dtype());
+  if (may && holds_integers(t)) return as_classes(t, 0, "");
+  const Tensor numbers = t.to(DType::f32).contiguous();
+  return {numbers.dim() == 1 ? numbers.view({numbers.size(0), 1}) : numbers};
+}
+
+}  // namespace
+
+bool are_zeros_and_ones(const Tensor& bytes) {
+  constexpr int64_t kPiece = 1 << 16;
+  const Tensor all = bytes.contiguous();
+  const uint8_t* const p = all.const_data_ptr<uint8_t>();
+  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first piece
+    if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
+  return true;
+}
+
+bool looks_channels_last(const Shape& s) { return s.size() == 3 && s[0] > 4 && s[1] > 4 && (s[2] == 1 || s[2] == 3 || s[2] == 4); }
+
+struct ArrayDataset::Parts {
+  Tensor input;
+  Targets target;
+  ByteMeaning bytes;
+
+  static Parts of(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o) {
+    check<DataError>(target.dim() >= 1 && input.dim() >= 1 && input.size(0) == target.size(0), label,
+                     "input and target must have a row for each sample, got shapes ", input.shape(), " and ", target.shape());
+    const MemoryScope scope(MemoryTag::data);
+    check<DataError>(!o.channels_last || input.dim() > 2, label,
+                     "channels_last is for inputs [N, ..., channels] of three dimensions ", "or more, got ", input.shape());
+    const Tensor given = input_of(label, input, o.tokens);
+    const Tensor made = o.channels_last ? given.movedim(-1, 1).contiguous() : given;
+    return {made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
+  }
+};
+
+ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions& o)
+    : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
+                    label, o.ignored),
+      notes_(std::move(p.target.note)),
+      channels_last_(o.channels_last),
+      bytes_(p.bytes) {
+  if (channels_last_)
+    notes_ = joined("inputs have their channels last, read as ", p.input.shape(), notes_.empty() ? "" : "; ", notes_);
+  if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
+  if (bytes_ == ByteMeaning::automatic) return;
+  const bool pixels = bytes_ == ByteMeaning::pixels, guessed = o.bytes == ByteMeaning::automatic;
+  const bool bits = !pixels && are_zeros_and_ones(p.input);
+  notes_ = joined("inputs are bytes", bits ? " of 0 and 1" : "", ", read as ",
+                  pixels ? "pixels in [0, 1]"
+                  : bits ? "these numbers"
+                         : "numbers from 0 to 255",
+                  !guessed ? ""
+                  : pixels ? " (\"bytes\": \"numbers\" leaves them as they are)"
+                           : " (\"bytes\": \"pixels\" divides them by 255)",
+                  notes_.empty() ? "" : "; ", notes_);
+}
+
+ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o)
+    : ArrayDataset(label, Parts::of(label, input, target, o), o) {}
+
+DataForm ArrayDataset::form() const {
+  constexpr int64_t kMostValues = int64_t(1) << 22;
+  DataForm out = Dataset::form();
+  TensorForm form{.bytes = bytes_, .channels_last = channels_last_};
+  if (input().dtype() != DType::i64) {  // over some samples, spread evenly
+    const int64_t row = std::max<int64_t>(1, numel(input_shape())), n = std::clamp<int64_t>(kMostValues / row, 1, size());
+    std::vector<int64_t> rows(size_t(n), 0);
+    for (int64_t i = 0; i < n; ++i) rows[size_t(i)] = i * size() / n;
+    for (size_t from = 0; from < rows.size(); from += 64) {
+      const Batch some = batch(std::span(rows).subspan(from, std::min<size_t>(64, rows.size() - from)));
+      const Tensor values = some.input.contiguous();
+      const float* const p = values.const_data_ptr<float>();
+      for (int64_t i = 0; i < values.numel(); ++i)
+        if (std::isfinite(p[i])) form.low = std::min<double>(form.low, p[i]), form.high = std::max<double>(form.high, p[i]);
+    }
+  }
+  out.source = form;
+  return out;
+}
+
+ArrayDataset ArrayDataset::npy(const fs::path& input, const fs::path& target, const ArrayOptions& options) {
+  return ArrayDataset("NPY " + input.string(), map_npy(input), map_npy(target), options);
+}
+
+ArrayDataset ArrayDataset::npz(const fs::path& path, const ArrayOptions& options) {
+  return ArrayDataset("NPZ " + path.string(), read_npz(path, options.input), read_npz(path, options.target), options);
+}
+
+ArrayDataset ArrayDataset::safetensors(const fs::path& path, const ArrayOptions& options) {
+  const std::string label = "Safetensors " + path.string();
+  const TensorFile file = map_safetensors(path);
+  const auto named = [&](const std::string& name) {
+    const auto found = file.tensors.find(name);
+    if (found == file.tensors.end()) {
+      std::string all;
+      for (const auto& [n, t] : file.tensors) all += (all.empty() ? "" : ", ") + n;
+      fail<DataError>(label, "there is no tensor \"", name, "\"; there are ", all.empty() ? "none" : all.substr(0, 500));
+    }
+    return found->second;
+  };
+  return ArrayDataset(label, named(options.input), named(options.target), options);
+}
+
+}  // namespace halfstep

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/generators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/loading/sample_numbers.h"
+#include "framework/data/sets/digits.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+constexpr float kTurn = 6.2831853f;
+constexpr int64_t kDigitSide = 28, kPool = 2000;  // number of digits from which strips are made
+
+struct Count {
+  const char* name;
+  int64_t value;
+  int64_t least = 1;
+};
+void check_counts(const char* where, std::initializer_list<Count> counts) {
+  for (const Count& c : counts) {
+    const bool good = c.value >= c.least && c.value <= int64_t(1) << 24;
+    check<ValueError>(good, where, c.name, " must be in ", c.least, "..2^24, got ", c.value);
+  }
+}
+
+// Checks the product of these: all samples are drawn at once, and more would take gigabytes and hours.
+void check_numbers(const char* where, const char* what, std::initializer_list<int64_t> factors) {
+  constexpr double kMost = int64_t(1) << 26;
+  double all = 1;
+  for (const int64_t n : factors) all *= double(n);
+  check<ValueError>(all <= kMost, where, what, " may be ", kMost, ", got ", all);
+}
+
+Tensor rows(int64_t n, const Shape& sample, DType dtype = DType::f32) {
+  return Tensor::empty(with_batch(n, sample), {.dtype = dtype, .device = Device::cpu});
+}
+
+std::string label(const char* what, Split split) { return std::string(what) + ' ' + std::string(name(split)); }
+
+TensorDataset<> spirals(const SpiralsOptions& o) {
+  check_counts("Spirals", {{"size", o.size}, {"arms", o.arms}});
+  const MemoryScope scope(MemoryTag::data);
+  const Tensor input = rows(o.size, {2}), target = rows(o.size, {}, DType::i64);
+  for (int64_t i = 0; i < o.size; ++i) {
+    SampleNumbers r(o.seed, o.split, i);
+    const int64_t arm = i % o.arms;
+    const float along = std::sqrt(r.uniform(0, 1));  // nearly the same number of points on each length of the arm
+    const float angle = kTurn * (float(o.turns) * along + float(arm) / float(o.arms));
+    input.data_ptr<float>()[2 * i] = along * std::cos(angle) + float(o.noise) * r.normal();
+    input.data_ptr<float>()[2 * i + 1] = along * std::sin(angle) + float(o.noise) * r.normal();
+    target.data_ptr<int64_t>()[i] = arm;
+  }
+  return TensorDataset(input, target, o.arms, {}, label("Spirals", o.split));
+}
+
+TensorDataset<> sines(const SinesOptions& o) {
+  check_counts("Sines", {{"size", o.size}, {"window", o.window}, {"horizon", o.horizon}, {"waves", o.waves}});
+  check_numbers("Sines", "size (window + horizon) waves", {o.size, o.window + o.horizon, o.waves});
+  const MemoryScope scope(MemoryTag::data);
+  const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
+  float *x = input.data_ptr<float>(), *y = target.data_ptr<float>();
+  for (int64_t i = 0; i < o.size; ++i) {
+    SampleNumbers r(o.seed, o.split, i);
+    std::vector<float> values(size_t(o.window + o.horizon), 0.0f);
+    for (int64_t w = 0; w < o.waves; ++w) {
+      const float height = r.uniform(0.2f, 1) / float(o.waves), step = kTurn / r.uniform(5, 40), phase = r.uniform(0, kTurn);
+      for (size_t t = 0; t < values.size(); ++t) values[t] += height * std::sin(step * float(t) + phase);
+    }
+    for (int64_t t = 0; t < o.window; ++t) *x++ = values[size_t(t)] + float(o.noise) * r.normal();
+    y = std::copy(values.begin() + o.window, values.end(), y);
+  }
+  return TensorDataset(input, target, 0, {}, label("Sines", o.split));
+}
+
+TensorDataset<> copy_task(const CopyTaskOptions& o) {
+  check_counts("CopyTask", {{"size", o.size}, {"length", o.length}, {"wait", o.wait}, {"symbols", o.symbols}});
+  check_numbers("CopyTask", "2 size (2 length + wait)", {2, o.size, 2 * o.length + o.wait});
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t steps = 2 * o.length + o.wait;
+  const Tensor input = rows(o.size, {steps}, DType::i64), target = rows(o.size, {steps}, DType::i64);
+  std::fill_n(input.data_ptr<int64_t>(), o.size * steps, 0);
+  std::fill_n(target.data_ptr<int64_t>(), o.size * steps, 0);
+  for (int64_t i = 0; i < o.size; ++i) {
+    SampleNumbers r(o.seed, o.split, i);
+    int64_t *const x = input.data_ptr<int64_t>() + i * steps, *const y = target.data_ptr<int64_t>() + i * steps;
+    for (int64_t t = 0; t < o.length; ++t) x[t] = y[steps - o.length + t] = 1 + r.below(o.symbols);
+    x[o.length + o.wait - 1] = o.symbols + 1;
+  }
+  return TensorDataset(input, target, o.symbols + 1, {}, label("CopyTask", o.split));
+}
+
+TensorDataset<> adding(const AddingOptions& o) {
+  check_counts("Adding", {{"size", o.size}, {"length", o.length, 2}});
+  check_numbers("Adding", "2 size length", {2, o.size, o.length});
+  const MemoryScope scope(MemoryTag::data);
+  const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});
+  for (int64_t i = 0; i < o.size; ++i) {
+    SampleNumbers r(o.seed, o.split, i);
+    float* const x = input.data_ptr<float>() + i * o.length * 2;
+    for (int64_t t = 0; t < o.length; ++t) x[2 * t] = r.uniform(0, 1), x[2 * t + 1] = 0;
+    const int64_t half = o.length / 2, first = r.below(half), second = half + r.below(o.length - half);
+    x[2 * first + 1] = x[2 * second + 1] = 1;
+    target.data_ptr<float>()[i] = x[2 * first] + x[2 * second];
+  }
+  return TensorDataset(input, target, 0, {}, label("Adding", o.split));
+}
+
+}  // namespace
+
+SpiralsDataset::SpiralsDataset(const SpiralsOptions& options) : TensorDataset(spirals(options)) {}
+SinesDataset::SinesDataset(const SinesOptions& options) : TensorDataset(sines(options)) {}
+CopyTaskDataset::CopyTaskDataset(const CopyTaskOptions& options) : TensorDataset(copy_task(options)) {
+  set_vocabulary(options.symbols + 2);
+}
+AddingDataset::AddingDataset(const AddingOptions& options) : TensorDataset(adding(options)) {}
+
+DigitStripsDataset::DigitStripsDataset(const DigitStripsOptions& options) : options_(options) {
+  check_counts("DigitStrips", {{"size", options.size}, {"min_digits", options.min_digits}, {"max_digits", options.max_digits}});
+  check<ValueError>(options.min_digits <= options.max_digits && options.max_digits <= 64, "DigitStrips",
+                    "min_digits must be at most max_digits, and that at most 64, got ", options.min_digits, " and ",
+                    options.max_digits);
+  digits_ = std::make_shared<DigitsDataset>(DigitsOptions{.split = options.split, .size = kPool, .seed = options.seed});
+}
+
+Shape DigitStripsDataset::input_shape() const { return {1, kDigitSide, kDigitSide * options_.max_digits}; }
+
+Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
+  constexpr uint64_t kStripSalt = 0x7374726970730000u;  // different random numbers from those that draw the digits
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t most = options_.max_digits, width = kDigitSide * most, n = int64_t(indices.size());
+  const Batch out{rows(n, input_shape()), rows(n, target_shape(), DType::i64)};
+  std::fill_n(out.input.data_ptr<float>(), out.input.numel(), 0.0f);
+  std::fill_n(out.target.data_ptr<int64_t>(), out.target.numel(), -1);
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t i = indices[size_t(k)];
+    check<IndexError>(i >= 0 && i < size(), "DigitStrips", "a sample index must be in [0, ", size(), "), got ", i);
+    SampleNumbers r(options_.seed ^ kStripSalt, options_.split, i);
+    const int64_t digits = options_.min_digits + r.below(most - options_.min_digits + 1);
+    float* const image = out.input.data_ptr<float>() + k * kDigitSide * width;
+    for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // digits may touch, but never leave the image
+      const int64_t which = r.below(kPool);
+      const uint8_t* const digit = digits_->input().const_data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
+      for (int64_t y = 0; y < kDigitSide; ++y) {
+        for (int64_t x = 0; x < kDigitSide; ++x) {
+          float& pixel = image[y * width + left + x];
+          pixel = std::max(pixel, float(digit[y * kDigitSide + x]) / 255);
+        }
+      }
+      out.target.data_ptr<int64_t>()[k * most + d] = 1 + digits_->target().data_ptr<uint8_t>()[which];
+    }
+  }
+  return out;
+}
+
+std::string DigitStripsDataset::describe() const {
+  return joined(label("DigitStrips", options_.split), ": ", size(), " strips of ", options_.min_digits, " to ", options_.max_digits,
+                " digits, input ", input_shape());
+}
+
+}  // namespace halfstep

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/image_folder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/check.h"
+#include "framework/base/list_text.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/data/loading/subsets.h"
+#include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/ops/window/resample.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kFolder = "ImageFolder";
+
+// Throws the error "must have pictures ..., but has none".
+[[noreturn]] void has_no_pictures(const fs::path& folder, const PassedOver& passed) {
+  const std::vector<std::string> warnings = passed.warnings();
+  fail<DataError>(kFolder, folder.string(), " must have pictures (PNG or JPEG), but has none",
+                  warnings.empty() ? "" : ": " + warnings[0],
+                  Help{passed.other_pictures.empty() ? "each class has a folder of its own"
+                                                     : "convert them, e.g. with ImageMagick's mogrify -format png"});
+}
+
+// Returns whether the name is that of a part of the data, such as "train" or "Test", rather than of a class.
+bool is_part(std::string name) {
+  for (char& c : name) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  constexpr const char* kParts[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
+  return std::find(std::begin(kParts), std::end(kParts), name) != std::end(kParts);
+}
+
+}  // namespace
+
+void to_planes(const Picture& p, float* to) {
+  for (int64_t c = 0; c < p.channels; ++c)
+    for (int64_t i = 0; i < p.height * p.width; ++i) *to++ = float(p.pixels[size_t(i * p.channels + c)]) / 255;
+}
+
+void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background background, float* to) {
+  const NoGrad off;
+  const int64_t side = fit == PictureFit::pad ? std::max(p.height, p.width) : std::min(p.height, p.width);
+  const auto resized = [&](int64_t length) {
+    return fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / side);
+  };
+  const int64_t height = resized(p.height), width = resized(p.width);
+  Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
+  to_planes(p, image.data_ptr<float>());
+  if (height != p.height || width != p.width)
+    image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
+  // Start of the square in the picture; negative if there is padding.
+  const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
+  const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
+  const int64_t columns = std::min(size - first, width - std::max<int64_t>(0, left));
+  std::fill_n(to, p.channels * size * size, background == Background::white ? 1.f : 0.f);
+  for (int64_t c = 0; c < p.channels; ++c) {
+    for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
+      std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, columns,
+                  to + (c * size + y) * size + first);
+  }
+}
+
+ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
+    : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
+  check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
+  const std::vector<std::string> folders = folders_in(root, passed_, &beside_);
+  check<DataError>(!folders.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
+  const std::vector<int64_t> labels = classes_of_folders(kFolder, root, folders, class_names_, notes_);
+  std::vector<std::string> unknown;
+  size_t count = 0;  // number of pictures in them
+  for (size_t i = 0; i < folders.size(); ++i) {
+    PassedOver passed;
+    std::vector<fs::path> found = pictures_in(root / folders[i], passed);
+    if (labels[i] < 0) {
+      unknown.push_back(joined(spelled(folders[i]), " (", found.size(), ')'));
+      count += found.size();
+      continue;
+    }
+    if (found.empty()) has_no_pictures(root / folders[i], passed);
+    passed_.add(passed);
+    for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
+  }
+  if (!unknown.empty())
+    notes_.warnings.push_back(joined(count, count == 1 ? " picture is" : " pictures are",
+                                     " left out, in folders that are no classes of the training data: ", list_text(unknown)));
+  if (options_.skip_bad) leave_out_bad(root);
+  options_.check = {};
+  const int channels = options_.grayscale ? 1 : 3;
+  std::optional<PictureSize> size = PictureSize{options_.size, options_.size};
+  if (options_.size == 0)
+    for (first_ = 0; !(size = size_of(files_[first_]));) {
+      if (++first_ < files_.size()) continue;
+      first_ = 0;
+      picture_size(files_[0].path);  // throws
+    }
+  shape_ = {channels, size->height, size->width};
+}
+
+void ImageFolderDataset::leave_out_bad(const fs::path& root) {
+  std::vector<fs::path> all;
+  for (const File& f : files_) all.push_back(f.path);
+  const PictureCheck found = check_pictures(all, options_.check);
+  if (found.faults.empty()) return;
+  check<DataError>(found.faults.size() < files_.size(), kFolder, "none of the ", files_.size(), " pictures in ", root.string(),
+                   " can be read: ", found.faults[0].text);
+  left_out_ = joined(found.faults.size(), " of ", files_.size(), found.faults.size() == 1 ? " pictures is" : " pictures are",
+                     " left out, since they cannot be read: ", found.faults[0].text);
+  left_out_ = replace_not_utf8(left_out_);
+  std::replace(left_out_.begin(), left_out_.end(), '\n', ' ');
+  for (size_t i = found.faults.size(); i-- > 0;) files_.erase(files_.begin() + std::ptrdiff_t(found.faults[i].place));
+  for (size_t c = 0; c < class_names_.size(); ++c) {
+    const auto is_of = [&](int64_t label) { return label == int64_t(c); };
+    check<DataError>(std::any_of(files_.begin(), files_.end(), [&](const File& f) { return is_of(f.label); }) ||
+                         !fs::exists(root / class_names_[c]),
+                     kFolder, "no picture of the class ", class_names_[c], " in ", root.string(), " can be read");
+  }
+}
+
+std::optional<PictureSize> ImageFolderDataset::size_of(const File& file) const {
+  try {
+    return picture_size(file.path, options_.exif);
+  } catch (const DataError&) { return {}; }
+}
+
+void ImageFolderDataset::read(const File& file, float* to) const {
+  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background, options_.exif);
+  try {
+    if (options_.size > 0) return fit_picture(p, options_.size, options_.fit, options_.background, to);
+  } catch (const MemoryError&) { picture_too_large(file.path, p.width, p.height); } catch (const std::bad_alloc&) {
+    picture_too_large(file.path, p.width, p.height);
+  }
+  check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
+                   " x ", shape_[1], " pixels as the first one, ", files_[first_].path.string(), ", got ", p.width, " x ", p.height,
+                   Help{"set \"size\" to resize all to one size"});
+  to_planes(p, to);
+}
+
+Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t n = int64_t(indices.size());
+  const Batch out{Tensor::empty(with_batch(n, shape_), {.device = Device::cpu}),
+                  Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})};
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t i = indices[size_t(k)];
+    check<IndexError>(i >= 0 && i < size(), kFolder, "a sample index must be in [0, ", size(), "), got ", i);
+    read(files_[size_t(i)], out.input.data_ptr<float>() + k * numel(shape_));
+    out.target.data_ptr<int64_t>()[k] = files_[size_t(i)].label;
+  }
+  return out;
+}
+
+int64_t ImageFolderDataset::check_sizes(double seconds) const {
+  if (options_.size > 0) return size();
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  const PictureSize wanted{shape_[2], shape_[1]};
+  int64_t read = 0, wrong = 0;
+  size_t example = 0;
+  for (; read < size() && Clock::now() < end; ++read) {
+    const std::optional<PictureSize> is = size_of(files_[size_t(read)]);
+    if (!is || *is == wanted) continue;
+    if (wrong++ == 0) example = size_t(read);
+  }
+  if (wrong == 0) return read;
+  const PictureSize other = picture_size(files_[example].path, options_.exif);
+  fail<DataError>(kFolder, "all pictures must have one size, but ", wrong, " of ", read, " are not ", wanted.width, " x ",
+                  wanted.height, " as the first one, ", files_[first_].path.string(), ": ", files_[example].path.string(), " has ",
+                  other.width, " x ", other.height, Help{"set \"size\" to resize all to one size"});
+}
+
+std::vector<int64_t> ImageFolderDataset::labels() const {
+  std::vector<int64_t> out;
+  for (const File& f : files_) out.push_back(f.label);
+  return out;
+}
+
+DataForm ImageFolderDataset::form() const {
+  DataForm out = Dataset::form();
+  out.names = class_names_;
+  ImageForm image{.background = options_.background, .exif = options_.exif};
+  if (options_.size > 0) image.fit = options_.fit;
+  out.source = image;
+  return out;
+}
+
+DataNotes ImageFolderDataset::notes() const {
+  DataNotes out = notes_;
+  if (const std::string passed = passed_.text(); !passed.empty())
+    out.made += joined(out.made.empty() ? "" : "; ", "left out: ", passed);
+  const std::vector<std::string> of_files = passed_.warnings();
+  out.warnings.insert(out.warnings.end(), of_files.begin(), of_files.end());
+  if (!left_out_.empty()) out.warnings.push_back(left_out_);
+  if (!beside_.empty())
+    out.warnings.push_back(joined(beside_.size(), beside_.size() == 1 ? " picture is" : " pictures are",
+                                  " left out, since they lie beside the folders of the classes, such as ",
+                                  replace_not_utf8(beside_[0].string())));
+  if (std::all_of(class_names_.begin(), class_names_.end(), is_part))
+    out.warnings.push_back(joined("the classes are called ", class_names_.front(), class_names_.size() > 1 ? " and " : "",
+                                  class_names_.size() > 1 ? class_names_.back() : "",
+                                  ", as parts of data are: path must name one of these folders if the classes lie below"));
+  return out;
+}
+
+std::string ImageFolderDataset::describe() const {
+  return joined(label_, ": ", size(), " pictures, input ", shape_, ", ", classes(), " classes");
+}
+
+std::vector<fs::path> picture_files(const Dataset& data) {
+  const Dataset& given = data.untransformed();
+  std::vector<fs::path> out;
+  if (const auto* part = dynamic_cast<const Subset<Dataset>*>(&given)) {
+    const std::vector<fs::path> all = picture_files(part->dataset());
+    for (const int64_t i : all.empty() ? std::vector<int64_t>() : part->indices()) out.push_back(all[size_t(i)]);
+  } else if (const auto* folder = dynamic_cast<const ImageFolderDataset*>(&given)) {
+    for (int64_t i = 0; i < folder->size(); ++i) out.push_back(folder->file(i));
+  }
+  return out;
+}
+
+}  // namespace halfstep

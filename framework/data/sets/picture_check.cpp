@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/picture_check.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <unordered_set>
+
+#include "framework/backend/backend.h"
+#include "framework/backend/cpu/team.h"
+#include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
+#include "framework/data/formats/image_file.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/checksum.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr char kTitle[] = "halfstep pictures, 1\n\n\n\n";  // change the number if fewer pictures can be read
+constexpr size_t kTitleBytes = sizeof kTitle - 1, kNumber = sizeof(uint64_t);
+constexpr size_t kMostBytes = size_t(1) << 26;  // 8 million pictures
+constexpr size_t kRememberAt = 2048;            // pictures between two writes, so that an interrupted check is not lost
+static_assert(kTitleBytes % kNumber == 0);
+
+fs::path cache_file() {
+  const fs::path folder = picture_cache();
+  return folder.empty() ? folder : folder / "pictures";
+}
+
+// The pictures known to be good. If another process appends to the file at the same time, some numbers may be lost or mixed up:
+// those pictures are decoded again.
+// decoded again.
+class Known {
+ public:
+  bool has(uint64_t number) const { return number != 0 && numbers_.contains(number); }
+  void read() {
+    const fs::path file = cache_file();
+    if (file.empty() || file == read_) return;
+    read_ = file;
+    try {
+      const std::string bytes = read_file(file, kMostBytes);
+      if (!bytes.starts_with(kTitle)) return;
+      for (size_t at = kTitleBytes; at + kNumber <= bytes.size(); at += kNumber) {
+        uint64_t number = 0;
+        std::memcpy(&number, bytes.data() + at, kNumber);
+        numbers_.insert(number);
+      }
+    } catch (const Error&) {}  // the file is missing, or too large
+  }
+  void add(const std::vector<uint64_t>& more) {
+    std::string bytes;
+    for (const uint64_t number : more)
+      if (number != 0 && numbers_.insert(number).second) bytes.append(reinterpret_cast<const char*>(&number), kNumber);
+    const fs::path file = cache_file();
+    if (file.empty() || bytes.empty()) return;
+    std::error_code failed;
+    fs::create_directories(file.parent_path(), failed);
+    std::string title(kTitleBytes, '\0');
+    std::ifstream(file, std::ios::binary).read(title.data(), std::streamsize(title.size()));
+    const auto size = fs::file_size(file, failed);
+    const bool anew = failed || title != kTitle || size + bytes.size() > kMostBytes;
+    std::ofstream out(file, std::ios::binary | (anew ? std::ios::trunc : std::ios::app));
+    out << (anew ? kTitle : "") << bytes << std::flush;  // fails silently on a full disk
+  }
+
+ private:
+  std::unordered_set<uint64_t> numbers_;
+  fs::path read_;
+};
+
+// The mark of a flawed picture.
+constexpr const char* kFlawed = "its end is missing, or bytes lie between its parts";
+
+struct Verdict {
+  std::string fault, flaw;
+  std::exception_ptr failed;  // out of memory, which does not concern the picture
+};
+
+void look_at(const fs::path& picture, Verdict& out) noexcept {
+  try {
+    try {
+      read_picture(picture, 3, Background::none, false, &out.flaw);
+    } catch (const DataError& e) { out.fault = e.what(); } catch (const IoError& e) {
+      out.fault = e.what();
+    }
+  } catch (...) { out.failed = std::current_exception(); }
+}
+
+}  // namespace
+
+fs::path picture_cache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache && *cache == '/') return fs::path(cache) / "halfstep";
+  return home && *home == '/' ? fs::path(home) / ".cache" / "halfstep" : fs::path();
+}
+
+uint64_t picture_number(const fs::path& picture, const std::string& known) {
+  struct stat is {};
+  if (::stat(picture.c_str(), &is) != 0) return 0;
+  std::error_code failed;
+  const fs::path whole = picture.is_absolute() ? picture : fs::absolute(picture, failed);
+  const std::string text =
+      joined(whole.lexically_normal().string(), '\n', is.st_size, ' ', is.st_mtim.tv_sec, '.', is.st_mtim.tv_nsec, '\n', known);
+  return std::strtoull(sha256(text).substr(0, 2 * kNumber).c_str(), nullptr, 16);
+}
+
+PictureCheck check_pictures(const std::vector<fs::path>& pictures, const PictureCheckOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  static ForkMutex mutex;
+  static Known known;
+  const std::lock_guard lock(mutex);
+  known.read();
+  PictureCheck out;
+  std::vector<size_t> open;  // indices of unknown pictures
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    if (known.has(picture_number(pictures[i], ""))) continue;
+    if (known.has(picture_number(pictures[i], kFlawed)))
+      out.flaws.push_back({i, kFlawed});
+    else
+      open.push_back(i);
+  }
+  const auto begun = Clock::now();
+  const int threads = num_threads();
+  const size_t at_once = size_t(threads) * 8;
+  out.checked = int64_t(pictures.size() - open.size());
+  std::vector<uint64_t> good;
+  for (size_t first = 0; first < open.size(); first += at_once) {
+    if (std::chrono::duration<double>(Clock::now() - begun).count() > options.seconds) break;
+    if (options.progress && !options.progress(out.checked, int64_t(pictures.size()))) break;
+    std::vector<Verdict> verdicts(std::min(at_once, open.size() - first));
+    const auto one = [&](size_t i) { look_at(pictures[open[first + i]], verdicts[i]); };
+    cpu::run_team(
+        int64_t(verdicts.size()), threads, [](void* f, int64_t i) { (*static_cast<decltype(one)*>(f))(size_t(i)); },
+        const_cast<void*>(static_cast<const void*>(&one)));
+    for (size_t i = 0; i < verdicts.size(); ++i) {
+      const size_t place = open[first + i];
+      if (verdicts[i].failed) look_at(pictures[place], verdicts[i] = {});  // alone, with all the memory
+      const Verdict& v = verdicts[i];
+      if (v.failed) std::rethrow_exception(v.failed);
+      if (!v.fault.empty()) {
+        out.faults.push_back({place, v.fault});
+        continue;
+      }
+      if (!v.flaw.empty()) out.flaws.push_back({place, kFlawed});
+      good.push_back(picture_number(pictures[place], v.flaw.empty() ? "" : kFlawed));
+    }
+    out.checked += int64_t(verdicts.size());
+    if (good.size() < kRememberAt) continue;
+    known.add(good);
+    good.clear();
+  }
+  known.add(good);
+  const auto by_place = [](const PictureCheck::Remark& a, const PictureCheck::Remark& b) { return a.place < b.place; };
+  std::sort(out.flaws.begin(), out.flaws.end(), by_place);
+  return out;
+}
+
+}  // namespace halfstep

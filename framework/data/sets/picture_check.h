@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds unreadable pictures before they are needed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace halfstep {
+
+struct PictureCheck {
+  struct Remark {
+    size_t place;  // index in the list
+    std::string text;
+  };
+  int64_t checked = 0;         // fewer than in the list if time ran out or progress() ended it
+  std::vector<Remark> faults;  // unreadable pictures, in the order of the list; the text is the error's
+  std::vector<Remark> flaws;   // pictures that are read despite a flaw, with read_picture's text
+};
+
+struct PictureCheckOptions {
+  double seconds = std::numeric_limits<double>::infinity();      // time limit
+  std::function<bool(int64_t done, int64_t all)> progress = {};  // called now and then; returning false ends the check
+};
+
+// Decodes each picture once, on as many threads as computations use, unless one of this user's programs did so before: good
+// pictures are remembered by path, size and time of change in $XDG_CACHE_HOME/halfstep/pictures, or ~/.cache/halfstep/pictures.
+// Without either, and if the file cannot be written, only this process remembers them. Throws MemoryError like read_picture.
+PictureCheck check_pictures(const std::vector<std::filesystem::path>& pictures, const PictureCheckOptions& options = {});
+
+// Returns the folder of the remembered pictures; empty: none.
+std::filesystem::path picture_cache();
+// Returns a number for a picture in its current state, by path, size and time of change, combined with `known`. 0: no such file.
+uint64_t picture_number(const std::filesystem::path& picture, const std::string& known);
+
+}  // namespace halfstep

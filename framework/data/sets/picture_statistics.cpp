@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/picture_statistics.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "framework/base/check.h"
+#include "framework/data/sets/image_folder.h"
+#include "framework/data/sets/picture_check.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/checksum.h"
+#include "framework/io/files/json.h"
+
+namespace halfstep {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kSample = 4096;
+constexpr const char* kReader = "1";  // version of the picture reader; changes if a file's pixels would
+
+// Returns the file with the remembered statistics of these pictures; empty: none.
+fs::path file_of(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {
+  const fs::path folder = picture_cache();
+  if (folder.empty()) return {};
+  Sha256 hash;
+  hash.update(joined(kReader, ' ', to_json(data.form())->dump(), ' ', data.input_shape(), ' ', data.size(), '\n'));
+  for (const int64_t i : samples) {
+    const uint64_t number = picture_number(pictures[size_t(i)], "");
+    if (number == 0) return {};
+    hash.update(&number, sizeof number);
+  }
+  return folder / "statistics" / hash.hex().substr(0, 32);
+}
+
+std::vector<ChannelStatistics> remembered(const fs::path& file) {
+  std::vector<ChannelStatistics> out;
+  try {
+    constexpr size_t kMost = 1 << 16;  // bytes
+    const auto stored = read_json<nlohmann::json>(read_file(file, kMost));
+    for (const auto& c : stored) {
+      ChannelStatistics s;
+      s.count = c.at("count"), s.mean = c.at("mean"), s.std = c.at("std"), s.low = c.at("low"), s.high = c.at("high");
+      out.push_back(s);
+    }
+  } catch (const Error&) { return {}; } catch (const nlohmann::json::exception&) {
+    return {};  // written by another program
+  }
+  return out;
+}
+
+void remember(const fs::path& file, const std::vector<ChannelStatistics>& channels) {
+  auto stored = nlohmann::json::array();
+  for (const ChannelStatistics& c : channels)
+    stored.push_back({{"count", c.count}, {"mean", c.mean}, {"std", c.std}, {"low", c.low}, {"high", c.high}});
+  std::error_code failed;
+  fs::create_directories(file.parent_path(), failed);
+  try {
+    atomic_write(file, stored.dump());
+  } catch (const Error&) {}  // fails silently on a full disk
+}
+
+}  // namespace
+
+PictureStatistics picture_statistics(const Dataset& data, const std::function<void(int64_t, int64_t)>& progress) {
+  const std::vector<fs::path> pictures = picture_files(data);
+  PictureStatistics out{.channels = {}, .looked_at = data.size(), .all = data.size()};
+  if (pictures.empty()) {
+    out.channels = channel_statistics(data);
+    return out;
+  }
+  out.looked_at = std::min(out.all, kSample);
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; i < out.looked_at; ++i) samples.push_back(i * out.all / out.looked_at);
+  const fs::path file = file_of(data, pictures, samples);
+  if (!file.empty()) out.channels = remembered(file);
+  if (std::ssize(out.channels) == (data.input_shape().size() > 0 ? data.input_shape()[0] : 1)) return out;
+  out.channels = channel_statistics(data, samples, [&](int64_t done) {
+    if (progress) progress(done, out.looked_at);
+  });
+  if (!file.empty()) remember(file, out.channels);
+  return out;
+}
+
+std::vector<double> PictureStatistics::means() const {
+  std::vector<double> out;
+  for (const ChannelStatistics& c : channels) out.push_back(c.mean);
+  return out;
+}
+
+std::vector<double> PictureStatistics::deviations() const {
+  std::vector<double> out;
+  for (const ChannelStatistics& c : channels) out.push_back(c.std > 0 ? c.std : 1.0);
+  return out;
+}
+
+NormalizeTransform normalize_from(const Dataset& train) {
+  const PictureStatistics found = picture_statistics(train);
+  return {found.means(), found.deviations()};
+}
+
+}  // namespace halfstep

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/data/loading/permutation.h"
+#include "framework/data/transforms/statistics.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kOp = "split";
+
+// The place in `n` samples where the fraction `f` ends, rounded so that 0.3 of 10 is 3 although 0.3 * 10 may be a little less.
+int64_t place_of(double f, int64_t n) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); }
+
+}  // namespace
+
+std::string text(const SplitOptions& o) {
+  if (!o.fold) return joined("the part [", o.begin, ", ", o.end, ')');
+  return joined(o.fold->others ? "all folds but " : "fold ", o.fold->k, " of ", o.fold->folds);
+}
+
+std::vector<int64_t> split_order(int64_t n, uint64_t seed) { return permutation(n, seed, ~uint64_t(0) >> 32); }
+
+std::vector<int64_t> stratified_order(std::span<const int64_t> labels, uint64_t seed) {
+  std::map<int64_t, std::vector<int64_t>> members;  // of each class, in the seeded order
+  for (const int64_t i : split_order(int64_t(labels.size()), seed)) members[labels[size_t(i)]].push_back(i);
+  std::vector<std::pair<double, int64_t>> places;  // in [0, 1): each class evenly
+  for (const auto& [label, those] : members) {
+    for (size_t j = 0; j < those.size(); ++j) places.emplace_back((double(j) + 0.5) / double(those.size()), those[j]);
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<int64_t> out;
+  for (const auto& [place, i] : places) out.push_back(i);
+  return out;
+}
+
+std::vector<int64_t> split_indices(int64_t size, const SplitOptions& o, std::span<const int64_t> classes) {
+  double begin = o.begin, end = o.end;
+  if (o.fold) {
+    const auto [k, folds, others] = *o.fold;
+    check<ValueError>(0 <= k && k < folds, kOp, "a fold must be k of folds with 0 <= k < folds, got ", k, " of ", folds);
+    begin = double(k) / double(folds), end = double(k + 1) / double(folds);
+  }
+  check<ValueError>(0 <= begin && begin <= end && end <= 1, kOp, "a part must be [a, b) with 0 <= a <= b <= 1, got [", begin, ", ",
+                    end, ')');
+  check<ValueError>(!o.stratified || int64_t(classes.size()) == size, kOp, "a stratified part needs the class of each of the ",
+                    size, " samples, got ", classes.size(), " classes", Help{"leave out stratified for data without classes"});
+  const std::vector<int64_t> order = o.stratified ? stratified_order(classes, o.seed) : split_order(size, o.seed);
+  const auto from = order.begin() + place_of(begin, size), to = order.begin() + place_of(end, size);
+  std::vector<int64_t> out(from, to);
+  if (o.fold && o.fold->others) {
+    out.assign(order.begin(), from);
+    out.insert(out.end(), to, order.end());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::shared_ptr<Dataset> split_dataset(std::shared_ptr<const Dataset> base, const SplitOptions& options) {
+  check<ValueError>(base != nullptr, kOp, "needs a data set");
+  std::vector<int64_t> classes;
+  if (options.stratified) classes = class_labels(*base);
+  auto part = split_indices(base->size(), options, classes);
+  return subset(std::move(base), std::move(part));
+}
+
+std::shared_ptr<Dataset> first_batches(std::shared_ptr<const Dataset> base, int64_t batches, int64_t batch_size,
+                                       std::optional<uint64_t> seed) {
+  check<ValueError>(base != nullptr, "first_batches", "needs a data set");
+  check<ValueError>(batches > 0 && batch_size > 0, "first_batches", "batches and their size must be positive, got ", batches,
+                    " of ", batch_size);
+  const int64_t size = base->size();
+  std::vector<int64_t> some(static_cast<size_t>(size));
+  std::iota(some.begin(), some.end(), 0);
+  if (seed) some = permutation(size, *seed);
+  if (batches <= size / batch_size) some.resize(size_t(batches * batch_size));
+  return subset(std::move(base), std::move(some));
+}
+
+}  // namespace halfstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/synthetic.h"
+
+#include "framework/backend/backend.h"
+#include "framework/base/check.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kRandom = "Random";
+
+TensorDataset<> make(const RandomOptions& o) {
+  check<ValueError>(o.num_batches >= 1 && o.batch_size >= 1, kRandom, "num_batches and batch_size must be at least 1, got ",
+                    o.num_batches, " and ", o.batch_size);
+  check<ValueError>(o.classes >= 0, kRandom, "classes must not be negative, got ", o.classes);
+  const auto rows = [&](const Shape& sample) {
+    Shape shape{o.num_batches * o.batch_size};
+    for (int64_t n : sample) shape.push_back(n);
+    return shape;
+  };
+  const MemoryScope scope(MemoryTag::data);
+  Backend& backend = backend_for(o.device);
+  Generator generator(o.seed);
+  const Tensor input = Tensor::empty(rows(o.input_shape), {.device = o.device});
+  backend.random_normal(input.view(), generator.reserve(input.numel()), 0, 1);
+  const bool labels = o.classes > 0;
+  const Tensor target =
+      Tensor::empty(rows(labels ? Shape() : o.target_shape), {.dtype = labels ? DType::i64 : DType::f32, .device = o.device});
+  const Generator::State state = generator.reserve(target.numel());
+  if (labels) {
+    backend.random_integers(target.view(), state, 0, o.classes);
+  } else {
+    backend.random_normal(target.view(), state, 0, 1);
+  }
+  return TensorDataset(input, target, o.classes, {}, kRandom);
+}
+
+}  // namespace
+
+RandomDataset::RandomDataset(const RandomOptions& options) : TensorDataset(make(options)) {}
+
+}  // namespace halfstep

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/sets/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/data/sets/text_tokens.h"
+#include "framework/data/tokens/bpe.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kText = "Text";
+constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"char", Tokenizer::character},
+                                                                           {"byte", Tokenizer::byte},
+                                                                           {"word", Tokenizer::word},
+                                                                           {"u16", Tokenizer::u16},
+                                                                           {"u32", Tokenizer::u32},
+                                                                           {"bpe", Tokenizer::bpe}}};
+
+// Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_indices.
+template <class T>
+std::span<const T> part_of(std::span<const T> all, const TextOptions& o) {
+  const double n = double(all.size());
+  const auto at = [&](double f) { return std::min(all.size(), size_t(std::floor(f * n + 1e-9 * n))); };
+  return all.subspan(at(o.begin), at(o.end) - at(o.begin));
+}
+
+// Checks the tokens of a file of tokens.
+template <class T>
+void check_tokens(const std::string& path, std::span<const T> all, int64_t size, int64_t vocab_size) {
+  if (vocab_size == 0 || size <= vocab_size) return;
+  const auto first = std::find_if(all.begin(), all.end(), [&](T t) { return int64_t(t) >= vocab_size; });
+  fail<DataError>(kText, path, ": tokens must be below vocab_size ", vocab_size, ", but token ", first - all.begin(), " is ",
+                  size - 1, Help{"give the vocab_size of the tokenizer that wrote the file; is it u16 or u32?"});
+}
+
+}  // namespace
+
+Tokenizer parse_tokenizer(std::string_view text) {
+  for (const auto& [word, tokenizer] : kNames)
+    if (word == text) return tokenizer;
+  fail<ValueError>(kText, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\", \"u32\" or \"bpe\", got \"", text, '"');
+}
+std::string_view name(Tokenizer tokenizer) { return kNames[size_t(tokenizer)].first; }
+
+Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const bool added = numbers_.emplace(tokens_[i], int64_t(i)).second;
+    check<ValueError>(added, kText, "a vocabulary must have each token once, got \"", tokens_[i], "\" twice");
+  }
+}
+
+Vocabulary Vocabulary::of_file(const std::filesystem::path& path, Tokenizer tokenizer, int64_t max_words, TextEncoding encoding) {
+  if (!has_vocabulary(tokenizer)) return Vocabulary();
+  return read_tokens(path, {.tokenizer = tokenizer, .max_words = max_words, .encoding = encoding})->vocabulary;
+}
+
+int64_t Vocabulary::find(std::string_view token) const {
+  const auto found = numbers_.find(token);
+  return found == numbers_.end() ? -1 : found->second;
+}
+
+std::vector<int64_t> encode_text(std::string_view text, const TextOptions& options, const std::string& label) {
+  check<ValueError>(options.tokenizer != Tokenizer::u16 && options.tokenizer != Tokenizer::u32, kText,
+                    "a file of tokens does not say what its tokens mean");
+  const TextTokens tokens = tokens_of_text({text, {}, false}, options, label);
+  return std::visit([](const auto& all) { return std::vector<int64_t>(all.begin(), all.end()); }, tokens.all);
+}
+
+TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& options)
+    : label_("Text " + path.string()), options_(options) {
+  TextOptions& o = options_;
+  check<ValueError>(o.seq_len >= 1, kText, "seq_len must be at least 1, got ", o.seq_len);
+  check<ValueError>(o.streams >= 0 && o.vocab_size >= 0 && o.max_words >= 0, kText,
+                    "streams, vocab_size and max_words must not be negative, got ", o.streams, ", ", o.vocab_size, " and ",
+                    o.max_words);
+  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kText, "a part must be [a, b) with 0 <= a < b <= 1, got [",
+                    o.begin, ", ", o.end, ')');
+  check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kText, "tokenizer \"bpe\" needs a tokenizer",
+                    Help{"BpeTokenizer::load reads one from its file"});
+  const std::string file = path.string();
+  tokens_ = read_tokens(path, o);
+  notes_ = tokens_->notes;
+  o.vocabulary = tokens_->vocabulary;
+  const bool numbers = o.tokenizer == Tokenizer::u16 || o.tokenizer == Tokenizer::u32;
+  int64_t total = 0, held = 0;
+  std::visit(
+      [&](const auto& all) {
+        if (numbers) check_tokens(file, all, tokens_->size, o.vocab_size);
+        const auto part = part_of(all, o);
+        total = int64_t(all.size()), held = int64_t(part.size());
+        part_ = part;
+      },
+      tokens_->all);
+  if (numbers && o.vocab_size == 0) o.vocab_size = tokens_->size;
+  vocab_size_ = numbers ? o.vocab_size : tokens_->size;
+  pieces_ = (held - 1) / o.seq_len / std::max<int64_t>(1, o.streams);
+  check<DataError>(
+      held > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ", total,
+      " tokens, which is less than ", std::max<int64_t>(1, o.streams), o.streams > 1 ? " streams" : " piece", " of seq_len ",
+      o.seq_len, " and one token more",
+      Help{o.streams > 1 ? "a smaller batch_size makes fewer streams; or a smaller seq_len" : "a smaller seq_len would do"});
+}
+
+Batch TextDataset::batch(std::span<const int64_t> indices) const {
+  const MemoryScope scope(MemoryTag::data);
+  const int64_t length = options_.seq_len, streams = std::max<int64_t>(1, options_.streams);
+  const TensorOptions tokens{.dtype = DType::i64, .device = Device::cpu};
+  const Shape shape{int64_t(indices.size()), length};
+  const Batch out{Tensor::empty(shape, tokens), Tensor::empty(shape, tokens)};
+  int64_t *input = out.input.data_ptr<int64_t>(), *target = out.target.data_ptr<int64_t>();
+  std::visit(
+      [&](const auto& part) {
+        for (const int64_t i : indices) {
+          check<IndexError>(i >= 0 && i < size(), kText, "a sample index must be in [0, ", size(), "), got ", i);
+          const auto* const from = part.data() + (i % streams * pieces_ + i / streams) * length;
+          input = std::copy_n(from, length, input);
+          target = std::copy_n(from + 1, length, target);
+        }
+      },
+      part_);
+  return out;
+}
+
+DataForm TextDataset::form() const {
+  DataForm out = Dataset::form();
+  out.names = options_.vocabulary.tokens();
+  out.source = TextForm{options_};
+  return out;
+}
+
+std::string TextDataset::describe() const {
+  return joined(label_, ": ", size(), " pieces of ", options_.seq_len, " tokens",
+                options_.streams > 0 ? joined(" in ", options_.streams, " streams") : "", ", tokenizer ", name(options_.tokenizer),
+                ", ", vocab_size_, " in the vocabulary");
+}
+
+std::string TextDataset::decode(std::span<const int64_t> tokens) const {
+  if (options_.tokenizer == Tokenizer::bpe) return options_.bpe->decode(tokens, /*skip_special_tokens=*/false);
+  std::string out;
+  for (const int64_t t : tokens) {
+    check<IndexError>(t >= 0 && t < vocab_size_, kText, "a token must be in [0, ", vocab_size_, "), got ", t);
+    if (options_.tokenizer == Tokenizer::byte) {
+      out += char(t);
+      continue;
+    }
+    const std::string token = has_vocabulary(options_.tokenizer) ? options_.vocabulary.tokens()[size_t(t)] : std::to_string(t);
+    const bool spaced = options_.tokenizer != Tokenizer::character && !out.empty() && out.back() != '\n' && token != "\n";
+    out += (spaced ? " " : "") + token;
+  }
+  return out;
+}
+
+}  // namespace halfstep

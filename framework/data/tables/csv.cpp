@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/tables/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "framework/base/check.h"
+#include "framework/data/tables/csv_classes.h"
+#include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_sheet.h"
+#include "framework/data/tables/csv_texts.h"
+#include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
+#include "framework/data/transforms/data_form.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+
+struct CsvDataset::Parsed {
+  Tensor input, target;
+  std::filesystem::path path;
+  std::vector<int64_t> lines;
+  std::vector<std::string> feature_names;
+  CsvEncoding encoding;
+  TargetScale target_scale;
+  std::string label;
+  CsvOptions options;
+  DataNotes notes;
+};
+
+namespace {
+
+constexpr const char* kCsv = "CSV";
+
+// Drops rows with a missing value in one of these columns. given: the training data's encoding.
+void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvColumns& cells,
+                  const std::vector<CsvEncoding::Column>& given, const std::string& path) {
+  std::vector<size_t> whole;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    bool out = false;
+    for (size_t i = 0; i < columns.size() && !out; ++i) out = cells.is_left_out(r, columns[i], given.empty() ? nullptr : &given[i]);
+    if (!out) whole.push_back(r);
+  }
+  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
+  if (whole.size() < sheet.rows()) sheet.keep(whole);
+}
+
+template <class Values>
+TargetScale measured(const Values& values, const std::vector<int64_t>& rows) {
+  std::vector<double> chosen;
+  chosen.reserve(rows.size());
+  for (int64_t r : rows) chosen.push_back(values[size_t(r)]);
+  return scale_of_column(chosen);
+}
+
+void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
+  for (const CsvFeature& f : features) {
+    const TargetScale scale = f.categorical ? TargetScale() : measured(f.values, rows);
+    out.mean.push_back(scale.mean);
+    out.std.push_back(scale.std);
+  }
+}
+
+// Notes the target, the columns left out, and the missing values. all_rows: number of rows with a target; some others have none.
+void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
+               size_t without_target, const CsvColumns& columns) {
+  const int64_t missing = columns.missing(), unknown = columns.unknown();
+  notes.made += joined("; target ", sheet.names()[target]);
+  std::string others;
+  for (size_t c = 0; c < sheet.names().size(); ++c) {
+    const bool used = c == target || std::find(chosen.begin(), chosen.end(), c) != chosen.end();
+    if (!used) others += (others.empty() ? "" : ", ") + sheet.names()[c];
+  }
+  constexpr size_t kLongest = 200;
+  if (others.size() > kLongest) others = others.substr(0, kLongest) + "...";
+  if (!others.empty()) notes.made += "; left out: " + others;
+  if (without_target > 0)
+    notes.made += joined("; ", without_target, " of ", all_rows + without_target, " rows left out, which have no target");
+  if (sheet.rows() < all_rows)
+    notes.made += joined("; ", all_rows - sheet.rows(), " of ", all_rows, " rows dropped for missing values");
+  if (missing > 0) notes.made += joined("; ", missing, missing == 1 ? " missing value" : " missing values", " filled in");
+  if (unknown > 0)
+    notes.made += joined("; ", unknown, unknown == 1 ? " value" : " values", " that the training data does not have (",
+                         columns.unknown_example(), "), read by \"unknown\"");
+}
+
+}  // namespace
+
+std::optional<bool> has_header(CsvOptions::Header header) {
+  return header == CsvOptions::Header::automatic ? std::nullopt : std::optional(header == CsvOptions::Header::yes);
+}
+
+CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
+  std::vector<std::string> named = o.features;
+  named.push_back(o.target);
+  CsvSheet sheet(kCsv, path, o.format, has_header(o.header), /*each_row_alone=*/false, named);
+  CsvColumns columns(sheet, o);
+  const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
+  const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
+  const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string());
+  const std::vector<std::string> known = o.encoding ? o.encoding->classes : std::vector<std::string>();
+  const size_t ignored = o.classification && o.ignored ? drop_ignored(sheet, target, *o.ignored, known) : 0;
+  const size_t all_rows = sheet.rows();
+  const std::vector<size_t> chosen = columns.choose(target, path.string());
+  const std::string& name = sheet.names()[target];
+  check<ConfigError>(std::count(sheet.names().begin(), sheet.names().end(), name) == 1, kCsv, path.string(),
+                     ": the target must have a name of its own, but several columns are called \"", name, '"',
+                     Help{"rename the others in the file's first row"});
+
+  Parsed out;
+  out.options = o;
+  out.options.format = sheet.format();
+  out.label = "CSV " + path.string();
+  out.path = path;
+  if (o.missing == CsvMissing::drop_row)
+    drop_missing(sheet, chosen, columns, o.encoding ? o.encoding->columns : std::vector<CsvEncoding::Column>(), path.string());
+  if (o.encoding) out.encoding = *o.encoding;
+  CsvEncoding& encoding = out.encoding;
+  std::vector<CsvFeature> features;
+  const bool given = !encoding.columns.empty();
+  if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(chosen.size());
+  TextColumns texts;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (o.tokens) texts.push_back(columns.texts(chosen[i]));
+    if (o.tokens && !given) encoding.columns[i].name = sheet.names()[chosen[i]];
+    if (!o.tokens) encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  }
+  if (!given && o.unknown != "refuse" && o.unknown != "missing") {
+    const auto has = [&](const CsvEncoding::Column& c) { return find_label(c.categories, o.unknown, sheet.format().decimal) >= 0; };
+    check<ConfigError>(std::any_of(encoding.columns.begin(), encoding.columns.end(), has), kCsv, path.string(),
+                       ": unknown must be \"refuse\", \"missing\" or a text of a column of texts, got ", spelled(o.unknown));
+  }
+  out.notes = columns.notes();
+  note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
+  if (ignored > 0)
+    out.notes.made +=
+        joined("; ", ignored, " of ", all_rows + ignored, " rows left out, whose target ", *o.ignored, " the loss ignores");
+  std::vector<int64_t> of_row;
+  if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
+  std::vector<double> numbers;
+  for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) numbers.push_back(sheet.number(r, target));
+  const std::vector<int64_t> rows = split_indices(int64_t(sheet.rows()), o.part, of_row);
+  check<DataError>(!rows.empty(), kCsv, path.string(), ": ", text(o.part), " of ", sheet.rows(), " rows is empty");
+  if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.made += "; " + forms;
+  const MemoryScope scope(MemoryTag::data);
+  if (o.tokens) {
+    if (!encoding.tokens) encoding.tokens = learn_tokens(*o.tokens, texts, rows, path.string());
+    out.input = tokens_of_rows(*encoding.tokens, texts, rows, sheet, chosen, out.notes);
+  }
+  fill_missing(features, rows, o, path.string(), encoding.fill);
+  if (o.standardize && encoding.mean.empty()) measure(features, rows, encoding);
+  if (o.standardize_target) {
+    check<ValueError>(!o.classification, kCsv, "standardize_target is for regression, got classes");
+    out.target_scale = o.target_scale ? *o.target_scale : measured(numbers, rows);
+    check<ValueError>(out.target_scale.std > 0, kCsv, "the deviation of a scaling must be positive, got ", out.target_scale.std);
+  }
+  const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
+  check<ValueError>(fits(encoding.mean) && encoding.mean.size() == encoding.std.size(), kCsv, "encoding must have ",
+                    features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
+                    encoding.std.size());
+
+  const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
+  float* x = nullptr;
+  if (!o.tokens) {
+    out.input = Tensor::empty({n, width}, {.device = Device::cpu});
+    x = out.input.data_ptr<float>();
+  }
+  for (size_t i = 0; i < texts.size(); ++i) out.feature_names.push_back(sheet.names()[chosen[i]]);
+  for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
+  constexpr size_t kAtOnce = 256;  // rows whose inputs fit into caches
+  for (size_t first = 0; first < rows.size(); first += kAtOnce) {
+    for (size_t j = 0; j < features.size(); ++j) {
+      const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
+      double low = std::numeric_limits<double>::infinity(), high = -low;
+      for (size_t i = first; i < std::min(first + kAtOnce, rows.size()); ++i) {
+        const double value = features[j].values[size_t(rows[i])];
+        low = std::min(low, value), high = std::max(high, value);
+        x[i * features.size() + j] = float((value - mean) / std);
+      }
+      if (given) continue;
+      if (first == 0) encoding.low.push_back(low), encoding.high.push_back(high);
+      encoding.low[j] = std::min(encoding.low[j], low), encoding.high[j] = std::max(encoding.high[j], high);
+    }
+  }
+  out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
+                                : Tensor::empty({n, 1}, {.device = Device::cpu});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t row = size_t(rows[i]);
+    out.lines.push_back(sheet.line(row));
+    if (o.classification)
+      out.target.data_ptr<int64_t>()[i] = of_row[row];
+    else
+      out.target.data_ptr<float>()[i] = float((numbers[row] - out.target_scale.mean) / out.target_scale.std);
+  }
+  return out;
+}
+
+CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& options) : CsvDataset(parse(path, options)) {}
+
+CsvDataset::CsvDataset(Parsed p)
+    : TensorDataset(p.input, p.target, int64_t(p.encoding.classes.size()), {}, p.label),
+      path_(std::move(p.path)),
+      lines_(std::move(p.lines)),
+      feature_names_(std::move(p.feature_names)),
+      options_(std::move(p.options)),
+      encoding_(std::move(p.encoding)),
+      target_scale_(p.target_scale),
+      notes_(std::move(p.notes)) {
+  if (encoding_.tokens) set_vocabulary(encoding_.tokens->size());
+}
+
+CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
+  const CsvSheet sheet(kCsv, path_, options_.format, has_header(options_.header));
+  CsvLines out{.names = sheet.names(), .target = sheet.find(encoding_.target.empty() ? "-1" : encoding_.target)};
+  std::map<int64_t, size_t> rows;
+  for (size_t r = 0; r < sheet.rows(); ++r) rows[sheet.line(r)] = r;
+  for (const int64_t line : lines) {
+    const auto row = rows.find(line);
+    check<DataError>(row != rows.end(), kCsv, path_.string(), " has no row in line ", line);
+    std::vector<std::string>& cells = out.cells.emplace_back();
+    for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(row->second, c));
+  }
+  return out;
+}
+
+DataForm CsvDataset::form() const {
+  DataForm out = Dataset::form();
+  CsvOptions options = options_;
+  options.part = {};                 // other files are read wholly
+  options.format.skip_rows.clear();  // they are those of this file
+  options.encoding = encoding_;
+  out.names = classes() > 0 ? encoding_.classes : std::vector<std::string>{encoding_.target};
+  out.source = TableForm{std::move(options)};
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/tables/csv_cells.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "framework/base/check.h"
+#include "framework/base/number_text.h"
+#include "framework/data/tables/csv_signs.h"
+
+namespace halfstep {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Returns the length of a thousands separator at the beginning of `s`; 0: none.
+size_t separator_length(std::string_view s, char thousands) {
+  if (thousands == 0) return 0;
+  if (!s.empty() && s[0] == thousands) return 1;
+  constexpr std::string_view kSpaces[] = {"\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};  // no-break, narrow no-break, thin
+  for (const std::string_view space : kSpaces)
+    if (thousands == ' ' && s.starts_with(space)) return space.size();
+  constexpr std::string_view kApostrophe = "\xe2\x80\x99";
+  return thousands == '\'' && s.starts_with(kApostrophe) ? kApostrophe.size() : 0;
+}
+
+bool is_missing_word(std::string_view cell) {
+  constexpr std::string_view kWords[] = {"NA",   "N/A", "n/a", "#N/A", "NaN", "nan",          "NULL",        "null",
+                                         "None", "?",   "-",   "--",   ".",   "\xe2\x80\x93", "\xe2\x80\x94"};
+  return std::find(std::begin(kWords), std::end(kWords), cell) != std::end(kWords);
+}
+
+// Returns the cell without percent sign and accounting marks, which `out` describes.
+std::string_view without_marks(std::string_view cell, CsvHint& out) {
+  if (cell.ends_with('%')) {
+    out = {"a percent sign", "remove the sign from the file"};
+    cell.remove_suffix(1);
+    while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+    return cell;
+  }
+  bool negative = false;
+  CsvNumberForm form;
+  std::string_view bare = cell;
+  if (!take_accounting_marks(bare, negative, form)) return cell;
+  out = {form.what, "\"accounting\": true"};
+  return bare;
+}
+
+std::string option(const char* key, char c) { return joined('"', key, "\": \"", c, '"'); }
+
+}  // namespace
+
+bool parse_integer(std::string_view s, int64_t& value) {
+  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+  return error == std::errc() && end == s.data() + s.size();
+}
+
+bool parse_number(std::string_view cell, double& value) {
+  if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
+  const std::optional<double> read = number_of(cell);
+  if (read) value = *read;
+  return read.has_value();
+}
+
+namespace {
+
+// Parses an ASCII number without accounting marks.
+bool parse_plain(std::string_view cell, const CsvFormat& f, double& value) {
+  if (f.decimal == '.' && f.thousands == 0) return parse_number(cell, value);
+  std::string plain;
+  if (!cell.empty() && (cell[0] == '+' || cell[0] == '-')) plain += cell[0], cell.remove_prefix(1);
+  size_t group = 0;  // digits since the last separator
+  bool grouped = false;
+  while (!cell.empty()) {
+    const size_t separator = separator_length(cell, f.thousands);
+    if (is_digit(cell[0])) {
+      plain += cell[0], cell.remove_prefix(1), ++group;
+    } else if (separator > 0) {
+      if (group == 0 || group > 3 || (grouped && group != 3)) return false;
+      grouped = true, group = 0;
+      cell.remove_prefix(separator);
+    } else {
+      break;
+    }
+  }
+  if (grouped && group != 3) return false;
+  if (!cell.empty() && cell[0] == f.decimal) {
+    plain += '.', cell.remove_prefix(1);
+  } else if (!cell.empty() && cell[0] == '.') {
+    return false;
+  }
+  if (!plain.empty() && !cell.empty() && (cell[0] == '+' || cell[0] == '-')) return false;
+  return parse_number(plain += cell, value);
+}
+
+bool parse_signed(std::string_view cell, const CsvFormat& f, double& value, CsvNumberForm& form) {
+  CsvPlainCell plain = with_plain_signs(cell, f);
+  if (!plain.form.what) return parse_plain(cell, f, value);
+  CsvFormat grouped = f;
+  if (plain.text.find(kCsvGroup) != std::string::npos) grouped.thousands = kCsvGroup;
+  if (!parse_plain(plain.text, grouped, value)) return false;
+  if (!form.what) form.what = plain.form.what;
+  return true;
+}
+
+}  // namespace
+
+bool parse_number(std::string_view cell, const CsvFormat& f, double& value, CsvNumberForm& form) {
+  form = {};
+  if (parse_signed(cell, f, value, form)) return true;
+  bool negative = false;
+  CsvNumberForm marks;
+  if (!f.accounting || !take_accounting_marks(cell, negative, marks) || !parse_signed(cell, f, value, marks)) return false;
+  if (negative) value = -value;
+  form = std::move(marks);
+  return true;
+}
+
+bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
+  CsvNumberForm ignored;
+  return parse_number(cell, f, value, ignored);
+}
+
+CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
+  if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
+  double value = 0;
+  CsvHint out;
+  const std::string_view bare = without_marks(cell, out);
+  if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
+  if (parse_number(bare, f, value)) return out;
+  const auto with = [&](const char* what, const std::string& remedy) {
+    return CsvHint{out.what.empty() ? what : out.what + " and " + what,
+                   out.remedy.empty() ? remedy : remedy + ", and " + out.remedy};
+  };
+  const char other = f.decimal == '.' ? ',' : '.';
+  const auto reads = [&](char decimal, char thousands) {
+    return decimal != thousands && parse_number(bare, {f.delimiter, decimal, thousands}, value);
+  };
+  const bool decimal = reads(other, f.thousands == other ? '\0' : f.thousands);
+  for (const char t : {',', '.', ' ', '\'', '_'}) {
+    if (t == f.decimal || !reads(f.decimal, t)) continue;
+    const std::string groups = option("thousands", t);
+    if (decimal && t == other)
+      return with("commas or points", option("decimal", t) + " or " + groups + ", depending on the meaning");
+    return with("thousands separators", groups);
+  }
+  if (decimal) return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other));
+  for (const char t : {',', '.', ' ', '\'', '_'}) {
+    if (t != other && reads(other, t))
+      return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other) + ", " + option("thousands", t));
+  }
+  CsvDate date;
+  constexpr const char* kOrders[] = {"ymd", "dmy", "mdy"};
+  for (int order = 0; order < 3 && out.what.empty(); ++order) {
+    if (!parse_date(cell, CsvDateOrder(order), date)) continue;
+    CsvDate also;
+    const std::string which = order == 0 ? ""
+                                         : joined(", \"date_order\": \"", kOrders[order], '"',
+                                                  order == 1 && parse_date(cell, CsvDateOrder::mdy, also) ? " or \"mdy\"" : "");
+    return {"dates", "list the column in \"dates\"" + which};
+  }
+  return {};
+}
+
+}  // namespace halfstep

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/tables/csv_header.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
+
+namespace halfstep {
+namespace {
+
+bool is_number(std::string_view cell, const CsvFormat& format) {
+  double ignored;
+  return parse_number(cell, format, ignored);
+}
+
+// Returns whether the cell is a number in `format`; unless strictly, also a number in another format or a date.
+bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictly) {
+  if (is_number(cell, format)) return true;
+  const CsvHint hint = strictly ? CsvHint() : number_hint(cell, format);
+  return !hint.what.empty() && !hint.word;
+}
+
+bool is_gap(std::string_view cell, const CsvFormat& format) { return cell.empty() || number_hint(cell, format).word; }
+
+// Returns whether the cells below `row` are numbers, except gaps and repetitions of the text of `row`, and at least one is.
+bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const CsvFormat& format) {
+  bool some = false;
+  const std::string above(table.cell(row, column));
+  for (size_t r = row + 1; r < table.rows(); ++r) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), r)) continue;
+    if (!std::isnan(table.number(r, column))) {
+      some = true;
+      continue;
+    }
+    const std::string_view cell = table.cell(r, column);
+    const bool number = is_number(cell, format);
+    if (!number && !is_gap(cell, format) && cell != above) return false;
+    some = some || number;
+  }
+  return some;
+}
+
+bool is_text(std::string_view cell, const CsvFormat& format) {
+  return !is_gap(cell, format) && !is_like_number(cell, format, false);
+}
+
+// Returns the numbers of the first row if there are several, rising in equal steps.
+std::vector<double> rising_numbers(const CsvTable& table, const CsvFormat& format, std::vector<size_t>& columns) {
+  constexpr size_t kLeast = 3;
+  std::vector<double> out;
+  for (size_t c = 0; c < table.columns(); ++c) {
+    double value = 0;
+    if (!parse_number(table.cell(0, c), format, value) || !std::isfinite(value)) continue;
+    const size_t n = out.size();
+    if (n > 0 && !(out[n - 1] < value)) return {};
+    if (n > 1 && std::abs((value - out[n - 1]) - (out[1] - out[0])) > 1e-6 * std::abs(value)) return {};
+    out.push_back(value);
+    columns.push_back(c);
+  }
+  if (out.size() < kLeast) out.clear();
+  return out;
+}
+
+// Returns how far the numbers of the first row are from those below, in multiples of the latter's range; 0: within it.
+double distance_of(const CsvTable& table, const CsvFormat& format, const std::vector<double>& first,
+                   const std::vector<size_t>& columns) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (size_t r = 1; r < table.rows(); ++r) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), r)) continue;
+    for (const size_t c : columns) {
+      double value = table.number(r, c);
+      if (std::isnan(value) && (!parse_number(table.cell(r, c), format, value) || !std::isfinite(value))) continue;
+      low = std::min(low, value), high = std::max(high, value);
+    }
+    if (low <= first.back() && first.front() <= high) return 0;
+  }
+  if (!(low <= high)) return 0;
+  return std::max(first.front() - high, low - first.back()) / std::max(high - low, 1e-300);
+}
+
+constexpr size_t kNamed = 20;
+
+std::string list_of(const std::vector<int64_t>& lines) {
+  std::string out;
+  for (size_t i = 0; i < lines.size() && i < kNamed; ++i) out += (i ? ", " : "") + std::to_string(lines[i]);
+  return out + (lines.size() > kNamed ? ", ..." : "");
+}
+
+}  // namespace
+
+CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
+  bool strict = false, loose = false, below = false;
+  for (size_t c = 0; c < table.columns(); ++c) {
+    const bool like = is_like_number(table.cell(0, c), format, false);
+    strict = strict || is_like_number(table.cell(0, c), format, true);
+    loose = loose || like;
+    if (table.rows() > 1) below = below || is_like_number(table.cell(1, c), format, like);
+  }
+  if (!strict) {
+    if (below || (table.rows() == 1 && !loose)) return {true};
+    for (size_t c = 0; c < table.columns() && !loose; ++c)  // a row of units may be above the numbers
+      if (has_numbers_below(table, 1, c, format)) return {true};
+    return {loose ? std::optional(false) : std::nullopt};
+  }
+  for (size_t c = 0; c < table.columns(); ++c) {
+    const std::string_view cell = table.cell(0, c);
+    if (is_text(cell, format) && has_numbers_below(table, 0, c, format))
+      return {true, joined(spelled(cell.substr(0, 60)), " is a text above numbers")};
+  }
+  std::vector<size_t> columns;
+  const std::vector<double> rising = rising_numbers(table, format, columns);
+  if (rising.empty() || table.rows() < 2) return {false};
+  if (distance_of(table, format, rising, columns) > 1)
+    return {true, joined("its numbers ", table.cell(0, columns[0]), " to ", table.cell(0, columns.back()),
+                         " rise evenly, and lie far from all others")};
+  return {false, "", /*doubtful=*/rising.size() > 3};
+}
+
+void check_below_header(const char* where, const CsvTable& table, const CsvFormat& format, const std::string& path) {
+  if (table.rows() < 3) return;
+  bool numbers = false;
+  for (size_t c = 0; c < table.columns(); ++c) {
+    if (is_like_number(table.cell(1, c), format, false)) return;  // an ordinary row, as in nearly all files
+    if (is_text(table.cell(1, c), format) && !numbers) numbers = has_numbers_below(table, 1, c, format);
+  }
+  if (!numbers) return;
+  const int64_t line = table.line(1);
+  std::vector<int64_t> lines;  // files joined together each have their row of units
+  for (size_t r = 1; r < table.rows() && lines.size() <= kNamed; ++r) {
+    bool same = true;
+    for (size_t c = 0; c < table.columns() && same; ++c) same = table.cell(r, c) == std::string(table.cell(1, c));
+    if (same) lines.push_back(table.line(r));
+  }
+  const bool one = lines.size() == 1;
+  fail<DataError>(where, path, ':', line, ": row ", line, " has no numbers where rows ", table.line(2), " to ",
+                  table.line(table.rows() - 1), " have: is it one of units?",
+                  Help{joined(R"("skip_rows": [)", list_of(lines), "] leaves ", one ? "it" : "such rows", " out; or remove ",
+                              one ? "it" : "them", " from the file")});
+}
+
+}  // namespace halfstep

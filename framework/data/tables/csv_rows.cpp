@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads rows to be predicted.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "framework/base/check.h"
+#include "framework/data/loading/far_values.h"
+#include "framework/data/tables/csv.h"
+#include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_sheet.h"
+#include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
+#include "framework/tensor/storage.h"
+
+namespace halfstep {
+
+namespace {
+
+constexpr const char* kRows = "CSV";
+
+// Returns the file's columns for the training data's features, in their order.
+std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path) {
+  const std::vector<std::string>& all = sheet.names();
+  std::vector<size_t> out, places(all.size());
+  std::iota(places.begin(), places.end(), size_t(0));
+  std::vector<std::string> names;
+  for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
+  const std::vector<std::optional<size_t>> paired = pair_by_name(names, all, places);
+  std::string missing, wanted;
+  for (size_t i = 0; i < names.size(); ++i) {
+    wanted += (wanted.empty() ? "" : ", ") + names[i];
+    if (paired[i])
+      out.push_back(*paired[i]);
+    else
+      missing += (missing.empty() ? "\"" : ", \"") + names[i] + '"';
+  }
+  if (missing.empty()) return out;
+  if (encoding.header) {
+    fail<DataError>(kRows, path, " has no column ", missing, ", which the model takes", Help{"it takes the columns " + wanted});
+  }
+  check<DataError>(all.size() == encoding.columns.size(), kRows, path, " has ", all.size(), " columns, but the model takes ",
+                   encoding.columns.size());
+  return places;
+}
+
+// Returns the index of the target's column; empty: the file lacks it.
+std::optional<size_t> find_target(const CsvSheet& sheet, const std::vector<size_t>& features, const CsvEncoding& encoding) {
+  const int64_t found = find_name(sheet.names(), encoding.target);
+  if (found < 0) return {};
+  const size_t place = size_t(found);
+  return std::find(features.begin(), features.end(), place) == features.end() ? std::optional(place) : std::nullopt;
+}
+
+// Returns the target of a row, or NaN. unknown: it has one that the training data lacks.
+double target_of(const CsvSheet& sheet, size_t column, const CsvOptions& o, bool& unknown) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const std::string_view cell = sheet.cell(0, column);
+  if (is_missing_cell(cell, o.missing_words)) return kNone;
+  double value = kNone;
+  if (o.classification) {
+    const int64_t place = find_label(o.encoding->classes, cell, sheet.format().decimal);
+    if (place >= 0) value = double(place);
+  } else if (!parse_number(cell, sheet.format(), value) || !(std::abs(value) <= double(std::numeric_limits<float>::max()))) {
+    value = kNone;
+  }
+  unknown = std::isnan(value);
+  return value;
+}
+
+void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string& path) {
+  if (o.missing == CsvMissing::drop_row && cells.missing() > 0)
+    fail<DataError>(kRows, path, ": a value is missing",
+                    cells.unknown() > 0 ? joined(" (", cells.unknown_example(), " is unknown, which counts as missing)") : "",
+                    ", and the model was trained on whole rows");
+}
+
+// Returns the inputs of the row that the sheet shows, and adds to `says` those far outside the training data's range. Throws
+// DataError for an unreadable row.
+std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
+                                  const std::string& path, size_t row, CsvRows& says) {
+  const CsvEncoding& e = *o.encoding;
+  std::vector<CsvFeature> features;
+  for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &e.columns[i], features);
+  check_whole(o, cells, path);
+  std::vector<double> fills = e.fill;
+  fill_missing(features, {0}, o, path, fills);
+  std::vector<double> out;
+  for (size_t j = 0; j < std::min(features.size(), e.low.size()); ++j) {
+    const double value = features[j].values[0];
+    if (features[j].categorical || !is_far(value, e.low[j], e.high[j])) continue;
+    if (says.far_values++ == 0)
+      says.far_value = joined(features[j].name, " is ", value, " in row ", row + 1, ", where the training data has ", e.low[j],
+                              " to ", e.high[j]);
+  }
+  for (size_t j = 0; j < features.size(); ++j)
+    out.push_back(e.mean.empty() ? features[j].values[0] : (features[j].values[0] - e.mean[j]) / e.std[j]);
+  return out;
+}
+
+// The same for texts.
+std::vector<int64_t> tokens_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
+                                   const std::string& path, TokenRows::Counts& counts) {
+  std::vector<std::string_view> texts;
+  for (const size_t column : columns) texts.push_back(cells.texts(column)[0]);
+  check_whole(o, cells, path);
+  std::vector<int64_t> out(size_t(o.encoding->tokens->options().length));
+  o.encoding->tokens->encode(texts, out.data(), counts);
+  return out;
+}
+
+template <class T>
+Tensor rows_of(const std::vector<T>& values, size_t rows, size_t width) {
+  Tensor out = Tensor::empty({int64_t(rows), int64_t(rows > 0 ? width : 0)}, {.dtype = dtype_of<T>, .device = Device::cpu});
+  std::copy(values.begin(), values.end(), out.data_ptr<T>());
+  return out;
+}
+
+}  // namespace
+
+CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
+  check<ValueError>(o.encoding && !o.encoding->columns.empty(), kRows, "rows are read by the training data's encoding, got none");
+  const CsvEncoding& e = *o.encoding;
+  auto read = std::make_unique<CsvSheet>(kRows, path, o.format, e.header, /*each_row_alone=*/true);
+  if (read->names().size() == 1 && e.columns.size() > 1) {  // the same table with another delimiter
+    CsvFormat format = o.format;
+    format.delimiter = 0;
+    read = std::make_unique<CsvSheet>(kRows, path, format, e.header, /*each_row_alone=*/true);
+  }
+  CsvSheet& sheet = *read;
+  const std::vector<size_t> columns = find_features(sheet, e, path.string());
+  const std::optional<size_t> target = find_target(sheet, columns, e);
+  CsvRows out;
+  if (sheet.has_header()) out.header = sheet.names();
+  out.notes = sheet.notes();
+  out.delimiter = sheet.format().delimiter == kCsvBlanks ? ',' : sheet.format().delimiter;
+  const size_t rows = sheet.rows();
+  out.faults.resize(rows);
+  std::vector<float> values;
+  std::vector<int64_t> tokens;
+  TokenRows::Counts counts;
+  for (size_t r = 0; r < rows; ++r) {
+    sheet.show_row(r);
+    std::vector<std::string> cells;
+    for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(0, c));
+    out.cells.push_back(std::move(cells));
+    try {
+      CsvColumns read_as(sheet, o);
+      std::vector<double> inputs;
+      std::vector<int64_t> row;
+      if (e.tokens)
+        row = tokens_of_row(columns, o, read_as, path.string(), counts);
+      else
+        inputs = inputs_of_row(columns, o, read_as, path.string(), r, out);
+      bool unknown = false;
+      if (target) out.targets.push_back(target_of(sheet, *target, o, unknown));
+      if (unknown && out.unknown_answers++ == 0)
+        out.unknown_answer = joined(spelled(sheet.cell(0, *target).substr(0, 60)), " in row ", r + 1);
+      if (read_as.unknown() > 0 && out.unknown_values == 0) out.unknown_value = read_as.unknown_example();
+      out.unknown_values += read_as.unknown();
+      values.insert(values.end(), inputs.begin(), inputs.end());
+      tokens.insert(tokens.end(), row.begin(), row.end());
+      out.rows.push_back(r);
+    } catch (const DataError& error) { out.faults[r] = error.what(); }
+  }
+  const MemoryScope scope(MemoryTag::data);
+  const size_t n = out.rows.size();
+  out.input = e.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
+                       : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
+  for (const std::string& more : {e.tokens ? e.tokens->describe(counts) : std::string(), sheet.number_forms()})
+    if (!more.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + more;
+  return out;
+}
+
+CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& o) {
+  check<ValueError>(o.encoding && o.encoding->tokens, kRows, "texts are read by the training data's tokens, got none");
+  const TokenRows& tokens = *o.encoding->tokens;
+  const std::vector<CsvEncoding::Column>& columns = o.encoding->columns;
+  check<ValueError>(columns.size() == 1, kRows, "the model takes ", columns.size(), " texts of a sample: ", columns[0].name,
+                    ", ...", Help{"give a table with these columns"});
+  CsvRows out{.header = {columns[0].name}};
+  std::vector<int64_t> values;
+  TokenRows::Counts counts;
+  for (const std::string& given : texts) {
+    const std::string_view text = without_blanks(given);
+    const bool missing = is_missing_cell(text, o.missing_words);
+    out.cells.push_back({given});
+    const bool utf8 = find_not_utf8(given) == given.npos, refused = missing && o.missing != CsvMissing::constant;
+    out.faults.emplace_back(!utf8 ? "the text must be UTF-8" : refused ? "the text is empty, or a word for a missing one" : "");
+    if (!out.faults.back().empty()) continue;
+    out.rows.push_back(out.cells.size() - 1);
+    values.resize(values.size() + size_t(tokens.options().length));
+    const std::string_view read = missing ? std::string_view() : text;
+    tokens.encode({&read, 1}, values.data() + values.size() - tokens.options().length, counts);
+  }
+  out.input = rows_of(values, out.rows.size(), size_t(tokens.options().length));
+  out.notes.made = tokens.describe(counts);
+  return out;
+}
+
+}  // namespace halfstep

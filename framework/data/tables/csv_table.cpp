@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/data/tables/csv_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "framework/base/check.h"
+#include "framework/data/formats/read_once.h"
+#include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
+#include "framework/io/files/free_memory.h"
+
+namespace halfstep {
+namespace {
+
+constexpr const char* kTable = "CSV";
+constexpr size_t kMostRepeats = 100'000;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+std::string_view trim(std::string_view s) {
+  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
+  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
+  return s;
+}
+
+// Returns part of a cell, up to its first byte that is not text.
+std::string_view around(std::string_view cell) {
+  const size_t at = std::min({find_not_utf8(cell), cell.find('\0'), cell.size()});
+  return cell.substr(at - std::min<size_t>(at, 20), 24);
+}
+
+}  // namespace
+
+CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
+    : path_(path.string()),
+      format_(format),
+      file_(open_text_file(path, format.encoding, kTable, /*tables=*/true, notes_)),
+      text_(file_.text),
+      window_(text_, file_.mapped),
+      skipped_(format.skip_rows),
+      delimiter_(format.delimiter) {
+  std::sort(skipped_.begin(), skipped_.end());
+  skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
+  size_t end = text_.size();  // end of the last nonempty line
+  while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
+  if (text_.substr(0, end).find('\n') == text_.npos && text_.substr(0, end).find('\r') != text_.npos) {  // lines end as on old Macs
+    auto own = std::make_shared<std::string>(text_.substr(0, end));
+    std::replace(own->begin(), own->end(), '\r', '\n');
+    text_ = *own, window_ = PageWindow(text_, false), file_ = {text_, own, false};
+  }
+  text_ = text_.substr(0, end);
+  Left left_out;
+  skip_lines(begin_, first_line_, &left_out);
+  read_separator(left_out);
+  if (delimiter_ == 0) find_delimiter(format);
+  format_.delimiter = delimiter_;
+  look_at_first_rows();
+  parse(left_out);
+  if (!skipped_.empty()) note_skipped(left_out);
+}
+
+std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path, const CsvFormat& f) {
+  std::string key = file_stamp(path);
+  if (!key.empty()) key += joined('\n', int(f.delimiter), ' ', f.decimal, ' ', int(f.thousands), ' ', int(f.encoding));
+  for (const int64_t line : f.skip_rows) key += key.empty() ? "" : joined(' ', line);
+  return Keep<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
+}
+
+// Reads Excel's first line "sep=;".
+void CsvTable::read_separator(Left& left_out) {
+  const std::string_view line = trim(text_.substr(begin_, text_.find('\n', begin_) - begin_));
+  const std::string_view word = line.substr(0, 4);
+  if (line.size() > 5 || (word != "sep=" && word != "SEP=" && word != "Sep=")) return;
+  if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // trimming removed a tab at the end
+  begin_ = std::min(text_.size(), text_.find('\n', begin_));
+  if (begin_ < text_.size()) ++begin_;
+  skip_lines(begin_, ++first_line_, &left_out);
+}
+
+// Skips lines at the beginning of a row that are to be left out.
+void CsvTable::skip_lines(size_t& at, int64_t& line, Left* left_out) const {
+  for (; !skipped_.empty() && at < text_.size() && std::binary_search(skipped_.begin(), skipped_.end(), line); ++line) {
+    const size_t end = std::min(text_.size(), text_.find('\n', at));
+    if (left_out) left_out->push_back(trim(text_.substr(at, end - at)));
+    at = std::min(text_.size(), end + 1);
+  }
+}
+
+// Notes what was left out, and which lines are missing.
+void CsvTable::note_skipped(const Left& left_out) {
+  constexpr size_t kShown = 60;
+  if (!left_out.empty())
+    notes_.made +=
+        joined(notes_.made.empty() ? "" : "; ", left_out.size(), left_out.size() == 1 ? " line" : " lines",
+               " left out by skip_rows: ", halfstep::spelled(left_out[0].substr(0, kShown)), left_out.size() > 1 ? ", ..." : "");
+  if (left_out.size() < skipped_.size())
+    notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - left_out.size(), " of ", skipped_.size(),
+                                     " lines that the file does not have, or that do not begin a row"));
+}
+
+void CsvTable::find_delimiter(const CsvFormat& format) {
+  constexpr std::string_view kDelimiters = ",;\t|";
+  using Counts = std::array<size_t, kDelimiters.size()>;
+  size_t at = begin_;
+  const auto count_line = [&] {
+    Counts out{};
+    bool quoted = false;
+    for (; at < text_.size() && (quoted || text_[at] != '\n'); ++at) {
+      const size_t which = kDelimiters.find(text_[at]);
+      if (text_[at] == '"') quoted = !quoted;
+      if (quoted || which == std::string_view::npos || text_[at] == format.thousands) continue;
+      if (text_[at] != ',' || format.decimal != ',') ++out[which];
+    }
+    ++at;
+    return out;
+  };
+  const Counts first = count_line();
+  int64_t line = first_line_ + 1;
+  skip_lines(at, line);
+  const Counts second = at < text_.size() ? count_line() : first;
+  std::string present, as_often;
+  for (size_t i = 0; i < kDelimiters.size(); ++i) {
+    if (first[i] > 0) present += kDelimiters[i];
+    if (first[i] > 0 && first[i] == second[i]) as_often += kDelimiters[i];
+  }
+  if (present.size() > 1 && as_often.size() == 1) present = as_often;
+  if ((present.empty() || present == "\t") && are_blanks_delimiters(format, !present.empty())) {
+    delimiter_ = kCsvBlanks;
+    notes_.made += joined(notes_.made.empty() ? "" : "; ", "columns are separated by blanks");
+    return;
+  }
+  check<DataError>(present.size() <= 1, kTable, path_, ':', first_line_,
+                   ": the first line has more than one of comma, semicolon, tab and |, so the delimiter is ambiguous",
+                   Help{"set it, for example \"delimiter\": \";\""});
+  delimiter_ = present.empty() ? ',' : present[0];
+}
+
+// Returns whether blanks split every line into the same number of cells, more than one, in a file without another delimiter. tabs:
+// the first line has one, which counts as a blank if there are several blanks in a row.
+bool CsvTable::are_blanks_delimiters(const CsvFormat& format, bool tabs) const {
+  if (format.thousands == ' ') return false;
+  size_t wanted = 0;
+  bool run = false;
+  int64_t line = first_line_;
+  for (size_t at = begin_; at < text_.size(); ++at, ++line) {
+    skip_lines(at, line);
+    if (at >= text_.size()) break;
+    size_t cells = 0;
+    bool quoted = false;
+    for (char before = ' '; at < text_.size() && (quoted || text_[at] != '\n'); before = text_[at++]) {
+      const char c = text_[at];
+      if (!quoted && ((c == ',' && format.decimal != ',') || c == ';' || c == '|')) return false;
+      if (!quoted && is_blank(before) && !is_blank(c)) ++cells;
+      run = run || (!quoted && cells > 0 && c == ' ' && before == ' ');
+      if (c == '"') quoted = !quoted;
+    }
+    if (wanted == 0) wanted = cells;
+    if (cells != wanted || cells < 2 || (tabs && !run)) return false;
+  }
+  return wanted > 1;
+}
+
+int64_t CsvTable::line(size_t row) const {
+  const auto after = std::upper_bound(jumps_.begin(), jumps_.end(), row, [](size_t r, const auto& jump) { return r < jump.first; });
+  return int64_t(row) + std::prev(after)->second;
+}
+
+std::string CsvTable::where(size_t row, size_t column) const {
+  return path_ + ':' + std::to_string(line(row)) + ':' + std::to_string(column + 1);
+}
+
+std::string_view CsvTable::bare(std::string_view cell) {
+  const auto plain = [](char c) { return uint8_t(c) > 0x20 && uint8_t(c) < 0x7f; };  // as most cells begin and end
+  return cell.empty() || (plain(cell.front()) && plain(cell.back())) ? cell : without_blanks(cell);
+}
+
+std::string_view CsvTable::spelled(size_t row, size_t column) const {
+  if (number_of_[column] < 0) {
+    window_.move_to(texts_[column][row].data());
+    return texts_[column][row];
+  }
+  const size_t mark = column / kMarked, marks = (columns_ - 1) / kMarked;
+  size_t at = begins_[row] + (mark > 0 ? marks_[row * marks + mark - 1] : 0);
+  window_.move_to(text_.data() + at);
+  int64_t ignored = 0;
+  bool more = true;
+  for (size_t c = mark * kMarked; c < column; ++c) take(at, ignored, c, more);
+  return take(at, ignored, column, more);
+}
+
+// Reads a cell that begins with a quote at text_[at]; leaves `at` behind the closing quote.
+std::string_view CsvTable::quoted(size_t& at, int64_t& line, size_t field) const {
+  const int64_t first = line;
+  const size_t begin = ++at;
+  bool doubled = false;
+  for (;; ++at) {
+    check<DataError>(at < text_.size(), kTable, path_, ':', first, ':', field, ": a quote is opened but not closed");
+    if (text_[at] == '\n') ++line;
+    if (text_[at] != '"') continue;
+    if (at + 1 == text_.size() || text_[at + 1] != '"') break;
+    doubled = true;
+    ++at;
+  }
+  const std::string_view raw(text_.data() + begin, at++ - begin);
+  if (!doubled) return raw;
+  const auto [plain, fresh] = unquoted_.try_emplace(begin);
+  for (size_t i = 0; i < raw.size() && fresh; ++i) {
+    plain->second += raw[i];
+    if (raw[i] == '"') ++i;
+  }
+  return plain->second;
+}
+
+size_t CsvTable::pass_blanks(size_t at) const {
+  while (delimiter_ == kCsvBlanks && at < text_.size() && is_blank(text_[at])) ++at;
+  return at;
+}
+
+// Reads the cell at text_[at]; leaves `at` at the next cell. more: whether that is in the same row.
+std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& more) const {
+  const bool by_blanks = delimiter_ == kCsvBlanks;
+  const size_t end = text_.size();
+  const auto ends = [&](char c) { return c == '\n' || (by_blanks ? is_blank(c) : c == delimiter_); };
+  std::string_view out;
+  if (at < end && text_[at] == '"') {
+    out = quoted(at, line, field);
+    while (!by_blanks && at < end && (text_[at] == '\r' || text_[at] == ' ')) ++at;
+    check<DataError>(at >= end || ends(text_[at]), kTable, path_, ':', line, ':', field, ": text follows a closing quote");
+  } else {
+    const size_t begin = at;
+    if (by_blanks)
+      while (at < end && !ends(text_[at])) ++at;
+    else
+      while (at < end && text_[at] != delimiter_ && text_[at] != '\n') ++at;
+    out = trim(text_.substr(begin, at - begin));
+  }
+  at = pass_blanks(at);
+  more = at < end && (by_blanks ? text_[at] != '\n' : text_[at] == delimiter_);
+  if (at < end && !(by_blanks && more)) ++at;
+  return out;
+}
+
+// The same for a number in plain digits, which is added to the column; does nothing for another cell. Before the last line end,
+// digits cannot lead out of the text.
+bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bool& more) {
+  if (at > safe_ || safe_ == text_.npos) return false;
+  const char* const begin = text_.data() + at;
+  const char point = format_.decimal == delimiter_ ? '\n' : format_.decimal;
+  CsvDecimal number;
+  const char* after = read_decimal(begin, point, number);
+  if (after == begin) return false;
+  cell = std::string_view(begin, size_t(after - begin));
+  if (after >= text_.data() + text_.size()) {
+    at = text_.size(), more = false;
+  } else if (delimiter_ == kCsvBlanks) {
+    if (*after != '\n' && !is_blank(*after)) return false;
+    at = pass_blanks(size_t(after - text_.data()));
+    more = at < text_.size() && text_[at] != '\n';
+    at += !more;
+  } else {
+    if (*after == '\r' && after[1] == '\n') ++after;
+    more = *after == delimiter_;
+    if (!more && *after != '\n') return false;
+    at = size_t(after - text_.data()) + 1;
+  }
+  numbers_->add(size_t(number_of_[column]), number);
+  return true;
+}
+
+void CsvTable::add(size_t column, std::string_view cell) {
+  if (number_of_[column] < 0) return texts_[column].push_back(cell);
+  double value = 0;
+  const std::string_view text = bare(cell);
+  // Numbers in other forms are read as text, and parsed by code that notes their form.
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto usual = [&](char c) {
+    return digit(c) || c == '-' || c == '+' || c == 'e' || c == 'E' || c == format_.decimal || c == format_.thousands;
+  };
+  const bool plain = !text.empty() && (digit(text.back()) || text.back() == format_.decimal);
+  const bool finite =
+      plain && std::all_of(text.begin(), text.end(), usual) && parse_number(text, format_, value) && std::isfinite(value);
+  numbers_->add(size_t(number_of_[column]), finite ? value : CsvNumbers::kNone);
+}
+
+// Finds the number of columns, and which of them have numbers.
+void CsvTable::look_at_first_rows() {
+  constexpr size_t kRows = 256;
+  check<DataError>(begin_ < text_.size(), kTable, path_, ": the file has no rows");
+  std::vector<bool> numeric;
+  size_t rows = 0, at = begin_;
+  for (int64_t line = first_line_; at < text_.size() && rows < kRows; ++line, ++rows) {
+    skip_lines(at, line);
+    if (at >= text_.size()) break;
+    at = pass_blanks(at);
+    size_t fields = 0;
+    double ignored = 0;
+    for (bool more = true; more; ++fields) {
+      const std::string_view cell = bare(take(at, line, fields + 1, more));
+      if (rows == 0)
+        first_row_.emplace_back(cell);
+      else if (fields < columns_ && !numeric[fields])
+        numeric[fields] = parse_number(cell, format_, ignored);
+    }
+    if (rows == 0) columns_ = fields, numeric.resize(fields);
+    if (fields != columns_) break;  // parse() will refuse it
+  }
+  size_t numbers = 0;
+  for (const bool is : numeric) number_of_.push_back(is ? int32_t(numbers++) : -1);
+  numbers_.emplace(numbers);
+  texts_.resize(columns_);
+  const double share = double(text_.size() - begin_) / double(std::max<size_t>(1, at - begin_));
+  const size_t all = rows < kRows ? rows : size_t(1.02 * share * double(rows));
+  const size_t of_row = 8 * numbers + sizeof(std::string_view) * (columns_ - numbers) + sizeof(size_t) + columns_ / 4;
+  check_room(kTable, path_, all * of_row, joined(all, " rows of ", columns_, " columns"),
+             "an array (.npy) is mapped, not read, so it may be larger than the memory: docs/configs.md");
+  begins_.reserve(all);
+  marks_.reserve(all * ((columns_ - 1) / kMarked));
+  for (size_t c = 0; c < columns_; ++c)
+    if (number_of_[c] < 0) texts_[c].reserve(all);
+}
+
+void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
+  const size_t row = rows() - 1;
+  if (const int64_t jump = line - int64_t(row); jumps_.empty() || jumps_.back().second != jump) jumps_.emplace_back(row, jump);
+  if (fields != columns_) check_cells(fields);  // binary data may look like rows of other lengths
+  check<DataError>(fields == columns_, kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
+                   ": a row must have ", columns_, " fields like the first, got ", fields);
+  numbers_->end_row();
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of a file that was appended to another
+  if (row == 0 || repeats_.size() >= kMostRepeats) return;
+  if (bare(first.starts_with(kMark) ? first.substr(kMark.size()) : first) != first_row_[0]) return;
+  for (size_t c = 1; c < columns_; ++c)
+    if (cell(row, c) != first_row_[c]) return;
+  repeats_.push_back(row);
+}
+
+void CsvTable::parse(Left& left_out) {
+  constexpr size_t kPiece = 1 << 16;
+  const auto is_plain = [&](size_t from, size_t to) {  // ASCII without NUL
+    uint8_t others = 0;
+    for (size_t i = from; i < to; ++i) others |= uint8_t(uint8_t(text_[i] - 1) >= 0x7f);
+    return others == 0;
+  };
+  safe_ = file_.text.rfind('\n');  // may be behind text_
+  bool plain = true;
+  size_t at = begin_, looked = begin_;
+  for (int64_t line = first_line_; at < text_.size(); ++line) {
+    skip_lines(at, line, &left_out);
+    if (at >= text_.size()) break;
+    const int64_t row_line = line;
+    at = pass_blanks(at);
+    begins_.push_back(at);
+    window_.move_to(text_.data() + at);
+    size_t fields = 0;
+    std::string_view cell, first;
+    for (bool more = true; more; ++fields) {
+      if (fields % kMarked == 0 && fields > 0 && fields < columns_) marks_.push_back(uint32_t(at - begins_.back()));
+      const bool has_column = fields < columns_;
+      if (!has_column || number_of_[fields] < 0 || !take_number(at, fields, cell, more)) {
+        cell = take(at, line, fields + 1, more);
+        if (has_column) add(fields, cell);
+      }
+      if (fields == 0) first = cell;
+    }
+    end_row(fields, row_line, first);
+    const size_t read = std::min(at, text_.size());
+    if (read - looked < kPiece) continue;
+    plain = plain && is_plain(looked, read);
+    looked = read;
+  }
+  numbers_->finish();
+  check<DataError>(rows() > 0, kTable, path_, ": skip_rows leaves no rows");
+  if (!plain || !is_plain(looked, text_.size())) check_cells(columns_);
+}
+
+// Requires text that can be stored and read again.
+void CsvTable::check_cells(size_t fields_of_last) const {
+  const size_t wrong = find_not_utf8(text_);
+  if (wrong == text_.npos && text_.find('\0') == text_.npos) return;
+  const std::string name = std::filesystem::path(path_).filename().string();
+  for (size_t row = 0; row < rows(); ++row) {
+    size_t at = begins_[row];
+    int64_t line = 0;
+    bool more = true;
+    for (size_t column = 0; column < (row + 1 < rows() ? columns_ : fields_of_last); ++column) {
+      const std::string_view cell = take(at, line, column, more);
+      const bool utf8 = find_not_utf8(cell) == cell.npos;
+      if (utf8 && cell.find('\0') == cell.npos) continue;
+      const std::string place = where(row, column), shown = halfstep::spelled(around(cell));
+      check<DataError>(utf8, kTable, place, ": the text must be UTF-8, got ", shown, Help{not_utf8_help(text_, wrong, path_)});
+      fail<DataError>(kTable, place, ": a cell must not hold a NUL character, got ", shown,
+                      Help{joined("tr -d '\\000' < ", name, " > new-", name, " removes them")});
+    }
+  }
+}
+
+}  // namespace halfstep

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads files packed by gzip.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace halfstep {
+
+// Returns whether a file that begins with `head` is gzip data.
+bool is_gzip(std::string_view head);
+
+struct Unpacked {
+  std::string_view bytes{};
+  std::shared_ptr<const void> owner{};  // what the bytes lie in
+  bool mapped = false;                  // they are the pages of a temporary file
+  std::string note{};                   // "unpacked by gzip", and where to
+};
+inline constexpr size_t kUnpackedInMemory = size_t(1) << 26;
+
+// What was packed, of one or several members. More than `most` bytes are put into a file without a name in $TMPDIR, or without that
+// in /var/tmp, and mapped; where no file can be made they stay in memory. mapped: the packed bytes are the pages of a file, which
+// are unloaded once they are read. Throws DataError "[where] name: ..." for data that is damaged or cut off, IoError for a full
+// disk, and MemoryError for bytes that must stay in memory and have no room there.
+Unpacked unpack_gzip(std::string_view packed, bool mapped, std::string_view where, const std::string& name,
+                     size_t most = kUnpackedInMemory);
+
+}  // namespace halfstep

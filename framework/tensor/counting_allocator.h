@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of an allocator that counts its blocks.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+
+#include "framework/base/fork_mutex.h"
+#include "framework/tensor/memory.h"
+
+namespace halfstep {
+
+class CountingAllocator : public Allocator {
+ public:
+  void retag(void* p, MemoryTag tag) noexcept override {
+    const std::lock_guard lock(mutex_);
+    const auto it = blocks_.find(p);
+    if (it == blocks_.end()) return;
+    stats_.live_by_tag[size_t(it->second.tag)] -= it->second.bytes;
+    stats_.live_by_tag[size_t(tag)] += it->second.bytes;
+    it->second.tag = tag;
+  }
+  MemoryStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+  void reset_peak() override {
+    const std::lock_guard lock(mutex_);
+    note_peak();
+  }
+
+ protected:
+  struct Block {
+    void* base;    // the system's address
+    size_t bytes;  // rounded
+    MemoryTag tag;
+  };
+  // Both are called with `mutex_` locked.
+  void count(const Block& block) {
+    stats_.live += block.bytes;
+    stats_.live_by_tag[size_t(block.tag)] += block.bytes;
+    ++stats_.allocations;
+    if (stats_.live > stats_.peak) note_peak();
+  }
+  void discount(const Block& block) {
+    stats_.live -= block.bytes;
+    stats_.live_by_tag[size_t(block.tag)] -= block.bytes;
+  }
+
+  mutable ForkMutex mutex_;
+  std::unordered_map<void*, Block> blocks_;  // by the address that was handed out
+  MemoryStats stats_;
+
+ private:
+  void note_peak() {
+    stats_.peak = stats_.live;
+    stats_.peak_by_tag = stats_.live_by_tag;
+  }
+};
+
+}  // namespace halfstep

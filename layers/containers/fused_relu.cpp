@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/containers/fused_relu.h"
+
+#include <algorithm>
+#include <typeinfo>
+
+#include "layers/containers/graph.h"
+#include "layers/feedforward/activations.h"
+#include "layers/feedforward/convolution.h"
+#include "layers/feedforward/linear.h"
+#include "layers/feedforward/normalization.h"
+
+namespace halfstep {
+namespace {
+
+template <class Base>
+Tensor relu_of(Module& module, const Tensor& x) {
+  return static_cast<Base&>(module).relu(x);
+}
+
+}  // namespace
+
+WithRelu with_relu(const Module& module) {
+  const auto is_any = [&](const auto&... types) { return ((typeid(module) == types) || ...); };
+  if (is_any(typeid(Linear))) return relu_of<Linear>;
+  if (is_any(typeid(Conv1d), typeid(Conv2d), typeid(Conv3d))) return relu_of<ConvNd>;
+  if (is_any(typeid(BatchNorm1d), typeid(BatchNorm2d), typeid(BatchNorm3d), typeid(SyncBatchNorm))) return relu_of<BatchNormNd>;
+  if (is_any(typeid(Residual))) return relu_of<Residual>;
+  return nullptr;
+}
+
+bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU); }
+
+bool policies_part_ops() {
+  if (!autocast::any_policies()) [[likely]]
+    return false;
+  return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {
+    for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d", "batch_norm", "add"})
+      if (region.policies.find(op)) return true;
+    return false;
+  });
+}
+
+}  // namespace halfstep

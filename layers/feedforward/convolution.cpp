@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/feedforward/convolution.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace halfstep {
+namespace {
+
+struct Weights {
+  Tensor weight, bias;
+};
+
+// kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3), and the bias has the same bound.
+Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_t out_channels, bool with_bias,
+                       Generator* generator) {
+  MemoryScope tag(MemoryTag::parameters);
+  Shape shape{first, second};
+  for (int64_t k : kernel) shape.push_back(k);
+  Weights out;
+  out.weight = Tensor::empty(shape);
+  const double bound = 1 / std::sqrt(double(second) * double(numel(kernel)));
+  uniform_(out.weight, -bound, bound, generator);
+  if (with_bias) {
+    out.bias = Tensor::empty({out_channels});
+    uniform_(out.bias, -bound, bound, generator);
+  }
+  return out;
+}
+
+// Both are at least 1, and groups, which the options' list checks, divides them.
+template <class O>
+void check_arguments(const char* type, int64_t in_channels, int64_t out_channels, const O& o) {
+  check<ValueError>(in_channels >= 1 && out_channels >= 1, type, "in_channels and out_channels must be >= 1, got ", in_channels,
+                    " and ", out_channels);
+  check_options(type, o);
+  check<ValueError>(in_channels % o.groups == 0, type, "in_channels must be divisible by groups, got ", in_channels, " and ",
+                    o.groups);
+  check<ValueError>(out_channels % o.groups == 0, type, "out_channels must be divisible by groups, got ", out_channels, " and ",
+                    o.groups);
+}
+
+// One number for each dimension.
+Dims padding_sizes(const char* type, int dims, const ConvPadding& padding) {
+  return std::get<Sizes>(OptionMember<ConvPadding>::get(padding)).each(dims, type, "padding");
+}
+
+// kernel...: the last dimensions of a weight.
+Dims kernel_of(const Tensor& weight) { return Dims(weight.shape().span().subspan(2)); }
+
+}  // namespace
+
+OptionValue OptionMember<ConvPadding>::get(const ConvPadding& member) {
+  if (!member.name.empty()) return member.name;
+  return member.sizes.size() == 1 ? Sizes(member.sizes[0]) : Sizes(member.sizes);
+}
+bool OptionMember<ConvPadding>::put(ConvPadding& member, const OptionValue& value) {
+  Sizes sizes;
+  if (const auto* const name = std::get_if<std::string>(&value)) return member = *name, true;
+  if (!OptionMember<Sizes>::put(sizes, value)) return false;
+  member = sizes.values();
+  return true;
+}
+
+namespace {
+template <class O>
+Option<O> stride_of() {
+  return option("stride", &O::stride, "step of the window").at_least(1);
+}
+template <class O>
+Option<O> dilation_of() {
+  return option("dilation", &O::dilation, "step within the window").at_least(1);
+}
+template <class O>
+Option<O> groups_of() {
+  return option("groups", &O::groups, "number of groups; channels of different groups are not connected").at_least(1);
+}
+template <class O>
+Option<O> bias_of() {
+  return option("bias", &O::bias, "add a bias");
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(
+    ConvLayerOptions, stride_of<O>(),
+    option("padding", &O::padding, "around the input; \"same\": the output is as large").at_least(0).one_of({"same", "valid"}),
+    dilation_of<O>(), groups_of<O>(), bias_of<O>(),
+    option("padding_mode", &O::padding_mode, "contents of the padding").one_of({"zeros", "reflect", "replicate", "circular"}))
+HALFSTEP_OPTIONS(ConvTransposeLayerOptions, stride_of<O>(), option("padding", &O::padding, "cut off from the output").at_least(0),
+                 option("output_padding", &O::output_padding, "added behind the output; less than stride or dilation").at_least(0),
+                 groups_of<O>(), bias_of<O>(), dilation_of<O>())
+
+ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+               const ConvLayerOptions& o, Generator* generator)
+    : type_(type), dims_(dims), padding_mode_(o.padding_mode) {
+  check_arguments(type, in_channels, out_channels, o);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  options_.stride = o.stride.each(dims, type, "stride");
+  options_.dilation = o.dilation.each(dims, type, "dilation");
+  options_.groups = o.groups;
+  options_.padding = o.padding;
+  const bool same = o.padding.name == "same";
+  if (o.padding.name.empty()) options_.padding = padding_sizes(type, dims, o.padding);
+  check<ValueError>(!same || options_.stride == Dims::filled(dims, 1), type, "padding \"same\" needs stride 1, got ",
+                    options_.stride);
+  if (o.padding_mode != "zeros" && o.padding.name != "valid") {
+    for (int d = dims - 1; d >= 0; --d) {  // pad() counts from the last dimension
+      const int64_t total = same ? options_.dilation[d] * (kernel[d] - 1) : 2 * options_.padding.sizes[d];
+      around_.push_back(total / 2);
+      around_.push_back(total - total / 2);
+    }
+  }
+  const Weights made = random_weights(out_channels, in_channels / o.groups, kernel, out_channels, o.bias, generator);
+  weight = register_parameter("weight", made.weight);
+  bias = register_parameter("bias", made.bias);
+}
+
+Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const {
+  const auto conv = dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d;
+  ConvOptions options = options_;
+  options.laid = &laid;
+  if (around_.empty()) return conv(x, w, b, options, relu);
+  options.padding = 0;
+  return conv(pad(x, around_, padding_mode_), w, b, options, relu);
+}
+
+std::string ConvNd::describe() const {
+  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
+  const ConvPadding& padding = options_.padding;
+  Repr out(type_);
+  out.arg(weight.size(1) * options_.groups)
+      .arg(weight.size(0))
+      .arg("kernel_size", kernel_of(weight))
+      .arg("stride", options_.stride);
+  if (!padding.name.empty()) out.arg("padding", padding.name);
+  return out.arg_if(padding.name.empty() && !(padding.sizes == none), "padding", padding.sizes)
+      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
+      .arg_if(options_.groups != 1, "groups", options_.groups)
+      .arg_if(!bias.defined(), "bias", false)
+      .arg_if(padding_mode_ != "zeros", "padding_mode", padding_mode_)
+      .str();
+}
+
+ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                                 const ConvTransposeLayerOptions& o, Generator* generator)
+    : type_(type), dims_(dims) {
+  check_arguments(type, in_channels, out_channels, o);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  options_ = {.stride = o.stride.each(dims, type, "stride"),
+              .padding = o.padding.each(dims, type, "padding"),
+              .output_padding = o.output_padding.each(dims, type, "output_padding"),
+              .groups = o.groups,
+              .dilation = o.dilation.each(dims, type, "dilation")};
+  for (int d = 0; d < dims; ++d) {
+    check<ValueError>(options_.output_padding[d] < std::max(options_.stride[d], options_.dilation[d]), type,
+                      "output_padding must be less than stride or dilation, got ", options_.output_padding, ", stride ",
+                      options_.stride, " and dilation ", options_.dilation);
+  }
+  const Weights made = random_weights(in_channels, out_channels / o.groups, kernel, out_channels, o.bias, generator);
+  weight = register_parameter("weight", made.weight);
+  bias = register_parameter("bias", made.bias);
+}
+
+Tensor ConvTransposeNd::forward(const Tensor& x) {
+  const auto conv = dims_ == 1 ? conv_transpose1d : dims_ == 2 ? conv_transpose2d : conv_transpose3d;
+  return conv(x, weight, bias, options_);
+}
+
+Tensor ConvTransposeNd::forward(const Tensor& x, const Dims& output_size) {
+  check_rank(type_, x, dims_ + 1, dims_ + 2);
+  const Dims size = spatial_part(type_, "output_size", output_size, x, dims_), kernel = kernel_of(weight);
+  ConvTransposeOptions o = options_;
+  for (int d = 0; d < dims_; ++d) {
+    const int64_t least = (x.size(d - dims_) - 1) * o.stride[d] - 2 * o.padding[d] + o.dilation[d] * (kernel[d] - 1) + 1;
+    check<ShapeError>(size[d] >= least && size[d] < least + o.stride[d], type_, "output_size must be ", least, " to ",
+                      least + o.stride[d] - 1, " in spatial dimension ", d, ", got ", size);
+    o.output_padding[d] = size[d] - least;
+  }
+  const auto conv = dims_ == 1 ? conv_transpose1d : dims_ == 2 ? conv_transpose2d : conv_transpose3d;
+  return conv(x, weight, bias, o);
+}
+
+std::string ConvTransposeNd::describe() const {
+  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
+  return Repr(type_)
+      .arg(weight.size(0))
+      .arg(weight.size(1) * options_.groups)
+      .arg("kernel_size", kernel_of(weight))
+      .arg("stride", options_.stride)
+      .arg_if(!(options_.padding == none), "padding", options_.padding)
+      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
+      .arg_if(!(options_.output_padding == none), "output_padding", options_.output_padding)
+      .arg_if(options_.groups != 1, "groups", options_.groups)
+      .arg_if(!bias.defined(), "bias", false)
+      .str();
+}
+
+}  // namespace halfstep

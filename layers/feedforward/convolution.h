@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
+//
+//   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});
+//   Conv2d same(64, 64, 3, 1, 1);  // stride and padding by position
+//
+// Parameters: weight, and bias [out_channels] unless without one, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
+// size). Arguments for dimensions are one number or one each. Throws ValueError for channels that groups does not divide, for
+// sizes and strides below 1, negative padding, and the combinations that PyTorch refuses.
+#pragma once
+
+#include <concepts>
+#include <string>
+
+#include "framework/ops/window/laid_weights.h"
+#include "layers/module/layer.h"
+
+namespace halfstep {
+
+struct ConvLayerOptions {
+  ByName by_name = ByName();
+  Sizes stride = 1;
+  ConvPadding padding = 0;
+  Sizes dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  std::string padding_mode = "zeros";
+  static const OptionList<ConvLayerOptions>& list();
+};
+struct ConvTransposeLayerOptions {
+  ByName by_name = ByName();
+  Sizes stride = 1;
+  Sizes padding = 0;
+  Sizes output_padding = 0;
+  int64_t groups = 1;
+  bool bias = true;
+  Sizes dilation = 1;
+  static const OptionList<ConvTransposeLayerOptions>& list();
+};
+template <>
+struct OptionMember<ConvPadding> {
+  static constexpr OptionKind kKind = OptionKind::sizes;
+  static OptionValue get(const ConvPadding& member);
+  static bool put(ConvPadding& member, const OptionValue& value);  // sizes or a name
+};
+
+// weight: [out_channels, in_channels / groups, kernel...]
+class ConvNd : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, laid_); }
+  Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
+  // relu(layer(x)), in one pass if no hook needs the value between.
+  Tensor relu(const Tensor& x) {
+    return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
+                                                 : run([this](const Tensor& in) { return forward_relu(in); }, x);
+  }
+  // The layer with another weight and bias of the same shapes, as a call of this layer.
+  Tensor call_with(const Tensor& x, const Tensor& other_weight, const Tensor& other_bias, bool relu, LaidWeights& laid) {
+    return run([&](const Tensor& in) { return convolve(in, other_weight, other_bias, relu, laid); }, x);
+  }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  int64_t in_channels() const { return weight.size(1) * options_.groups; }
+  int64_t out_channels() const { return weight.size(0); }
+  Dims kernel_size() const { return Dims(weight.shape().span().subspan(2)); }
+  Parameter weight, bias;  // bias undefined without one
+
+ protected:
+  ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+         const ConvLayerOptions& options, Generator* generator);
+
+ private:
+  Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const;
+
+  const char* type_;
+  int dims_;
+  ConvOptions options_;
+  std::string padding_mode_;
+  Dims around_;  // padding that pad() adds before the op, if it is not of zeros
+  LaidWeights laid_;
+};
+// Conv2d(3, 8, 3, {.padding = 1}), or by position Conv2d(3, 8, 3, stride, padding, {.bias = false}).
+template <int n>
+class Conv : public ConvNd, public OfDims<"Conv", n> {
+ public:
+  using Options = ConvLayerOptions;
+  using OfDims<"Conv", n>::kName;
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+       Generator* generator = nullptr)
+      : ConvNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+       const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+       const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
+      : Conv(in_channels, out_channels, kernel_size, stride,
+             with_option(rest, "padding", &Options::padding, ConvPadding(padding))) {}
+};
+using Conv1d = Conv<1>;
+using Conv2d = Conv<2>;
+using Conv3d = Conv<3>;
+
+// weight: [in_channels, out_channels / groups, kernel...]. output_size, in place of output_padding: of the spatial dimensions or of
+// all, up to stride - 1 more than without output_padding, else ShapeError; convolutions give the same size for several.
+class ConvTransposeNd : public Module {
+ public:
+  using Call = Tensor(const Tensor&, const Dims&);
+  Tensor forward(const Tensor& x) override;
+  virtual Tensor forward(const Tensor& x, const Dims& output_size);
+  using Module::operator();
+  Tensor operator()(const Tensor& x, const Dims& output_size) {
+    return run([this](const Tensor& in, const Dims& size) { return forward(in, size); }, x, output_size);
+  }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override;
+  Parameter weight, bias;
+
+ protected:
+  ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
+                  const ConvTransposeLayerOptions& options, Generator* generator);
+
+ private:
+  const char* type_;
+  int dims_;
+  ConvTransposeOptions options_;
+};
+// ConvTranspose2d(8, 3, 2, {.stride = 2}), or by position ConvTranspose2d(8, 3, 3, stride, padding).
+template <int n>
+class ConvTranspose : public ConvTransposeNd, public OfDims<"ConvTranspose", n> {
+ public:
+  using Options = ConvTransposeLayerOptions;
+  using OfDims<"ConvTranspose", n>::kName;
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+                Generator* generator = nullptr)
+      : ConvTransposeNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
+  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+                const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
+      : ConvTranspose(in_channels, out_channels, kernel_size, stride,
+                      with_option(rest, "padding", &Options::padding, Sizes(padding))) {}
+};
+using ConvTranspose1d = ConvTranspose<1>;
+using ConvTranspose2d = ConvTranspose<2>;
+using ConvTranspose3d = ConvTranspose<3>;
+
+}  // namespace halfstep

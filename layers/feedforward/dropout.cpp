@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/feedforward/dropout.h"
+
+#include <cmath>
+
+namespace halfstep {
+namespace {
+
+// 1s of x's dtype: one for each of its first `dims` dimensions.
+Tensor ones_of(const Tensor& x, int dims) {
+  Shape shape = Dims::filled(x.dim(), 1);
+  for (int d = 0; d < dims; ++d) shape[d] = x.size(d);
+  return ones(shape, {.dtype = x.dtype(), .device = x.device()});
+}
+
+Tensor alpha_dropout(const Tensor& x, double p, int dims) {
+  if (p == 1) return x * 0.0;
+  constexpr double kLimit = 1.7580993408473766;  // SELU tends to minus this
+  const double a = 1 / std::sqrt((kLimit * kLimit * p + 1) * (1 - p));
+  const Tensor kept = bernoulli(ones_of(x, dims), 1 - p);
+  return x * (kept * a) + ((kept - 1.0) * (kLimit * a) + kLimit * a * p);
+}
+
+// 0 with probability p and 1 / (1 - p) else, one value for each of the first `dims` dimensions of x, to multiply x by.
+Tensor mask(const Tensor& x, double p, int dims) { return dropout(ones_of(x, dims), p, true); }
+
+Tensor of_channels(const Tensor& x, double p, bool active, int dims) { return active && p > 0 ? x * mask(x, p, dims) : x; }
+
+}  // namespace
+
+HALFSTEP_OPTIONS(DropoutOptions, option("p", &O::p, "probability").at_least(0).at_most(1))
+
+namespace dropouts {
+
+Tensor elements(const Tensor& x, double p, bool active) { return dropout(x, p, active); }
+Tensor channels1d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout1d", x, 2, 3);
+  return of_channels(x, p, active, x.dim() - 1);
+}
+Tensor channels2d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout2d", x, 3, 4);
+  return of_channels(x, p, active, 2);
+}
+Tensor channels3d(const Tensor& x, double p, bool active) {
+  check_rank("Dropout3d", x, 4, 5);
+  return of_channels(x, p, active, x.dim() - 3);
+}
+Tensor alpha(const Tensor& x, double p, bool active) { return active && p > 0 ? alpha_dropout(x, p, x.dim()) : x; }
+Tensor feature_alpha(const Tensor& x, double p, bool active) {
+  check<ShapeError>(x.dim() >= 2, "FeatureAlphaDropout", "needs an input of at least 2 dimensions, got ", x.shape());
+  return active && p > 0 ? alpha_dropout(x, p, 2) : x;
+}
+
+}  // namespace dropouts
+
+}  // namespace halfstep

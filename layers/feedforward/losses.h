@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses: the ops of the same names with their options, framework/ops/loss and cross_entropy, nll_loss and mse_loss of
+// framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device and dtype.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "framework/ops/ops.h"
+#include "layers/module/layer.h"
+
+namespace halfstep {
+
+// What the loss of a batch is a mean over: rows, elements, or the sum of the weights of the targets that count. The loss of several
+// batches is the mean of theirs, each weighted by its denominator, so it does not depend on where batches end.
+class Denominator {
+ public:
+  Denominator(double value) : elements_(value), value_(value) {}
+  // The values of the targets decide it: `value`, 0-dim, on their device. `elements`: how many targets there are, by their shape;
+  // `each`: what one that counts usually adds.
+  Denominator(int64_t elements, double each, const Tensor& value);
+  static Denominator of_sum();  // the loss is no mean but a sum, to which the next one is added
+
+  bool is_sum() const { return is_sum_; }
+  double elements() const { return elements_; }
+  double each() const { return each_; }
+  double value() const;         // waits for the device
+  const Tensor& on_device() const { return on_device_; }  // f64, where the host does not know it; else undefined
+  Denominator on_host() const;  // waits for the device
+  Denominator clone() const;    // in memory of its own
+  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // known to be: no target counts
+
+ private:
+  double elements_, each_ = 1, value_;
+  Tensor on_device_;
+  bool is_sum_ = false;
+};
+
+// Called with a model's output and the target.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
+  // The same, for a loss that can use the tensor that backward will begin with (mse_loss). TrainStep calls this one.
+  virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
+    return (*this)(output, target);
+  }
+  // What its result is a mean over. Here: the rows, target.size(0). A loss of your own that leaves out padding, or that weighs
+  // samples, returns the number or the weight of those that count; else accumulation, ranks and evaluations weigh batches wrongly.
+  virtual Denominator denominator(const Tensor& target) const;
+  virtual bool is_recordable() const { return false; }  // as Module::is_recordable
+  virtual std::string describe() const = 0;
+};
+
+// A loss that is a function of the two and decides nothing on the host.
+class FunctionLoss : public Loss {
+ public:
+  using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+  using Over = std::function<Denominator(const Tensor& target)>;
+  // over: what it is a mean over; left out: the rows.
+  FunctionLoss(std::string description, Function function, Over over = nullptr)
+      : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
+  Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
+  Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
+  bool is_recordable() const override { return true; }
+  std::string describe() const override { return description_; }
+
+ private:
+  std::string description_;
+  Function function_;
+  Over over_;
+};
+
+// What a loss is a mean over: the elements, lists of the last dimension (as of a number for each class), or rows.
+enum class MeanOf : uint8_t { elements, lists, rows };
+FunctionLoss::Over mean_over(Reduction reduction, MeanOf part);
+template <MeanOf part = MeanOf::elements>
+struct MeanOver {
+  template <class O>
+  static FunctionLoss::Over of(const O& o) {
+    return mean_over(o.reduction, part);
+  }
+};
+// The sum of the weights of the classes that are not ignored.
+struct MeanOverClasses {
+  static FunctionLoss::Over of(const CrossEntropyOptions& o);
+  static FunctionLoss::Over of(const NllLossOptions& o);
+};
+struct MeanOverBatch {
+  static FunctionLoss::Over of(const KLDivLossOptions& o);
+};
+
+// A loss that is a function of output, target and options; checks come from the list of the options.
+template <ClassName type, HasOptionList O, Tensor (*function)(const Tensor&, const Tensor&, const O&), class Mean = MeanOver<>>
+class OptionLoss : public FunctionLoss {
+ public:
+  using Options = O;
+  static constexpr const char* kName = type.text;
+  explicit OptionLoss(const O& options = {})
+      : FunctionLoss(
+            std::string(kName) + "()", [options](const Tensor& x, const Tensor& y) { return function(x, y, options); },
+            Mean::of(options)) {
+    check_options(kName, options);
+  }
+};
+
+// The functions of the losses below. Weights follow the output to its device and dtype.
+namespace loss_functions {
+Tensor mse(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor l1(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor smooth_l1(const Tensor& x, const Tensor& y, const SmoothL1LossOptions& o);
+Tensor huber(const Tensor& x, const Tensor& y, const HuberLossOptions& o);
+Tensor kl_div(const Tensor& x, const Tensor& y, const KLDivLossOptions& o);
+Tensor bce(const Tensor& x, const Tensor& y, const BCEOptions& o);
+Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceWithLogitsOptions& o);
+Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o);
+Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o);
+Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o);
+Tensor multi_margin(const Tensor& x, const Tensor& y, const MultiMarginOptions& o);
+Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
+Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabelSoftMarginLossOptions& o);
+}  // namespace loss_functions
+
+// ---- a number against a number
+class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
+ public:
+  explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options), reduction_(options.reduction) {}
+  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
+    return mse_loss(output, target, reduction_, seed);
+  }
+
+ private:
+  LossReduction reduction_;
+};
+using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
+using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
+using HuberLoss = OptionLoss<"HuberLoss", HuberLossOptions, loss_functions::huber>;
+using PoissonNLLLoss = OptionLoss<"PoissonNLLLoss", PoissonNllOptions, poisson_nll_loss>;
+// Log-probabilities against probabilities, or against their logarithms.
+using KLDivLoss = OptionLoss<"KLDivLoss", KLDivLossOptions, loss_functions::kl_div, MeanOverBatch>;
+
+// ---- a probability or its logit against a target in [0, 1]
+using BCELoss = OptionLoss<"BCELoss", BCEOptions, loss_functions::bce>;  // not in an autocast region
+using BCEWithLogitsLoss = OptionLoss<"BCEWithLogitsLoss", BceWithLogitsOptions, loss_functions::bce_with_logits>;
+
+// ---- a score against 1 or -1
+using SoftMarginLoss = OptionLoss<"SoftMarginLoss", LossOptions, loss_functions::soft_margin>;
+using HingeEmbeddingLoss = OptionLoss<"HingeEmbeddingLoss", HingeEmbeddingLossOptions, loss_functions::hinge_embedding>;
+
+// ---- a score for each class against a class, or several
+using CrossEntropyLoss = OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses>;
+using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
+using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;
+// Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
+using MultiLabelMarginLoss =
+    OptionLoss<"MultiLabelMarginLoss", LossOptions, loss_functions::multilabel_margin, MeanOver<MeanOf::lists>>;
+using MultiLabelSoftMarginLoss = OptionLoss<"MultiLabelSoftMarginLoss", MultiLabelSoftMarginLossOptions,
+                                            loss_functions::multilabel_soft_margin, MeanOver<MeanOf::lists>>;
+
+// ---- distances; for C++ alone
+struct PairwiseDistance {
+  double p = 2, eps = 1e-6;
+  bool keepdim = false;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return pairwise_distance(x1, x2, p, eps, keepdim); }
+};
+struct CosineSimilarity {
+  int64_t dim = 1;
+  double eps = 1e-8;
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return cosine_similarity(x1, x2, dim, eps); }
+};
+
+// ---- losses of more than an output and a target; for C++ alone
+struct CosineEmbeddingLoss {
+  double margin = 0;
+  LossReduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return cosine_embedding_loss(x1, x2, y, margin, reduction);
+  }
+};
+struct MarginRankingLoss {
+  double margin = 0;
+  LossReduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& x1, const Tensor& x2, const Tensor& y) const {
+    return margin_ranking_loss(x1, x2, y, margin, reduction);
+  }
+};
+struct TripletMarginLoss {
+  TripletMarginOptions options;
+  explicit TripletMarginLoss(const TripletMarginOptions& options = {}) : options(options) {
+    check_options("TripletMarginLoss", options);
+  }
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options);
+  }
+};
+struct TripletMarginWithDistanceLoss {
+  std::function<Tensor(const Tensor&, const Tensor&)> distance = PairwiseDistance();
+  double margin = 1;
+  bool swap = false;  // as of TripletMarginOptions
+  LossReduction reduction = Reduction::mean;
+  Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
+};
+struct GaussianNLLLoss {
+  GaussianNllOptions options;
+  explicit GaussianNLLLoss(const GaussianNllOptions& options = {}) : options(options) { check_options("GaussianNLLLoss", options); }
+  Tensor operator()(const Tensor& output, const Tensor& target, const Tensor& var) const {
+    return gaussian_nll_loss(output, target, var, options);
+  }
+};
+struct CTCLoss {
+  CtcOptions options;
+  explicit CTCLoss(const CtcOptions& options = {}) : options(options) { check_options("CTCLoss", options); }
+  Tensor operator()(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                    const Tensor& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options);
+  }
+};
+
+}  // namespace halfstep

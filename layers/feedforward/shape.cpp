@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/feedforward/shape.h"
+
+#include <array>
+
+namespace halfstep {
+namespace {
+
+FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Surround mode, double value) {
+  check<ValueError>(padding.is_number() || padding.values().size() == 2 * dims, type, "padding must be one number or ", 2 * dims,
+                    ", got ", padding.values());
+  const Dims around = padding.is_number() ? Dims::filled(2 * dims, padding.values()[0]) : padding.values();
+  Repr text(type);
+  if (mode == Surround::constant)
+    text.arg("padding", around).arg("value", value);
+  else
+    text.arg(around);
+  const std::string how = std::array{"constant", "constant", "reflect", "replicate", "circular"}[size_t(mode)];
+  return {text.str(), [=](const Tensor& x) {
+            check_rank(type, x, dims + 1, dims + 2);
+            return pad(x, around, how, value);
+          }};
+}
+
+WindowOptions window_of(const char* type, const FoldOptions& o) {
+  check_options(type, o);
+  return {.dilation = o.dilation.each(2, type, "dilation"),
+          .padding = o.padding.each(2, type, "padding"),
+          .stride = o.stride.each(2, type, "stride")};
+}
+
+Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) { return text.arg("kernel_size", kernel_size).options(o); }
+
+FunctionLayer unfold_layer(const Sizes& kernel_size, const FoldOptions& o) {
+  const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size", 1);
+  const WindowOptions window = window_of("Unfold", o);
+  Repr text("Unfold");
+  return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return unfold(x, kernel, window); }};
+}
+
+FunctionLayer fold_layer(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& o) {
+  const Dims size = output_size.each(2, "Fold", "output_size", 1), kernel = kernel_size.each(2, "Fold", "kernel_size", 1);
+  const WindowOptions window = window_of("Fold", o);
+  Repr text("Fold");
+  text.arg("output_size", output_size);
+  return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return fold(x, size, kernel, window); }};
+}
+
+void check_factor(const char* type, const char* name, int64_t value) {
+  check<ValueError>(value >= 1, type, name, " must be >= 1, got ", value);
+}
+
+FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
+  check<ValueError>(o.size.empty() != o.scale_factor.empty(), type, "needs exactly one of size and scale_factor");
+  for (int64_t s : o.size) check<ValueError>(s >= 1, type, "size must be >= 1, got ", o.size);
+  for (double s : o.scale_factor) check<ValueError>(s > 0, type, "scale_factor must be > 0, got ", s);
+  Repr text(type);
+  if (o.size.empty())
+    text.arg("scale_factor", o.scale_factor);
+  else
+    text.arg("size", o.size.size() == 1 ? Sizes(o.size[0]) : Sizes(o.size));
+  return {text.arg("mode", "'" + o.mode + "'").str(), [=](const Tensor& x) { return interpolate(x, o); }};
+}
+
+// The layers for images take images alone.
+FunctionLayer for_images(const char* type, InterpolateOptions o) {
+  const FunctionLayer layer = upsample(type, o);
+  check<ValueError>(o.size.size() <= 2 && o.scale_factor.size() <= 2, type, "size and scale_factor must be one number or 2");
+  return {layer.describe(), [=](const Tensor& x) {
+            check_rank(type, x, 4, 4);
+            return interpolate(x, o);
+          }};
+}
+
+InterpolateOptions with(InterpolateOptions o, const char* mode, std::optional<bool> align_corners) {
+  o.mode = mode;
+  o.align_corners = align_corners;
+  return o;
+}
+
+}  // namespace
+
+HALFSTEP_OPTIONS(FlattenOptions, option("start_dim", &O::start_dim, "first dimension; 0 is the batch"),
+                 option("end_dim", &O::end_dim, "last dimension"))
+HALFSTEP_OPTIONS(FoldOptions, option("dilation", &O::dilation, "step within the window").at_least(1),
+                 option("padding", &O::padding, "zeros around the image").at_least(0),
+                 option("stride", &O::stride, "step of the window").at_least(1))
+
+Unflatten::Unflatten(Whole dim, const Dims& unflattened_size)
+    : FunctionLayer(Repr("Unflatten").arg("dim", int64_t(dim)).arg("unflattened_size", unflattened_size).str(),
+                    [=](const Tensor& x) { return unflatten(x, dim, unflattened_size); }) {
+  check<ValueError>(!unflattened_size.empty(), "Unflatten", "unflattened_size must have a dimension");
+}
+
+Permute::Permute(const Dims& dims)
+    : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {}
+
+PixelShuffle::PixelShuffle(Whole upscale_factor)
+    : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", int64_t(upscale_factor)).str(),
+                    [=](const Tensor& x) { return pixel_shuffle(x, upscale_factor); }) {
+  check_factor("PixelShuffle", "upscale_factor", upscale_factor);
+}
+
+PixelUnshuffle::PixelUnshuffle(Whole downscale_factor)
+    : FunctionLayer(Repr("PixelUnshuffle").arg("downscale_factor", int64_t(downscale_factor)).str(),
+                    [=](const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }) {
+  check_factor("PixelUnshuffle", "downscale_factor", downscale_factor);
+}
+
+ChannelShuffle::ChannelShuffle(Whole groups)
+    : FunctionLayer(Repr("ChannelShuffle").arg("groups", int64_t(groups)).str(),
+                    [=](const Tensor& x) { return channel_shuffle(x, groups); }) {
+  check_factor("ChannelShuffle", "groups", groups);
+}
+
+Upsample::Upsample(const char* type, const InterpolateOptions& options)
+    : FunctionLayer(std::string_view(type) == "Upsample" ? upsample(type, options) : for_images(type, options)) {}
+
+UpsamplingNearest2d::UpsamplingNearest2d(InterpolateOptions options)
+    : Upsample("UpsamplingNearest2d", with(std::move(options), "nearest", {})) {}
+
+UpsamplingBilinear2d::UpsamplingBilinear2d(InterpolateOptions options)
+    : Upsample("UpsamplingBilinear2d", with(std::move(options), "bilinear", true)) {}
+
+Unfold::Unfold(const Sizes& kernel_size, const FoldOptions& options) : FunctionLayer(unfold_layer(kernel_size, options)) {}
+
+Fold::Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options)
+    : FunctionLayer(fold_layer(output_size, kernel_size, options)) {}
+
+PadNd::PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value)
+    : FunctionLayer(padding_layer(type, dims, padding, mode, value)) {}
+
+}  // namespace halfstep

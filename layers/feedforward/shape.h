@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers that move, repeat or surround elements.
+#pragma once
+
+#include <string>
+
+#include "layers/module/layer.h"
+
+namespace halfstep {
+
+inline Tensor itself(const Tensor& x) { return x; }
+using Identity = PlainLayer<"Identity", itself>;
+
+struct FlattenOptions {
+  int64_t start_dim = 1, end_dim = -1;
+  static const OptionList<FlattenOptions>& list();
+  Tensor operator()(const Tensor& x) const { return flatten(x, start_dim, end_dim); }
+};
+using Flatten = OptionLayer<"Flatten", FlattenOptions>;
+
+// Dimension dim as several, of which one may be -1.
+class Unflatten : public FunctionLayer {
+ public:
+  Unflatten(Whole dim, const Dims& unflattened_size);
+};
+
+// torchvision's Permute: dimension dims[i] becomes dimension i; all of them are named, the batch too.
+class Permute : public FunctionLayer {
+ public:
+  explicit Permute(const Dims& dims);
+};
+
+class PixelShuffle : public FunctionLayer {
+ public:
+  explicit PixelShuffle(Whole upscale_factor);
+};
+class PixelUnshuffle : public FunctionLayer {
+ public:
+  explicit PixelUnshuffle(Whole downscale_factor);
+};
+class ChannelShuffle : public FunctionLayer {
+ public:
+  explicit ChannelShuffle(Whole groups);
+};
+
+// Exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
+class Upsample : public FunctionLayer {
+ public:
+  explicit Upsample(const InterpolateOptions& options) : Upsample("Upsample", options) {}
+
+ protected:
+  Upsample(const char* type, const InterpolateOptions& options);
+};
+// Of [N, C, H, W]; the bilinear one with align_corners.
+class UpsamplingNearest2d : public Upsample {
+ public:
+  explicit UpsamplingNearest2d(InterpolateOptions options);
+};
+class UpsamplingBilinear2d : public Upsample {
+ public:
+  explicit UpsamplingBilinear2d(InterpolateOptions options);
+};
+
+struct FoldOptions {
+  ByName by_name = ByName();
+  Sizes dilation = 1;
+  Sizes padding = 0;
+  Sizes stride = 1;
+  static const OptionList<FoldOptions>& list();
+};
+// [N, C, H, W] -> [N, C kh kw, L]: the elements of a window at each of its L places; and back, summing where windows overlap.
+class Unfold : public FunctionLayer {
+ public:
+  using Options = FoldOptions;
+  static constexpr const char* kName = "Unfold";
+  static constexpr int kDims = 2;
+  explicit Unfold(const Sizes& kernel_size, const FoldOptions& options = {});
+};
+class Fold : public FunctionLayer {
+ public:
+  using Options = FoldOptions;
+  static constexpr const char* kName = "Fold";
+  static constexpr int kDims = 2;
+  Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options = {});
+};
+
+// Padding around [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after) from the last
+// on. Negative ones cut off. Throws ValueError for another number of them.
+enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
+class PadNd : public FunctionLayer {
+ protected:
+  PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value = 0);
+};
+template <ClassName family, Surround mode, int n>
+class PadOf : public PadNd, public OfDims<family, n> {
+ public:
+  using OfDims<family, n>::kName;
+  explicit PadOf(const Sizes& padding) : PadNd(kName, n, padding, mode) {}
+};
+template <int n>
+class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
+ public:
+  using OfDims<"ConstantPad", n>::kName;
+  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, Surround::constant, value) {}
+};
+template <int n>
+using ZeroPad = PadOf<"ZeroPad", Surround::zero, n>;
+template <int n>
+using ReflectionPad = PadOf<"ReflectionPad", Surround::reflect, n>;
+template <int n>
+using ReplicationPad = PadOf<"ReplicationPad", Surround::replicate, n>;
+template <int n>
+using CircularPad = PadOf<"CircularPad", Surround::circular, n>;
+using ZeroPad1d = ZeroPad<1>;
+using ZeroPad2d = ZeroPad<2>;
+using ZeroPad3d = ZeroPad<3>;
+using ConstantPad1d = ConstantPad<1>;
+using ConstantPad2d = ConstantPad<2>;
+using ConstantPad3d = ConstantPad<3>;
+using ReflectionPad1d = ReflectionPad<1>;
+using ReflectionPad2d = ReflectionPad<2>;
+using ReflectionPad3d = ReflectionPad<3>;
+using ReplicationPad1d = ReplicationPad<1>;
+using ReplicationPad2d = ReplicationPad<2>;
+using ReplicationPad3d = ReplicationPad<3>;
+using CircularPad1d = CircularPad<1>;
+using CircularPad2d = CircularPad<2>;
+using CircularPad3d = CircularPad<3>;
+
+}  // namespace halfstep

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hooks of modules: functions called with the inputs and outputs of a module, and with their gradients.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "amp/autocast/autocast.h"
+#include "framework/tensor/results.h"
+#include "framework/tensor/tensor.h"
+#include "layers/module/parameter.h"
+
+namespace halfstep {
+
+class Module;
+
+// f(Tensor&) for the tensors in `value`, in order: a Tensor, containers, optionals, pairs and tuples of such, and structs that have
+// a member template <class F> void each_tensor(F&& f). Other values have none.
+template <class T, class F>
+void each_tensor(T& value, F&& f) {
+  using V = std::remove_const_t<T>;
+  static_assert(!NamedParts<V>, "hooks replace the parts of a result: declare std::pair<Tensor, Tensor> forward(Tensor x)");
+  if constexpr (std::is_base_of_v<Tensor, V>) {
+    f(value);
+  } else if constexpr (requires { value.each_tensor(f); }) {
+    value.each_tensor(f);
+  } else if constexpr (requires { std::tuple_size<V>::value; }) {
+    std::apply([&](auto&... parts) { (each_tensor(parts, f), ...); }, value);
+  } else if constexpr (requires { value.has_value(), *value; }) {
+    if (value.has_value()) each_tensor(*value, f);
+  } else if constexpr (requires { value.begin(), value.end(); } && !std::is_same_v<V, std::string>) {
+    if constexpr (std::is_class_v<std::remove_cvref_t<decltype(*value.begin())>>)
+      for (auto& part : value) each_tensor(part, f);
+  }
+}
+
+// A hook's argument: the tensors among the arguments of forward, or of its result, as each_tensor finds them. A hook that
+// returns tensors, as many as it was given, replaces them; one that returns nothing only reads.
+using ForwardPreHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs)>;
+using ForwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs, const Tensors& outputs)>;
+// Gradients are undefined for tensors that need none. What it returns replaces the gradients of the inputs.
+using BackwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& grad_inputs, const Tensors& grad_outputs)>;
+
+// A hook of a lambda that returns nothing, a Tensor, Tensors or std::optional<Tensors>.
+template <class Hook, class F>
+Hook as_hook(F f) {
+  return [f = std::move(f)](Module& module, const auto&... tensors) -> std::optional<Tensors> {
+    using R = decltype(f(module, tensors...));
+    if constexpr (std::is_void_v<R>) {
+      f(module, tensors...);
+      return std::nullopt;
+    } else if constexpr (std::is_same_v<R, Tensor>) {
+      const Tensor made = f(module, tensors...);
+      return made.defined() ? std::optional<Tensors>(Tensors{made}) : std::nullopt;
+    } else {
+      return f(module, tensors...);
+    }
+  };
+}
+
+struct ModuleHooks {
+  template <class Hook>
+  using List = std::vector<std::pair<uint64_t, Hook>>;  // key, hook
+  List<ForwardPreHook> before;
+  List<ForwardHook> after;
+  List<BackwardHook> backward;
+  bool holds_something = false;  // a hook that may hold the module's address
+  bool moved = false;            // the module, after such a hook was registered
+  bool computes = false;         // parameters of the module, before each forward (layers/module/parametrize.h)
+  bool empty() const { return before.empty() && after.empty() && backward.empty() && !computes; }
+};
+
+// The parameters of a module that are computed from others have their values while it lives, and those from before it after it.
+class ComputedParameters {
+ public:
+  [[nodiscard]] ComputedParameters() = default;
+  ~ComputedParameters();
+  ComputedParameters(const ComputedParameters&) = delete;
+  void compute(const Module& module);
+
+ private:
+  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;
+};
+
+// One call of a module with hooks. They are those that the module had when the call began.
+class HookedCall {
+ public:
+  HookedCall(Module& module, const ModuleHooks& hooks) : module_(module), hooks_(hooks) {}
+  void before(const std::vector<Tensor*>& inputs);
+  void after(const std::vector<Tensor*>& outputs);
+
+ private:
+  struct Backward;
+  Module& module_;
+  const ModuleHooks hooks_;
+  Tensors inputs_;
+  std::shared_ptr<Backward> backward_;
+  ComputedParameters computed_;
+};
+
+// One call of a module that has hooks, a precision of its own, or both. Hooks see what the module computes with.
+class SpecialCall {
+ public:
+  SpecialCall(Module& module, const ModuleHooks* hooks, std::optional<DType> precision, const std::string* path);
+  void before(const std::vector<Tensor*>& inputs);
+  void after(const std::vector<Tensor*>& outputs);
+
+ private:
+  std::optional<autocast::ModuleRegion> region_;
+  std::optional<HookedCall> hooked_;
+};
+
+template <class T>
+std::vector<Tensor*> tensors_in(T& value) {
+  std::vector<Tensor*> out;
+  each_tensor(value, [&](Tensor& t) { out.push_back(&t); });
+  return out;
+}
+
+}  // namespace halfstep

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/module/module.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <ostream>
+#include <set>
+#include <utility>
+
+#include "amp/autocast/autocast.h"
+#include "framework/autograd/grad_mode.h"
+#include "framework/autograd/recompute.h"
+#include "framework/base/layer_path.h"
+#include "framework/ops/ops.h"
+#include "layers/containers/containers.h"
+#include "layers/module/parametrize.h"
+
+namespace halfstep {
+namespace {
+
+std::string join(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+
+void indent_into(std::string& out, const std::string& text) {
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out += "  ";
+  }
+}
+
+// Gives every handle of `t` the memory, dtype and device of `by`.
+void replace(const Tensor& t, const Tensor& by) {
+  autocast::drop_shadow(t);
+  TensorImpl& impl = *t.impl();
+  // A graph that saved t must not take the other memory for what it saved.
+  while (by.version() <= t.version()) by.bump_version();
+  impl.storage = by.storage();
+  impl.offset = by.impl()->offset;
+  impl.strides = by.strides();
+  impl.dtype = by.dtype();
+  if (impl.autograd) impl.autograd->accumulator.reset();  // made for the dtype and device before
+}
+
+template <class Convert>
+void convert(const Tensor& t, const Convert& to) {
+  NoGrad off;
+  MemoryScope tag(MemoryTag::parameters);
+  const Tensor g = t.grad();
+  const bool scaled = g.defined() && t.impl()->autograd->scaled;
+  if (g.defined()) t.set_grad(Tensor());
+  replace(t, to(t.detach()));
+  if (g.defined()) t.set_grad(to(g));
+  if (scaled) t.impl()->autograd->scaled = true;
+}
+
+}  // namespace
+
+std::string Module::str() const {
+  std::string head = (hooks_ && hooks_->computes ? "Parametrized" : "") + describe();
+  const auto below = named_children();
+  if (below.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
+  if (const size_t open = head.find('('); open != std::string::npos && head.back() == ')') {
+    const std::string extra = head.substr(open + 1, head.size() - open - 2);
+    head = head.substr(0, open) + "(\n" + (extra.empty() ? "" : "  " + extra + "\n");
+  } else {
+    head += "(\n";
+  }
+  // Equal children of a ModuleList are printed once.
+  const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
+  for (size_t i = 0; i < below.size();) {
+    const std::string text = below[i].second->str();
+    size_t end = i + 1;
+    while (folds && end < below.size() && below[end].second->str() == text) ++end;
+    std::string name = below[i].first, count;
+    if (end > i + 1) name += "-" + below[end - 1].first, count = std::to_string(end - i) + " x ";
+    head += "  (" + name + "): " + count;
+    indent_into(head, text);
+    head += '\n';
+    i = end;
+  }
+  return head + ")";
+}
+
+void Module::check_name(const char* where, const std::string& name) const {
+  const auto has = [&](const auto& slots) {
+    return std::any_of(slots.begin(), slots.end(), [&](const auto& slot) { return slot->name == name; });
+  };
+  check<ValueError>(!name.empty() && name.find('.') == std::string::npos, where,
+                    "a name must be non-empty and without a dot, got \"", name, '"');
+  check<ValueError>(!has(parameters_) && !has(buffers_) && !has(children_), where, "the name \"", name, "\" is already taken");
+}
+
+Registered<Parameter> Module::register_parameter(const std::string& name, const Tensor& t) {
+  check_name("register_parameter", name);
+  if (t.defined()) {
+    check_parameter("register_parameter", name, t);
+    t.set_requires_grad(true);
+    t.set_label(name);
+    enter_module(t);
+  }
+  parameters_.push_back(std::make_shared<TensorSlot>(TensorSlot{.name = name, .label = name, .value = t}));
+  return {parameters_.back()};
+}
+
+Registered<ModuleBuffer> Module::register_buffer(const std::string& name, const Tensor& t, bool persistent) {
+  check_name("register_buffer", name);
+  if (t.defined()) t.set_label(name);
+  buffers_.push_back(std::make_shared<TensorSlot>(
+      TensorSlot{.name = name, .label = name, .value = t, .is_parameter = false, .persistent = persistent}));
+  return {buffers_.back()};
+}
+
+bool Module::is_or_has(const Module* what) const {
+  return this == what || std::any_of(children_.begin(), children_.end(),
+                                     [what](const auto& slot) { return slot->module && slot->module->is_or_has(what); });
+}
+
+std::shared_ptr<ModuleSlot> Module::add_slot(const std::string& name, std::shared_ptr<Module> child) {
+  check_name("register_module", name);
+  check<ValueError>(!child || !child->is_or_has(this), "register_module",
+                    "a module cannot be its own child, nor that of a module below it");
+  children_.push_back(std::make_shared<ModuleSlot>(ModuleSlot{.name = name, .module = std::move(child), .owner = this}));
+  if (children_.back()->module) children_.back()->module->train(training_);
+  settle(*children_.back());
+  structure_changed();
+  return children_.back();
+}
+
+void Module::register_listed(const std::string& name, std::shared_ptr<Module> child) {
+  check<ValueError>(child != nullptr, "register_module", "\"", name, "\" must be a module, got a null pointer");
+  add_slot(name, std::move(child))->listed = true;
+}
+
+void Module::settle(ModuleSlot& slot) {
+  if (!slot.module) return;
+  Module& child = *slot.module;
+  child.name_ = slot.name;
+  const std::string path = join(this->path(), slot.name);
+  child.set_path(path);
+  // Children are complete before they are registered, so labels grow into full names from the leaves up.
+  child.relabel(path);
+}
+
+void Module::relabel(const std::string& prefix) {
+  for (const auto* slots : {&parameters_, &buffers_}) {
+    for (const auto& slot : *slots) {
+      slot->label = join(prefix, slot->name);
+      if (slot->get().defined()) slot->get().set_label(slot->label);
+    }
+  }
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->relabel(join(prefix, slot->name));
+  }
+}
+
+void Module::set_computes(bool on) {
+  if (on == (hooks_ && hooks_->computes)) return;
+  auto changed = hooks_ ? std::make_shared<ModuleHooks>(*hooks_) : std::make_shared<ModuleHooks>();
+  changed->computes = on;
+  hooks_ = changed->empty() ? nullptr : changed;
+}
+
+uint64_t Module::next_hook_key() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
+
+void Module::remove_hook(uint64_t key) {
+  if (!hooks_) return;
+  // A call under way has a copy of its own.
+  auto left = std::make_shared<ModuleHooks>(*hooks_);
+  const auto has_key = [key](const auto& entry) { return entry.first == key; };
+  std::erase_if(left->before, has_key);
+  std::erase_if(left->after, has_key);
+  std::erase_if(left->backward, has_key);
+  hooks_ = left->empty() ? nullptr : left;
+}
+
+namespace {
+
+// Gives the buffers other memory, with the same values, until its end.
+class BuffersAside {
+ public:
+  [[nodiscard]] explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
+    const NoGrad off;
+    for (const NamedTensor& b : buffers_) {
+      kept_.push_back(b.tensor.alias(b.tensor.shape(), b.tensor.strides()));
+      replace(b.tensor, b.tensor.detach().clone());
+    }
+  }
+  ~BuffersAside() {
+    for (size_t i = 0; i < kept_.size(); ++i) replace(buffers_[i].tensor, kept_[i]);
+  }
+  BuffersAside(const BuffersAside&) = delete;
+
+ private:
+  std::vector<NamedTensor> buffers_;
+  Tensors kept_;
+};
+
+}  // namespace
+
+Tensor Module::recomputed(const Tensor& x) {
+  visit([](const Module& m) {
+    check<ValueError>(!m.hooks_ || !m.hooks_->computes, "recompute_in_backward", m.describe(),
+                      " has parametrizations, whose state a second forward would move again",
+                      Help{"recompute layers without parametrizations"});
+  });
+  const auto again = std::make_shared<bool>(false);
+  const auto f = [this, again](const Tensor& in) {
+    if (!std::exchange(*again, true)) return forward(in);
+    const BuffersAside aside(named_buffers());  // the first time has moved them
+    return forward(in);
+  };
+  return checkpoint(f, x, parameters());
+}
+
+void Module::set_precision(DType dtype) {
+  check<DTypeError>(is_half(dtype) || dtype == DType::f32, "set_precision",
+                    "a module computes in float32, float16 or bfloat16, got ", dtype);
+  precision_ = dtype;
+}
+
+bool Module::any_recomputes() const {
+  return recomputes_ || std::any_of(children_.begin(), children_.end(),
+                                    [](const auto& child) { return child->module && child->module->any_recomputes(); });
+}
+
+bool Module::any_hooks() const {
+  return has_hooks() || std::any_of(children_.begin(), children_.end(),
+                                    [](const auto& child) { return child->module && child->module->any_hooks(); });
+}
+
+void Module::set_path(const std::string& path) {
+  path_ = kept_forever(path);
+  for (const auto& slot : children_) {
+    if (slot->module) slot->module->set_path(join(path, slot->name));
+  }
+  structure_changed();
+}
+
+std::vector<Part<Module>> Module::children() const {
+  std::vector<Part<Module>> out;
+  for (const auto& slot : children_) {
+    if (slot->module) out.emplace_back(slot);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, Part<Module>>> Module::named_children() const {
+  std::vector<std::pair<std::string, Part<Module>>> out;
+  for (const auto& slot : children_) {
+    if (slot->module) out.emplace_back(slot->name, slot);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules(const std::string& prefix) {
+  std::vector<std::pair<std::string, Module*>> out{{prefix, this}};
+  std::set<Module*> seen{this};
+  for (const auto& slot : children_) {
+    if (!slot->module) continue;
+    for (const auto& entry : slot->module->named_modules(join(prefix, slot->name))) {
+      if (seen.insert(entry.second).second) out.push_back(entry);
+    }
+  }
+  return out;
+}
+
+std::vector<Module*> Module::modules() {
+  std::vector<Module*> out;
+  for (const auto& [name, module] : named_modules()) out.push_back(module);
+  return out;
+}
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  for (const Part<Module>& child : children()) child->apply(f);
+  f(*this);
+}
+
+Module& Module::to(Device device) {
+  const auto move = [&](const Tensor& t) {
+    check<MetaError>(device.is_meta() || !t.device().is_meta(), "Module::to", "\"", t.label(),
+                     "\" is on the device meta, so it has no values to bring to ", device,
+                     Help{"to_empty(device), then load or initialise the weights; load() with a device does both"});
+    if (t.device() != device) convert(t, [&](const Tensor& x) { return halfstep::to(x, device); });
+  };
+  for (const NamedTensor& t : all_tensors()) move(t.tensor);
+  return *this;
+}
+
+Module& Module::to_empty(Device device) {
+  const auto make = [&](const Tensor& t) {
+    convert(
+        t, [&](const Tensor& x) { return Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = device, .format = x.format()}); });
+  };
+  for (const NamedTensor& t : all_tensors()) {
+    t.tensor.zero_grad();
+    make(t.tensor);
+  }
+  return *this;
+}
+
+Module& Module::to(MemoryFormat format) {
+  const auto lay = [&](const Tensor& t) {
+    const bool has_channels = t.dim() == 4 || t.dim() == 5;
+    if (has_channels && !t.is_contiguous(format)) convert(t, [&](const Tensor& x) { return halfstep::to(x, format); });
+  };
+  for (const NamedTensor& t : all_tensors()) lay(t.tensor);
+  return *this;
+}
+
+Module& Module::to(DType dtype) {
+  check<DTypeError>(is_floating(dtype), "Module::to", "parameters must be floating point, got ", dtype);
+  const auto cast = [&](const Tensor& t) {
+    if (t.is_floating_point() && t.dtype() != dtype) convert(t, [&](const Tensor& x) { return halfstep::to(x, dtype); });
+  };
+  for (const NamedTensor& t : all_tensors()) cast(t.tensor);
+  visit([&](const Module& m) {
+    for (const auto& slot : m.parameters_) {
+      if (slot->computed) slot->put(ParametrizationList::stand_in(slot->get().shape(), dtype, slot->label));
+    }
+  });
+  return *this;
+}
+
+std::ostream& operator<<(std::ostream& out, const Module& module) { return out << module.str(); }
+
+}  // namespace halfstep

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Module: a tree of named parameters and buffers with a forward. Names, shapes and state_dict keys are PyTorch's.
+//
+//   struct Net : Module {
+//     Part<Linear> fc1{this, "fc1", 784, 256};
+//     Part<Linear> fc2{this, "fc2", 256, 10};
+//     Tensor forward(const Tensor& x) override { return fc2(relu(fc1(x))); }
+//   };
+//   net.fc2 = Linear(256, 100);  // layers/module/part.h; Parameter and ModuleBuffer: layers/module/parameter.h
+//   Net ema = net;               // a copy, with parameters of its own; ema = Net(net) copies into one that is there
+//
+// A module whose forward takes or gives something else derives from ModuleOf<itself>:
+//
+//   struct Decoder : ModuleOf<Decoder> {
+//     std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {});
+//   };
+//   auto [y, next] = decoder(x, state);
+//
+// One that takes a tensor and gives something else takes it by value, `std::pair<Tensor, Tensor> forward(Tensor x)`: a forward of a
+// `const Tensor&` is the one of all modules, which gives a tensor.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/base/layer_path.h"
+#include "framework/tensor/tensor.h"
+#include "layers/module/hooks.h"
+#include "layers/module/named_tensors.h"
+#include "layers/module/parameter.h"
+
+namespace halfstep {
+
+struct LoadReport {
+  std::vector<std::string> missing;     // in the module, not in the state
+  std::vector<std::string> unexpected;  // in the state, not in the module
+};
+
+class Module;
+template <class M>
+class Part;  // layers/module/part.h
+template <class M, class... Args>
+std::shared_ptr<M> make(Args&&... arguments);
+
+template <class M>
+concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable, which PyTorch would share
+template <class M>
+std::shared_ptr<M> as_shared(std::shared_ptr<M> module) {
+  return module;
+}
+template <ModuleValue M>
+std::shared_ptr<M> as_shared(M&& module) {
+  return make<M>(std::move(module));
+}
+// What containers take as a part: a module by value, a shared_ptr to one, or a Part, whose module is shared.
+template <class P>
+concept ModulePart = requires(P&& part) {
+  { as_shared(std::forward<P>(part)) } -> std::convertible_to<std::shared_ptr<Module>>;
+};
+
+// What is known of a class of modules once it was used as a part, by make() or as ModuleOf.
+struct ModuleClass {
+  std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  // null: it cannot be copied
+  Tensor (*forward)(Module&, const Tensor&) = nullptr;       // a forward(Tensor), which does not override Module's
+};
+bool know_class(const std::type_info& type, const ModuleClass& about);
+void know_layers();  // those of the library
+template <class M>
+ModuleClass about_class();
+template <class M>
+inline const bool kKnownClass = know_class(typeid(M), about_class<M>());
+
+// A child of a module under a name.
+struct ModuleSlot {
+  std::string name;
+  std::shared_ptr<Module> module{};        // or null
+  Module* owner = nullptr;                 // null: a handle by itself, or one whose owner is gone
+  bool (*takes)(const Module&) = nullptr;  // null: any
+  bool listed = false;                     // a container's, which no Part needs to hold
+  bool was_held = false;                   // in the module that this one is a copy of
+
+  // Throws ValueError for a module above this one and for one of a type that the Part does not take.
+  void replace(std::shared_ptr<Module> by);
+  // For a Part at `to`, made from the Part at `from` that has `slot`: the slot of the copy, if the module around them is being
+  // copied; else one for the same module, which no module owns.
+  static std::shared_ptr<ModuleSlot> for_copy(const std::shared_ptr<ModuleSlot>& slot, const void* from, const void* to);
+  [[noreturn]] static void fail_empty(const ModuleSlot* slot);
+};
+
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module();
+  // `Net copy = net` copies parameters, buffers and children, with device, dtypes, mode and frozen parameters. It does not copy
+  // hooks. Parameters that are shared within net are shared within the copy. Tensors and pointers that are plain members are shared
+  // by both modules. Throws ValueError for a child that cannot be copied and for one that no Part holds.
+  // `*net.fc = Linear(2, 3)` and `best = Net(net)` move a module into another, which keeps its name, path, mode and hooks. A hook
+  // that captures something may hold the module's former address: a call after the move throws ValueError.
+  Module& operator=(const Module&) = delete;  // best = Net(net)
+  // One tensor in, one out: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
+  virtual Tensor forward(const Tensor& x);
+  // forward with its hooks; an error on the way says in which layer.
+  Tensor operator()(const Tensor& x);
+  // Does forward do the same for any input of one shape, deciding nothing on the host? Then TrainStep records it by itself on a
+  // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
+  virtual bool is_recordable() const { return false; }
+  virtual std::string describe() const;                     // "Linear(in_features=784, out_features=256, bias=True)"; the class
+  const std::string& name() const { return name_; }         // in its parent; empty at the root
+  std::string path() const { return path_ ? *path_ : ""; }  // from the root: "encoder.0"
+  std::string str() const;                                  // the tree, as PyTorch prints it
+
+  // Throw ValueError while a lazy layer (layers/feedforward/lazy.h) has not been called.
+  std::vector<Tensor> parameters() const;
+  NamedTensors named_parameters(const std::string& prefix = "") const;
+  NamedTensors named_buffers(const std::string& prefix = "") const;
+  // By the name from here: "encoder.0.weight", "encoder.0", "" for this module. Throw ValueError with the nearest name.
+  Tensor get_parameter(const std::string& name) const { return named_parameters().at(name); }
+  Tensor get_buffer(const std::string& name) const { return named_buffers().at(name); }
+  Module& get_submodule(const std::string& name);
+  std::vector<Tensor> buffers() const;
+  // Handles: `for (const auto& layer : net.children()) x = layer(x);`. What is assigned to one replaces the child.
+  std::vector<Part<Module>> children() const;
+  std::vector<std::pair<std::string, Part<Module>>> named_children() const;
+  std::vector<Module*> modules();  // this and all below it
+  // f(module) for this module and all below it, without making a list.
+  template <class F>
+  void visit(const F& f) const {
+    f(*this);
+    for (const auto& slot : children_) {
+      if (slot->module) slot->module->visit(f);
+    }
+  }
+  std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
+
+  // Hooks: called with the module, before forward, after it, and when the gradients of its inputs are known; keys are for
+  // remove_hook. They see the tensors among arguments and results, see layers/module/hooks.h. The module must live until the
+  // backward. A module with hooks is run by itself where Sequential would fuse it, and TrainStep does not record a step that has
+  // them. So is one with parametrizations (layers/module/parametrize.h), for which has_hooks() is true, too.
+  template <class F>
+  uint64_t register_forward_pre_hook(F f) {
+    return add_hook(hooks<F>().before, as_hook<ForwardPreHook>(std::move(f)));
+  }
+  template <class F>
+  uint64_t register_forward_hook(F f) {
+    return add_hook(hooks<F>().after, as_hook<ForwardHook>(std::move(f)));
+  }
+  template <class F>
+  uint64_t register_full_backward_hook(F f) {
+    return add_hook(hooks<F>().backward, as_hook<BackwardHook>(std::move(f)));
+  }
+  void remove_hook(uint64_t key);
+  bool has_hooks() const { return hooks_ != nullptr; }
+  bool any_hooks() const;  // of this module or one below it
+
+  // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
+  // (framework/autograd/recompute.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
+  // fuse it with its neighbour it is run by itself.
+  void recompute_in_backward(bool on) { recomputes_ = on; }
+  bool recomputes_in_backward() const { return recomputes_; }
+  bool any_recomputes() const;  // of this module or one below it
+
+  // In an autocast region, float32 turns the region off for calls of this module and casts their inputs of 16 bits to float32;
+  // float16 and bfloat16 take the place of the region's dtype. Modules below this one follow, but for those with a precision of
+  // their own. Outside a region it does nothing. Copied with the module, not part of its state_dict. Throws DTypeError for others.
+  void set_precision(DType dtype);
+  void clear_precision() { precision_.reset(); }
+  std::optional<DType> precision() const { return precision_; }
+
+  // A copy, for a caller that does not know the class. A class becomes known when a module of it has a Part, is made by make(), or
+  // is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
+  std::shared_ptr<Module> clone() const;
+
+  void train(bool on = true);  // recursive; of norms whose statistics are frozen nothing (layers/feedforward/normalization.h)
+  void eval() { train(false); }
+  bool training() const { return training_; }
+  bool is_training() const { return training_; }
+  void zero_grad() const;
+  void requires_grad_(bool on) const;                 // freeze with false
+  void apply(const std::function<void(Module&)>& f);  // children first, then this
+  Module& to(Device device);                          // moves parameters and buffers in place
+  Module& to_empty(Device device);                    // the same without their values, as from Device::meta, which has none
+  Module& to(DType dtype);                            // floating parameters and buffers
+  Module& cpu() { return to(Device::cpu); }
+  Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }
+  Module& half() { return to(DType::f16); }
+  Module& bfloat16() { return to(DType::bf16); }
+  Module& to(MemoryFormat format);  // parameters and buffers of 4 and 5 dimensions
+  int64_t parameter_count() const;
+
+  // A copy of parameters and buffers: `const StateDict best = net.state_dict()` keeps what they are now. What is one tensor in the
+  // module is one in the copy.
+  StateDict state_dict(const std::string& prefix = "") const;
+  // The same, detached, sharing memory with the module: what is written into them changes it, and training changes them.
+  StateDict state_tensors(const std::string& prefix = "") const;
+  // Copies values in. strict: throws ValueError listing every missing, unexpected and misshapen key, with near names.
+  LoadReport load_state_dict(const StateDict& state, bool strict = true);
+
+  // For a member of type Parameter: sets requires_grad and the label. An undefined tensor: an option left out, such as a bias.
+  Registered<Parameter> register_parameter(const std::string& name, const Tensor& t);
+  // For a member of type ModuleBuffer. persistent: saved with the parameters.
+  Registered<ModuleBuffer> register_buffer(const std::string& name, const Tensor& t, bool persistent = true);
+  // `fc = add("fc", Linear(2, 3))`, for a member of type Part<Linear>; add_module and register_module are PyTorch's names for it.
+  template <ModulePart P>
+  auto add(const std::string& name, P&& child);
+  template <ModulePart P>
+  auto add_module(const std::string& name, P&& child);
+  template <ModulePart P>
+  auto register_module(const std::string& name, P&& child);
+
+ protected:
+  Module(const Module& other);
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&& other);
+
+  // For containers, which find their children by number or name: copied with the container though no Part holds it.
+  void register_listed(const std::string& name, std::shared_ptr<Module> child);
+  // For lazy layers: parameters and buffers with dimensions get their size later, when a module is moved into this one.
+  void wait_for_sizes();
+  bool waits_for_sizes() const;
+  // The value of parameter i, in the order of registration.
+  const Tensor& own_parameter(size_t i) const { return parameters_[i]->get(); }
+  size_t own_parameters() const { return parameters_.size(); }
+  void replace_parameter(size_t i, const Tensor& t) {
+    Parameter held(Registered<Parameter>{parameters_[i]});
+    held = t;
+  }
+  // Child i, in the order of registration; null where a Part holds none.
+  const std::shared_ptr<Module>& own_child(size_t i) const { return children_[i]->module; }
+  const std::vector<std::shared_ptr<ModuleSlot>>& child_slots() const { return children_; }
+  // In evaluation mode from now on, whatever train() says; false: as train() says from its next call on.
+  void stay_in_eval(bool on) {
+    stays_in_eval_ = on;
+    if (on) training_ = false;
+  }
+  bool stays_in_eval() const { return stays_in_eval_; }
+  // This module was registered, or one above it was, or a child of this one was registered or replaced.
+  virtual void structure_changed() {}
+
+  // forward(arguments), between the hooks, in this layer.
+  template <class F, class... Args>
+  auto run(const F& forward, Args&&... arguments) {
+    const LayerScope layer(path_);
+    const RunScope scope(*this);
+    try {
+      if (!hooks_ && !precision_) [[likely]]
+        return forward(std::forward<Args>(arguments)...);
+      std::tuple<std::decay_t<Args>...> given(std::forward<Args>(arguments)...);
+      SpecialCall call(*this, hooks_.get(), precision_, path_);
+      call.before(tensors_in(given));
+      if constexpr (std::is_void_v<decltype(std::apply(forward, given))>) {
+        std::apply(forward, given);
+        call.after({});
+      } else {
+        auto result = std::apply(forward, given);
+        call.after(tensors_in(result));
+        return result;
+      }
+    } catch (Error& e) {
+      if (path_ && !path_->empty()) e.leave_layer(*path_, describe());
+      throw;
+    }
+  }
+
+ private:
+  template <class M>
+  friend class Part;
+  friend class HeldTensor;
+  friend struct ModuleSlot;
+  friend class ComputedParameters;
+  friend class ParametrizationList;
+  friend class Substitution;
+
+  // This thread runs a module's forward while it lives.
+  class RunScope {
+   public:
+    [[nodiscard]] explicit RunScope(const Module& module) : outer_(running_) {
+      if (outer_ && !module.path_) [[unlikely]]
+        module.warn_of_no_part(*outer_);
+      running_ = &module;
+    }
+    ~RunScope() { running_ = outer_; }
+    RunScope(const RunScope&) = delete;
+
+   private:
+    static inline thread_local constinit const Module* running_ = nullptr;
+    const Module* outer_;
+  };
+
+  void warn_of_no_part(const Module& caller) const;  // once, if this module's parameters would be trained and are not listed
+  Tensor recomputed(const Tensor& x);
+  std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
+  using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
+  void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // and of those below this one
+  // Those of lazy layers that wait, too.
+  std::vector<NamedTensor> all_parameters() const;
+  std::vector<NamedTensor> all_tensors() const;
+  template <class F>
+  void each_slot(const std::string& prefix, const F& f) const;  // f(full name, slot)
+  void check_sizes() const;                                     // no lazy layer waits
+  void set_computes(bool on);
+  void check_name(const char* where, const std::string& name) const;
+  void check_copied() const;
+  bool is_or_has(const Module* what) const;
+  void settle(ModuleSlot& slot);  // a new child takes its name and path here
+  void relabel(const std::string& prefix);
+  void set_path(const std::string& path);
+  void disown() noexcept;
+  static std::shared_ptr<TensorSlot> tensor_slot_for_copy(const TensorSlot* slot, const void* from, const void* to, bool& in_copy);
+  template <class F>
+  ModuleHooks& hooks() {
+    if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
+    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->holds_something = true;
+    return *hooks_;
+  }
+  template <class Hook>
+  static uint64_t add_hook(ModuleHooks::List<Hook>& list, Hook hook) {
+    list.emplace_back(next_hook_key(), std::move(hook));
+    return list.back().first;
+  }
+  static uint64_t next_hook_key();
+
+  std::vector<std::shared_ptr<TensorSlot>> parameters_, buffers_;
+  std::vector<std::shared_ptr<ModuleSlot>> children_;
+  std::string name_;  // in its parent
+  const std::string* path_ = nullptr;
+  bool training_ = true, stays_in_eval_ = false, recomputes_ = false;
+  std::optional<DType> precision_;
+  mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
+  bool was_copied_ = false;
+  mutable bool warned_ = false;
+  std::shared_ptr<ModuleHooks> hooks_;  // null: none
+};
+std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
+
+template <class F>
+void Module::each_slot(const std::string& prefix, const F& f) const {
+  const std::string begin = prefix.empty() ? "" : prefix + ".";
+  for (const auto* kind : {&parameters_, &buffers_}) {
+    for (const auto& slot : *kind) f(begin + slot->name, slot);
+  }
+  for (const auto& child : children_) {
+    if (child->module) child->module->each_slot(begin + child->name, f);
+  }
+}
+
+inline Tensor Module::operator()(const Tensor& x) {
+  return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
+}
+
+// std::make_shared<M>(arguments).
+template <class M, class... Args>
+std::shared_ptr<M> make(Args&&... arguments) {
+  (void)kKnownClass<M>;
+  return std::make_shared<M>(std::forward<Args>(arguments)...);
+}
+
+template <class M>
+ModuleClass about_class() {
+  ModuleClass about;
+  if constexpr (std::is_copy_constructible_v<M>)
+    about.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };
+  if constexpr (requires { requires std::is_same_v<decltype(&M::forward), Tensor (M::*)(Tensor)>; })
+    about.forward = [](Module& m, const Tensor& x) { return static_cast<M&>(m).forward(x); };
+  return about;
+}
+
+}  // namespace halfstep
+
+#include "layers/module/module_of.h"
+#include "layers/module/part.h"

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file's tensors as those of a module: other names, parts, and tensors that are joined.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/io/files/printable.h"
+#include "framework/ops/ops.h"
+#include "layers/module/save.h"
+
+namespace halfstep {
+namespace {
+
+// A tensor of the file under its name in the module.
+struct Item {
+  std::string name;
+  Tensor tensor;
+  const UnreadTensor* unread = nullptr;  // of one that halfstep cannot have
+};
+
+class ForModule {
+ public:
+  ForModule(const Module& module, const WeightFile& file, const LoadOptions& options)
+      : mine_(module.state_tensors()), file_(file), options_(options) {
+    for (const NamedTensor& n : mine_) names_.insert(n.name);
+    const bool meta = !mine_.empty() && mine_[0].tensor.device().is_meta();
+    on_ = meta ? Device::meta : Device::cpu;
+    out_.others = file.others;
+  }
+
+  StateForModule run() {
+    const NoGrad off;
+    bool any = file_.tensors.empty() && file_.unread.empty();
+    for (const WeightFile::Entry& entry : file_.tensors) any |= take(entry.name, entry.tensor, nullptr);
+    for (const UnreadTensor& entry : file_.unread)
+      any |= take(entry.name, Tensor::empty(entry.shape, {.device = Device::meta}), &entry);
+    check<ValueError>(any || !options_.strict, "load", "no name in ", file_.files.empty() ? "the file" : file_.files[0].string(),
+                      " begins with \"", options_.prefix, '"');
+    if (options_.join) join_by_rules();
+    if (options_.join_attention) join_attention();
+    for (const Item& item : items_) {
+      if (item.unread && names_.contains(item.name)) fail<DataError>("weights", item.unread->fault);
+      if (item.unread && !item.unread->is_tensor)
+        ++out_.others;
+      else
+        out_.state.push_back({item.name, item.tensor});
+    }
+    keep_skipped();
+    return std::move(out_);
+  }
+
+ private:
+  // Does the name have the prefix?
+  bool take(const std::string& name, const Tensor& tensor, const UnreadTensor* unread) {
+    if (!name.starts_with(options_.prefix)) return false;
+    const std::string rest = name.substr(options_.prefix.size()), mine = options_.rename ? options_.rename(rest) : rest;
+    if (options_.skip && (options_.skip(rest) || options_.skip(mine))) {
+      left_out_.insert(mine);
+      return true;
+    }
+    Item item{mine, tensor, unread};
+    if (!unread) {
+      const bool turned = options_.transpose && (options_.transpose(rest) || options_.transpose(mine));
+      check<ValueError>(!turned || tensor.dim() == 2, "load", rest, " must be a matrix to be transposed, got ", tensor.shape());
+      if (turned) item.tensor = tensor.t();
+      auto part = options_.part ? options_.part(rest) : std::nullopt;
+      if (!part && options_.part) part = options_.part(mine);
+      if (part) item.tensor = part_of(rest, item.tensor, *part);
+    }
+    items_.push_back(std::move(item));
+    return true;
+  }
+
+  static Tensor part_of(const std::string& name, const Tensor& t, const TensorPart& p) {
+    check<ValueError>(p.dim >= -t.dim() && p.dim < t.dim(), "load", name, " must have the dimension of which a part is taken, ",
+                      p.dim, ", got ", t.shape());
+    const int64_t size = t.size(p.dim), end = p.end.value_or(size);
+    const std::string to = p.end ? " to " + std::to_string(*p.end) : "";
+    check<ValueError>(p.start >= 0 && p.start < end && end <= size, "load", name, " must have a part from ", p.start, to,
+                      " along dimension ", p.dim, ", got ", t.shape());
+    return t.slice(p.dim, p.start, end);
+  }
+
+  void join_by_rules() {
+    struct Whole {
+      std::vector<const Item*> parts;
+      JoinedPart how;
+    };
+    std::map<std::string, Whole> all;
+    std::vector<std::string> order;
+    std::vector<Item> left;
+    std::vector<Item> parts;
+    parts.swap(items_);
+    for (const Item& item : parts) {
+      const auto part = options_.join(item.name);
+      if (!part) {
+        left.push_back(item);
+        continue;
+      }
+      const auto [whole, fresh] = all.try_emplace(part->name);
+      if (fresh) order.push_back(part->name), whole->second = {std::vector<const Item*>(size_t(part->of)), *part};
+      const bool fits = part->place >= 0 && part->place < std::ssize(whole->second.parts);
+      check<ValueError>(fits && !whole->second.parts[size_t(part->place)], "load", "\"join\" must give each part of ", part->name,
+                        " a place of its own, got ", item.name, " for place ", part->place, ", which is taken or does not exist");
+      whole->second.parts[size_t(part->place)] = &item;
+    }
+    items_ = std::move(left);
+    for (const std::string& name : order) {
+      const Whole& whole = all.at(name);
+      std::string there;
+      size_t absent = 0;
+      for (const Item* part : whole.parts) part ? void(there += (there.empty() ? "" : ", ") + part->name) : void(++absent);
+      check<ValueError>(absent == 0, "load", name, " must be joined of ", whole.parts.size(), " tensors, but the file has only ",
+                        there);
+      add_joined(name, whole.parts, whole.how.add, whole.how.dim);
+    }
+  }
+
+  void add_joined(const std::string& name, const std::vector<const Item*>& parts, bool add, int64_t dim) {
+    std::string of;
+    Tensors tensors;
+    for (const Item* part : parts) {
+      if (part->unread && names_.contains(name)) fail<DataError>("weights", part->unread->fault);
+      const Tensor& t = part->tensor;
+      const DType dtype = add && is_half(t.dtype()) ? DType::f32 : t.dtype();
+      const bool meta = on_.is_meta() || part->unread;
+      tensors.push_back(meta ? Tensor::empty(t.shape(), {.dtype = dtype, .device = Device::meta}) : t.to(dtype));
+      of += (of.empty() ? "" : ", ") + part->name;
+    }
+    try {
+      Tensor whole = tensors[0];
+      for (size_t i = 1; add && i < tensors.size(); ++i) whole = whole + tensors[i];
+      items_.push_back({name, add ? whole : cat(tensors, dim)});
+    } catch (const Error& e) { fail<ValueError>("load", name, " must be joined of tensors that fit: ", of, ": ", e.what()); }
+    out_.joined.push_back(name + " of " + of);
+  }
+
+  void join_attention() {
+    using Three = std::array<const char*, 3>;
+    constexpr std::array kNames{Three{"q_proj", "k_proj", "v_proj"},
+                                Three{"query", "key", "value"},
+                                Three{"q", "k", "v"},
+                                Three{"q_lin", "k_lin", "v_lin"},
+                                Three{"wq", "wk", "wv"},
+                                Three{"to_q", "to_k", "to_v"},
+                                Three{"query_proj", "key_proj", "value_proj"}};
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < items_.size(); ++i) places[items_[i].name] = i;
+    std::set<size_t> used;
+    std::vector<std::pair<std::string, std::array<size_t, 3>>> wholes;
+    for (const NamedTensor& n : mine_) {
+      for (const std::string what : {"weight", "bias"}) {
+        const std::string end = "in_proj_" + what;
+        if (!n.name.ends_with(end) || places.contains(n.name)) continue;
+        const std::string before = n.name.substr(0, n.name.size() - end.size());
+        for (const Three& three : kNames) {
+          std::array<size_t, 3> at{};
+          int found = 0;
+          int64_t rows = 0;
+          bool fits = true;
+          for (size_t i = 0; i < 3; ++i) {
+            const std::string name = joined(before, three[i], '.', what);
+            const auto place = places.find(name);
+            if (place == places.end() || names_.contains(name)) break;
+            at[i] = place->second, ++found;
+            const Shape& shape = items_[place->second].tensor.shape();
+            fits &= shape.size() == n.tensor.dim() && (shape.size() < 2 || shape[1] == n.tensor.size(1));
+            rows += fits && !shape.empty() ? shape[0] : 0;
+          }
+          if (found < 3 || !fits || rows != n.tensor.size(0)) continue;
+          wholes.emplace_back(n.name, at);
+          used.insert(at.begin(), at.end());
+          break;
+        }
+      }
+    }
+    if (wholes.empty()) return;
+    const std::vector<Item> all = std::move(items_);
+    items_.clear();
+    for (size_t i = 0; i < all.size(); ++i)
+      if (!used.contains(i)) items_.push_back(all[i]);
+    for (const auto& [name, at] : wholes) add_joined(name, {&all[at[0]], &all[at[1]], &all[at[2]]}, false, 0);
+  }
+
+  void keep_skipped() {
+    if (!options_.skip) return;
+    for (const NamedTensor& n : mine_) {
+      if (!options_.skip(n.name) && !left_out_.contains(n.name)) continue;
+      out_.skipped.push_back(n.name);
+      out_.state.push_back(n);
+    }
+  }
+
+  const StateDict mine_;
+  const WeightFile& file_;
+  const LoadOptions& options_;
+  std::set<std::string> names_;     // of the module
+  std::set<std::string> left_out_;  // by their names in the module
+  Device on_ = Device::cpu;
+  std::vector<Item> items_;
+  StateForModule out_;
+};
+
+}  // namespace
+
+StateForModule state_for(const Module& module, const WeightFile& file, const LoadOptions& options) {
+  return ForModule(module, file, options).run();
+}
+
+}  // namespace halfstep

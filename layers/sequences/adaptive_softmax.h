@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A softmax over many classes of which few are frequent.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "layers/containers/containers.h"
+#include "layers/feedforward/linear.h"
+
+namespace halfstep {
+
+struct AdaptiveLogSoftmaxOptions {
+  double div_value = 4;
+  bool head_bias = false;
+  static const OptionList<AdaptiveLogSoftmaxOptions>& list();
+};
+struct AdaptiveLogSoftmaxResult {
+  Tensor output;  // the log-probability of each target, [N]
+  Tensor loss;    // minus their mean
+
+  template <class F>
+  void each_tensor(F&& f) {
+    f(output);
+    f(loss);
+  }
+};
+
+// Classes 0 to n_classes - 1, by falling frequency ("Efficient softmax approximation for GPUs", Grave et al., 2017): the head
+// classifies the classes below cutoffs[0] and the clusters between cutoffs; tail i, two Linears without bias and in_features /
+// div_value^(i + 1) wide between them, those of cluster i. input [N, in_features] and target [N], integers, or [in_features] and
+// []. The host reads how many targets each cluster has. Throws ValueError for cutoffs that do not grow from 1 to below n_classes
+// and for a cluster without width, ShapeError and IndexError for inputs that do not fit. Autocast: the products in 16 bits, results
+// float32.
+class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
+ public:
+  AdaptiveLogSoftmaxWithLoss(Whole in_features, Whole n_classes, const std::vector<int64_t>& cutoffs,
+                             const AdaptiveLogSoftmaxOptions& options = {});
+  AdaptiveLogSoftmaxResult forward(const Tensor& input, const Tensor& target);
+  Tensor log_prob(const Tensor& input);                                       // [N, in_features] -> [N, n_classes]
+  Tensor predict(const Tensor& input) { return argmax(log_prob(input), 1); }  // [N]
+  std::string describe() const override { return "AdaptiveLogSoftmaxWithLoss"; }
+  Part<Linear> head;
+  Part<ModuleList> tail;
+
+ private:
+  int64_t in_features_, n_classes_;
+  std::vector<int64_t> ends_;  // the cutoffs, and n_classes
+};
+
+}  // namespace halfstep

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "layers/sequences/positions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <vector>
+
+#include "framework/autograd/grad_mode.h"
+#include "framework/base/fork_mutex.h"
+#include "layers/sequences/decode.h"
+
+namespace halfstep {
+namespace {
+
+// The rows of `table` [max_len, d_model] for x, to be added to it.
+Tensor rows_for(const Module& self, const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
+  check_rank(layer, x, 2, 3);
+  const bool batched = x.dim() == 3;
+  const int64_t length = x.size(batched && batch_first ? 1 : 0), most = table.size(0), width = table.size(1);
+  check<ShapeError>(x.size(-1) == width, layer, "the last dimension must be d_model, ", width, ", got ", x.shape());
+  const int64_t before = DecodeScope::count(self, length);
+  check<ShapeError>(before + length <= most, layer, "takes at most max_len, ", most,
+                    ", positions, with batch_first=", batch_first ? "true" : "false", ", got ", x.shape(),
+                    before > 0 ? joined(" behind ", before, " others") : "");
+  const Tensor rows = table.narrow(0, before, length);
+  return batched && !batch_first ? rows.unsqueeze(1) : rows;
+}
+
+Tensor waves(int64_t max_len, int64_t d_model) {
+  std::vector<float> values;
+  values.reserve(size_t(max_len * d_model));
+  for (int64_t i = 0; i < max_len; ++i) {
+    for (int64_t j = 0; j < d_model; ++j) {
+      const double angle = double(i) * std::pow(10000.0, -double(j / 2 * 2) / double(d_model));
+      values.push_back(float(j % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+    }
+  }
+  return from_vector(values, {max_len, 1, d_model});
+}
+
+Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
+  check<ValueError>(max_len >= 1 && d_model >= 1, "PositionEmbedding", "max_len and d_model must be >= 1, got ", max_len, " and ",
+                    d_model);
+  MemoryScope tag(MemoryTag::parameters);
+  const Tensor out = Tensor::empty({max_len, d_model});
+  normal_(out, 0, 0.02, generator);
+  return out;
+}
+
+}  // namespace
+
+namespace {
+template <class O>
+Option<O> batch_first_of() {
+  return option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]").if_changed();
+}
+}  // namespace
+
+HALFSTEP_OPTIONS(PositionalEncodingOptions, option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
+                 option("max_len", &O::max_len, "positions, at most").at_least(1), batch_first_of<O>())
+HALFSTEP_OPTIONS(PositionEmbeddingOptions, batch_first_of<O>())
+HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0),
+                 option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves"))
+
+PositionalEncoding::PositionalEncoding(Whole width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
+  const int64_t d_model = width;
+  check_options(kName, o);
+  check<ValueError>(d_model >= 1, kName, "d_model must be >= 1, got ", d_model);
+  dropout = add("dropout", Dropout(o.dropout));
+  MemoryScope tag(MemoryTag::parameters);
+  pe = register_buffer("pe", waves(o.max_len, d_model));
+}
+
+Tensor PositionalEncoding::forward(const Tensor& x) {
+  return dropout(x + rows_for(*this, "PositionalEncoding", pe.select(1, 0), x, batch_first_));
+}
+
+PositionEmbedding::PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& o, Generator* generator)
+    : weight(register_parameter("weight", random_rows(max_len, d_model, generator))), batch_first_(o.batch_first) {}
+
+Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for(*this, "PositionEmbedding", weight, x, batch_first_); }
+
+std::string PositionEmbedding::describe() const {
+  return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).arg_if(batch_first_, "batch_first", true).str();
+}
+
+RotaryEmbedding::RotaryEmbedding(Whole width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
+  const int64_t dim = dim_;
+  check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
+  check_options(kName, o);
+}
+
+// Angles are float64: distant positions have large angles, of which only the remainder modulo 2 pi counts.
+RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype) const {
+  const NoGrad off;
+  std::vector<double> speeds;
+  for (int64_t j = 0; j < dim_ / 2; ++j) speeds.push_back(std::pow(options_.base, -2 * double(j) / double(dim_)));
+  const Tensor angles =
+      positions.to(DType::f64).unsqueeze(-1) * from_vector(speeds, {dim_ / 2}, Device::cpu).to(positions.device());
+  return {cos(angles).to(dtype), sin(angles).to(dtype)};
+}
+
+// Threads may run one model at once. The lock is not held while a table is made: the device may be busy with the recording of
+// another thread, which may want this lock.
+RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
+  static ForkMutex guard;
+  const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
+  int64_t have = 0;
+  {
+    const std::lock_guard lock(guard);
+    if (!known_.empty() && (known_[0].cos.device() != device || known_[0].cos.dtype() != dtype)) known_.clear();
+    have = length();
+    if (have >= end) return known_.back();
+  }
+  // Token by token, not each one shall compute all angles again; and all tables before the last are no longer than it together.
+  const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * have);
+  Turn made = turn(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
+  const std::lock_guard lock(guard);
+  if (length() < count) known_.push_back(made);
+  return made;
+}
+
+Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t first) {
+  check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
+                    ", or more, got ", x.shape());
+  check<DTypeError>(x.is_floating_point(), "RotaryEmbedding", "needs a floating input, got ", x.dtype());
+  const int64_t length = x.size(-2);
+  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  Turn t;
+  if (positions.defined()) {
+    t = turn(positions, wide);
+  } else {
+    const Turn table = known(first, first + length, x.device(), wide);
+    t = {table.cos.narrow(0, first, length), table.sin.narrow(0, first, length)};
+  }
+  const Tensor turning = x.narrow(-1, 0, dim_);
+  const Tensors pairs = options_.interleaved ? unbind(unflatten(turning, -1, {dim_ / 2, 2}), -1) : chunk(turning, 2, -1);
+  const Tensor a = pairs[0] * t.cos - pairs[1] * t.sin, b = pairs[1] * t.cos + pairs[0] * t.sin;
+  check<ShapeError>(a.dim() == x.dim() && a.numel() * 2 == turning.numel(), "RotaryEmbedding",
+                    "positions must broadcast to the dimensions before the last of ", x.shape(), ", got ",
+                    positions.defined() ? positions.shape() : Shape{length});
+  const Tensor out = (options_.interleaved ? flatten(stack({a, b}, -1), -2) : cat({a, b}, -1)).to(x.dtype());
+  return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
+}
+
+Tensor RotaryEmbedding::forward(const Tensor& x) { return turned(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0); }
+
+std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
+  const int64_t first = positions.defined() || k.dim() < 2 ? 0 : DecodeScope::count(*this, k.size(-2));
+  return {turned(q, positions, first), turned(k, positions, first)};
+}
+
+std::string RotaryEmbedding::describe() const {
+  return Repr("RotaryEmbedding")
+      .arg(dim_)
+      .arg_if(options_.base != 10000, "base", options_.base)
+      .arg_if(options_.interleaved, "interleaved", true)
+      .str();
+}
+
+}  // namespace halfstep

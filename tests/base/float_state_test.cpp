@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caller's rounding mode, and whether it keeps denormals, change no result, whatever computes a part of it.
+#include "framework/base/float_state.h"
+
+#include <doctest/doctest.h>
+
+#include <cfenv>
+
+#include "framework/backend/backend.h"
+#include "framework/ops/ops.h"
+
+using namespace halfstep;
+
+namespace {
+
+// Large enough for all threads: products, elementwise work, a convolution and sums.
+Tensors results() {
+  static const Tensor tiny = full({1 << 20}, 1e-40), a = rand({300, 300}), images = rand({8, 16, 20, 20}),
+                      taps = rand({16, 16, 3, 3});
+  return {tiny * 1.0f, matmul(a, a), conv2d(images, taps), a.exp().sum(1), softmax(a, 1), tiny.sum()};
+}
+
+bool same(const Tensors& a, const Tensors& b) {
+  bool all = true;
+  for (size_t i = 0; i < a.size(); ++i) all = all && equal(a[i], b[i]);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a program's rounding mode changes no result, and stays what it was") {
+  set_num_threads(3);
+  std::fesetround(FE_UPWARD);  // before the first call, which starts helpers
+  const Tensors upward = results();
+  CHECK(std::fegetround() == FE_UPWARD);
+  std::fesetround(FE_TOWARDZERO);
+  const Tensors towards_zero = results();
+  CHECK(std::fegetround() == FE_TOWARDZERO);
+  std::fesetround(FE_TONEAREST);
+  const Tensors plain = results();
+  CHECK(same(upward, plain));
+  CHECK(same(towards_zero, plain));
+  for (int call = 0; call < 5; ++call) CHECK(same(results(), plain));
+  set_num_threads(0);
+}
+
+#if defined(__x86_64__)
+TEST_CASE("denormals are kept where the program flushes them to zero") {
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    const Tensors plain = results();
+    const unsigned before = _mm_getcsr();
+    _mm_setcsr(before | 0x8040);  // FTZ, DAZ
+    const Tensors flushed = results();
+    const unsigned after = _mm_getcsr();
+    _mm_setcsr(before);
+    CHECK((after & 0x8040) == 0x8040);
+    CHECK(same(flushed, plain));
+    CHECK((plain[0] != 0).all().item<bool>());
+  }
+  set_num_threads(0);
+}
+#endif
