@@ -132,9 +132,9 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     window_.begin(part, work.over);
     result = compute(work, part);
     result.over = work.over;
-  } else if (scaler_.is_enabled()) {
-    scaler_.seed(options_.device);  // the scale is there from the first step on, as on the other ranks
   }
+  // The scale is there from the first step on, also on a rank that has no rows, or none that counts.
+  if (scaler_.is_enabled() && (part.rows == 0 || work.over.is_zero())) scaler_.seed(options_.device);
   if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
     const NoGrad off;
     const MemoryScope tag(MemoryTag::workspace);

@@ -21,6 +21,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "framework/base/float_state.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
@@ -113,7 +114,7 @@ void in_child() {
   if (!fork_has_calls) forked_inside = true;
   calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 }
-[[maybe_unused]] const int hears_of_forks = pthread_atfork(&before_fork, &after_fork, &in_child);
+[[maybe_unused]] const bool hears_of_forks = (set_fork_gate({&before_fork, &after_fork, &in_child}), true);
 
 class Call {
  public:

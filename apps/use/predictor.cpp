@@ -17,6 +17,7 @@
 #include "apps/use/array_inputs.h"
 #include "apps/use/model_file.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/float_state.h"
 #include "framework/base/log.h"
 #include "framework/data/sets/found_pictures.h"
 #include "framework/data/tables/labels.h"
@@ -137,6 +138,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
 Tensor Predictor::operator()(const Tensor& inputs) const {
   const InferenceMode inference;
   const PackAtOnce at_once;
+  const FloatState plain;
   Batch batch{inputs, {}};
   if (!transforms_.empty()) {
     std::vector<int64_t> places(size_t(inputs.size(0)));

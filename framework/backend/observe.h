@@ -71,7 +71,7 @@ struct MatrixProduct {
 };
 
 struct ObservedKernel {
-  std::string_view name;  // "gemm"; of elementwise kernels and reductions which one: "div", "sum"
+  std::string_view name;  // "gemm"; of elementwise kernels and reductions which one, "div", but the row on Device::meta: "binary"
   Device device;
   std::span<const TensorView> reads = {}, writes = {};  // on a device that computes
   bool by_library = false;                              // a library computes it as a whole

@@ -13,13 +13,30 @@ class ForkMutexes {
  public:
   static void add(ForkMutex& mutex) {
     const std::lock_guard lock(adding);
-    static const int heard = pthread_atfork(&take, &give_back, &give_back);
-    (void)heard;
+    hear();
     mutex.next_ = first;
     first = &mutex;
   }
+  static void set(const ForkGate& to) {
+    const std::lock_guard lock(adding);
+    hear();
+    gate = to;
+  }
 
  private:
+  static void hear() {
+    static const int heard = pthread_atfork(
+        &take,
+        [] {
+          give_back();
+          if (gate.after) gate.after();
+        },
+        [] {
+          give_back();
+          if (gate.in_child) gate.in_child();
+        });
+    (void)heard;
+  }
   static bool take_all() {
     for (ForkMutex* m = first; m; m = m->next_) {
       if (m->try_lock()) continue;
@@ -29,6 +46,7 @@ class ForkMutexes {
     return true;
   }
   static void take() {
+    if (gate.before) gate.before();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     adding.lock();
     while (!(taken = take_all()) && std::chrono::steady_clock::now() < until)
@@ -43,8 +61,11 @@ class ForkMutexes {
   static inline constinit std::mutex adding;
   static inline constinit ForkMutex* first = nullptr;
   static inline constinit bool taken = false;
+  static inline constinit ForkGate gate{};
 };
 
 ForkMutex::ForkMutex() : next_(nullptr) { ForkMutexes::add(*this); }
+
+void set_fork_gate(const ForkGate& gate) { ForkMutexes::set(gate); }
 
 }  // namespace halfstep

@@ -17,4 +17,13 @@ class ForkMutex : public std::mutex {
   friend class ForkMutexes;
 };
 
+// What fork() calls before it takes the mutexes, and after it has given them back: in the parent, and in the child. One set a
+// process.
+struct ForkGate {
+  void (*before)();
+  void (*after)();
+  void (*in_child)();
+};
+void set_fork_gate(const ForkGate& gate);
+
 }  // namespace halfstep

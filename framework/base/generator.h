@@ -26,8 +26,6 @@ class Generator {
   void manual_seed(uint64_t seed) { set_state({seed, 0}); }
 
  private:
-  class Lock;
-  mutable uint32_t busy_ = 0;  // 1 while a thread uses the state; not a std::mutex, because <mutex> would slow each compilation
   State state_;
 };
 

@@ -182,11 +182,11 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
 }
 
 // Defines Options::list(), where O is Options.
-#define HALFSTEP_OPTIONS(Options, ...)                       \
-  const ::halfstep::OptionList<Options>& Options::list() {   \
-    using O [[maybe_unused]] = Options;                      \
-    static const ::halfstep::OptionList<O> all{__VA_ARGS__}; \
-    return all;                                              \
+#define HALFSTEP_OPTIONS(Options, ...)                                  \
+  const ::halfstep::OptionList<Options>& Options::list() {              \
+    using O [[maybe_unused]] = Options;                                 \
+    static const auto& all = *new ::halfstep::OptionList<O>{__VA_ARGS__};\
+    return all;                                                         \
   }
 
 // A struct with a list. It may also have check(owner) const, which throws ValueError for values that do not fit each other.

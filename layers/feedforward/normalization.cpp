@@ -46,15 +46,15 @@ OptionList<O> running_list() {
 
 const OptionList<BatchNormOptions>& BatchNormOptions::list() {
   using O = BatchNormOptions;
-  static const OptionList<O> all = [] {
+  static const auto& all = *new OptionList<O>([] {
     OptionList<O> made = running_list<O>();
     made.push_back(option("sync", &O::sync, "statistics of all ranks' samples, where ranks train together"));
     return made;
-  }();
+  }());
   return all;
 }
 const OptionList<InstanceNormOptions>& InstanceNormOptions::list() {
-  static const OptionList<InstanceNormOptions> all = running_list<InstanceNormOptions>();
+  static const auto& all = *new OptionList<InstanceNormOptions>(running_list<InstanceNormOptions>());
   return all;
 }
 HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"),

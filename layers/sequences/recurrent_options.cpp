@@ -30,17 +30,17 @@ OptionList<O> layer_list(const OptionList<O>& after, const OptionList<O>& last) 
 }  // namespace
 
 const OptionList<RNNOptions>& RNNOptions::list() {
-  static const OptionList<RNNOptions> all = layer_list<RNNOptions>({nonlinearity_of<RNNOptions>()}, {});
+  static const auto& all = *new OptionList<RNNOptions>(layer_list<RNNOptions>({nonlinearity_of<RNNOptions>()}, {}));
   return all;
 }
 const OptionList<GRUOptions>& GRUOptions::list() {
-  static const OptionList<GRUOptions> all = layer_list<GRUOptions>({}, {});
+  static const auto& all = *new OptionList<GRUOptions>(layer_list<GRUOptions>({}, {}));
   return all;
 }
 const OptionList<LSTMOptions>& LSTMOptions::list() {
   using O = LSTMOptions;
-  static const OptionList<O> all = layer_list<O>(
-      {}, {option("proj_size", &O::proj_size, "width of the outputs, less than hidden_size; 0: no projections").at_least(0)});
+  static const auto& all = *new OptionList<O>(layer_list<O>(
+      {}, {option("proj_size", &O::proj_size, "width of the outputs, less than hidden_size; 0: no projections").at_least(0)}));
   return all;
 }
 HALFSTEP_OPTIONS(RNNCellOptions, cell_bias<O>(), nonlinearity_of<O>())

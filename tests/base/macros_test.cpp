@@ -30,8 +30,6 @@ TEST_CASE("a program with other libraries' macros uses halfstep") { CHECK(trains
 #define LOG(x)
 #define DEBUG 1
 #define ERROR 0
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
 #define near
 #define far
 #define small char

@@ -32,14 +32,14 @@ from op_db_lines import Unbound, line_of, mapped, matching, plain  # noqa: E402
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
 RANDOM = ("bernoulli", "dropout", "multinomial", "rand_like", "randn", "randn_like", "randint", "native_dropout", "rrelu", "normal",
-          "randint_like")
+          "randint_like", "fractional_max_pool2d", "fractional_max_pool3d")
 # Intended differences: (op, text of the difference, reason), the first two patterns of re.
 KNOWN = [
     (r".*", r"(must be|needs) floating( tensors)?, got (u?int|bool)", "integer tensors where halfstep takes floating ones only"),
     (r"addbmm|addmm|addmv|addr|baddbmm", r"beta and alpha must be whole numbers",
      "fractional beta and alpha of integer products, which PyTorch cuts off"),
     (r"addr", r"no product of bool", "products of bool"),
-    (r"argsort|sort|topk|kthvalue|median", r"out(\.1)?: \d+ of \d+ elements differ",
+    (r"argsort|sort|topk|kthvalue|median|mode", r"out(\.1)?: \d+ of \d+ elements differ",
      "which of equal elements is named: halfstep's the first"),
     (r"multi_margin_loss|multilabel_margin_loss", r"halfstep refuses: ShapeError",
      "0-dim inputs and [1] targets of a single row in margin losses"),
@@ -54,6 +54,17 @@ KNOWN = [
      "einsum of integers narrower than int64 that PyTorch sums on the way"),
     (r"embedding(_bag)?", r"no sparse gradients", "sparse gradients"),
     (r"embedding_bag", r"out \(b?float16\)", "rows scaled to max_norm are rounded in place, and then added up"),
+    (r"atleast_[123]d", r"must be one tensor, got a list", "lists of tensors in atleast_1d and its kin"),
+    (r"cholesky_solve", r"^grad\.1 \(float\d\d\): \d+ of \d+ elements; at \[.*\] 0 against",
+     "cholesky_solve's gradient of the triangle that is not read is 0"),
+    (r".*_loss", r"input and target must have one shape", "losses whose target PyTorch broadcasts"),
+    (r"hypot", r"^grad\.0 \(float32\): 1 of \d+ elements; at \[\d\] 0 against", "the gradient of hypot where its value overflows"),
+    (r"linalg_eigh", r"^out\.1", "signs of eigenvectors, and gradients that depend on them"),
+    (r"linalg_lstsq", r"^out\.1 has shape|must have the shape of out\.1", "lstsq as by the driver gelsd, with residuals by all"),
+    (r"linalg_(matrix_rank|pinv)", r"no argument 'hermitian'", "hermitian of matrix_rank and pinv"),
+    (r"scatter_reduce", r"no result for bool", "scatter_reduce of bool"),
+    (r"tensor_split", r"'sections' is missing", "places to cut as a tensor in tensor_split"),
+    (r"unravel_index", r"too many elements", "shapes of unravel_index of more than 2^63 elements"),
     (r"group_norm", r"PyTorch refuses: Expected HxW", "group_norm of no positions, which PyTorch refuses"),
 ]
 

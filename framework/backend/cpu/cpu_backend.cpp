@@ -50,29 +50,17 @@ class CpuBackend final : public Backend {
   void synchronize() override {}
 
 #define HS_KERNEL(name, parameters, arguments) \
-  void name parameters override {              \
-    const FloatState plain;                    \
-    cpu::name arguments;                       \
-  }
+  void name parameters override { cpu::name arguments; }
 #include "framework/backend/kernels.def"
 
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return cpu::packed_layout(k, n, dtype); }
-  void pack(InView b, OutView packed) override {
-    const FloatState plain;
-    cpu::pack(b, packed);
-  }
+  void pack(InView b, OutView packed) override { cpu::pack(b, packed); }
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
     return cpu::gains_by_packing(rows, k, n, dtype);
   }
   ConvWeightLayout laid_weight_layout(const ConvArgs& args) const override { return cpu::laid_weight_layout(args); }
-  void lay_weight(const ConvArgs& args, InView weight, OutView laid) override {
-    const FloatState plain;
-    cpu::lay_weight(args, weight, laid);
-  }
-  void conv_laid(const ConvArgs& args, InView laid) override {
-    const FloatState plain;
-    cpu::conv_laid(args, laid);
-  }
+  void lay_weight(const ConvArgs& args, InView weight, OutView laid) override { cpu::lay_weight(args, weight, laid); }
+  void conv_laid(const ConvArgs& args, InView laid) override { cpu::conv_laid(args, laid); }
   void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }
   int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
     return cpu::sides(rows, multiplications, dtype);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "apps/use/predictor.h"
+#include "framework/base/sanitizers.h"
 #include "framework/data/tables/csv.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
@@ -69,7 +70,10 @@ void same_as_predictor(const TempDir& dir, const std::string& model, const Tenso
   });
   REQUIRE(found.size() == expected.size());
   for (size_t i = 0; i < found.size(); ++i) CHECK(float(found[i]) == expected[i]);
-  for (const char* how : {"threads ", "same ", "fork "}) {
+  for (const std::string how : {"threads ", "same ", "fork "}) {
+#ifdef HALFSTEP_ADDRESS_SANITIZER  // its search for leaks in the child of a fork finds what other threads of the parent held
+    if (how == "fork ") continue;
+#endif
     const Ran by_it = client(dir, how + arguments);
     CHECK_MESSAGE(by_it.code == 0, how, by_it.out);
   }

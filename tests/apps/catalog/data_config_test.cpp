@@ -183,8 +183,12 @@ TEST_CASE("a C++ program makes the parts of a config") {
   const auto train = split_dataset(digits, {.fold = DataFold{.k = 1, .folds = 4, .others = true}, .seed = 7});
   CHECK(of_config(R"("fold": [1, 4])") == samples(*train));
   const auto scale = std::make_shared<NormalizeTransform>(normalize_from(*train));
-  CHECK(of_config(R"("fold": [1, 4], "transforms": [{"type": "Normalize", "from": "data"}])") ==
-        samples(*transformed(train, {scale})));
+  const auto scaled = of_config(R"("fold": [1, 4], "transforms": [{"type": "Normalize", "from": "data"}])");
+  const auto by_hand = samples(*transformed(train, {scale}));
+  REQUIRE(scaled.size() == by_hand.size());
+  float most = 0;  // digits are scaled as they are drawn, with other roundings
+  for (size_t i = 0; i < scaled.size(); ++i) most = std::max(most, std::abs(scaled[i] - by_hand[i]));
+  CHECK(most < 1e-5f);
   for (const bool shuffle : {false, true}) {
     const std::string order = std::string("data.loader.shuffle=") + (shuffle ? "true" : "false");
     const Config few = loaded(file, {"seed=7", R"(data.train={"type": "Digits", "size": 103})", "train.overfit_batches=2",

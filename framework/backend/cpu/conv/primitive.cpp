@@ -14,6 +14,7 @@
 #include "framework/backend/cpu/held_signals.h"
 #include "framework/backend/cpu/team.h"
 #include "framework/base/check.h"
+#include "framework/base/float_state.h"
 #include "framework/base/fork_mutex.h"
 
 namespace halfstep::cpu {
@@ -273,6 +274,7 @@ void ConvCode::lay_weight(const void* weight, char* to) {
 }
 
 void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
+  const FloatState plain;  // which OpenMP's threads take over when they begin
   const FirstUse first(!used_);
   const OpenMpThreads as_made(threads_);
   char* const x_inner = memory + scratch_bytes_;

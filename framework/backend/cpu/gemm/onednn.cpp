@@ -177,11 +177,13 @@ void execute_few_rows(const Piece& p) {
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
   const HeldSignals held(p.k > kStackDepth);
-  static constinit std::atomic<bool> used = false;
-  const FirstUse first(!used.load(std::memory_order_relaxed));
+  // The library makes code of its own for vectors, narrow results, transposed operands and sums.
+  static constinit std::array<std::atomic<bool>, 64> used{};
+  const int kind = ta | tb << 1 | (p.m == 1) << 2 | (p.n == 1) << 3 | (p.n < 32) << 4 | p.accumulate << 5;
+  const FirstUse first(!used[size_t(kind)].load(std::memory_order_relaxed));
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
                                           static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
-  if (first.is_first()) FirstUse::watch_end_after("sgemm"), used = true;
+  if (first.is_first()) FirstUse::watch_end_after(joined("sgemm ", kind)), used[size_t(kind)] = true;
   check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
