@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "amp/step/data_parallel.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/draws.h"
@@ -45,15 +49,23 @@ Tensor DistributedDataParallel::forward(const Tensor& x) {
   return module_(x);
 }
 
-void average_buffers(Module& module, ProcessGroup& group) {
+void average_buffers(Module& module, ProcessGroup& group, double samples) {
+  check<ValueError>(samples >= 0 && std::isfinite(samples), "average_buffers", "samples must be a number >= 0, got ", samples);
   const NoGrad off;
+  std::vector<double> weights;
+  for (const std::vector<double>& of : group.gather(std::vector<double>{samples})) weights.push_back(of[0]);
+  const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
+  const double weight = *least == *most ? 1 : samples;  // 1: the same bits as the mean of all
+  const double all = *least == *most ? double(group.size()) : std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
     // In float64, so that what is the same on all ranks stays so to the bit, also of three.
     const bool is_mean = is_floating(b.tensor.dtype());
     const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
+    if (is_mean && weight == 0) whole.fill_(0);  // also what is not finite
+    if (is_mean && weight != 1) whole.mul_(weight);
     group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));
-    if (is_mean) whole.div_(double(group.size()));
+    if (is_mean) whole.div_(all);
     if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
   }
 }

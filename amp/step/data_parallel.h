@@ -52,8 +52,9 @@ class DistributedDataParallel : public Module {
 };
 
 // Floating buffers of all ranks, such as running statistics, become their mean, others their maximum: ranks do this before one
-// of them saves or evaluates for all.
-void average_buffers(Module& module, ProcessGroup& group);
+// of them saves or evaluates for all. samples: how many this rank's buffers are made of, its weight in the mean, as parts of a
+// batch may be of several sizes; where all give 0, ranks count alike.
+void average_buffers(Module& module, ProcessGroup& group, double samples = 1);
 
 // Weights and buffers of one rank on all of them.
 void broadcast_state(Module& module, ProcessGroup& group, int root = 0);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/picture_statistics.h"
@@ -97,6 +98,8 @@ Catalog<DatasetRow>& dataset_catalog() {
   }();
   return all;
 }
+
+std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
 
 SplitOptions split_options(const SplitRequest& r) {
   const Json& self = r.self();

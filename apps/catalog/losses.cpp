@@ -181,6 +181,11 @@ Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form)
   return form.scale.in_units(type == "BCEWithLogitsLoss" ? sigmoid(outputs) : is_log ? exp(outputs) : outputs);
 }
 
+std::optional<int64_t> ignored_class(const Json& loss) {
+  if (!loss.is_object() || !loss.contains("ignore_index") || !loss["ignore_index"].is_number_integer()) return {};
+  return loss["ignore_index"].get<int64_t>();
+}
+
 bool gives_probabilities(const Json& loss) { return loss["type"] == "CrossEntropyLoss" || loss["type"] == "NLLLoss"; }
 
 std::unique_ptr<Loss> build_loss(const Json& loss) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -45,6 +46,8 @@ std::unique_ptr<Loss> build_loss(const Json& loss);
 // what outputs are: of classes by softmax (CrossEntropyLoss) or exp (NLLLoss) their probabilities; of numbers shares by sigmoid
 // (BCEWithLogitsLoss) or counts by exp (PoissonNLLLoss). Numbers are in the units of the file that the training data is from.
 Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form);
+// The class that a loss of a config leaves out, its ignore_index; nothing for a loss without one.
+std::optional<int64_t> ignored_class(const Json& loss);
 // Are those of classes probabilities?
 bool gives_probabilities(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".

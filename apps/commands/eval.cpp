@@ -158,11 +158,14 @@ int eval(const EvalArguments& o) {
                     {"seconds", r.seconds},
                     {"step", step},
                     {"checkpoint", checkpoint.string()}});
+    if (r.ignored > 0) out.update(Json{{"labels", r.labels}, {"ignored_labels", r.ignored}});
     std::cout << out.dump() << '\n';
     return kDone;
   }
+  std::string left_out;
+  if (r.ignored > 0) left_out = joined(", ", r.ignored, " of ", r.labels, " labels left out (loss.ignore_index)");
   std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
-            << r.samples << " samples: loss " << number_text(r.loss, 6);
+            << r.samples << " samples" << left_out << ": loss " << number_text(r.loss, 6);
   print_metrics(r, loader->dataset().form());
   return kDone;
 }

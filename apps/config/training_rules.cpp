@@ -31,6 +31,10 @@ class TrainingRules : private RuleSet {
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
     if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
     if (clean({"data", "train", "amp"})) batch_of_one(facts, *model);
+    if (clean({"train"}) && c_["train"]["accumulate_steps"] > 1 && divides_by_uses(c_["model"]))
+      issues_.warn("train.accumulate_steps",
+                   joined("is ", c_["train"]["accumulate_steps"].dump(), ", and scale_grad_by_freq counts the uses of a row in ",
+                          "each micro-batch, as in PyTorch: the gradient is not that of one large batch"));
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) closure(*optimizer);
@@ -109,6 +113,12 @@ class TrainingRules : private RuleSet {
       for (int64_t step = 0; step < steps && schedule.covers(step); step += stride)
         if (schedule.rate(optimizer.initial_lr(g), step) != 0) return false;
     return true;
+  }
+
+  // Does a layer divide its gradient by how often a row was used?
+  static bool divides_by_uses(const Json& model) {
+    if (model.is_object() && model.contains("scale_grad_by_freq") && model["scale_grad_by_freq"] == true) return true;
+    return model.is_structured() && std::any_of(model.begin(), model.end(), divides_by_uses);
   }
 
   // An optimizer that evaluates the loss itself, several times a step.

@@ -119,7 +119,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const auto data = build_dataset(raw, split);
   DataReport out{.split = split,
                  .describe = data->describe(),
-                 .made = data->notes().made,
+                 .made = data->notes().line(),
                  .samples = data->size(),
                  .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();

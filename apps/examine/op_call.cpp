@@ -110,7 +110,8 @@ nlohmann::json parsed(std::string_view text, const char* what) {
   try {
     return read_json<nlohmann::json>(text);
   } catch (const JsonError& e) {
-    fail<ConfigError>("op", what, " must be JSON: ", e.what(), e.column ? " in column " + std::to_string(e.column) : "");
+    fail<ConfigError>("op", what, " must be JSON: ", e.what(), e.column ? " in column " + std::to_string(e.column) : "",
+                      Help{R"(names and texts are in double quotes; true, false, null, "inf" and "nan" are written so)"});
   }
 }
 

@@ -195,7 +195,9 @@ class Search {
       std::iota(indices.begin(), indices.end(), begin);
       const Batch read = data_->batch(indices);
       const std::vector<Prediction> answers = model_.answers(read.input);
-      const std::vector<double> truths = read.target.reshape({-1}).to_vector<double>();
+      std::vector<double> truths = read.target.reshape({-1}).to_vector<double>();
+      for (double& t : truths)
+        if (out_.has_classes && int64_t(t) == ignored_class(model_.config().loss)) t = -1;
       for (size_t i = 0; i < answers.size(); ++i) judge(indices[i], answers[i], truths.at(i));
       out_.examined += int64_t(answers.size());
       keep_worst();

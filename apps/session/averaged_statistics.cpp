@@ -67,6 +67,7 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
   if (std::none_of(averages.begin(), averages.end(), [](const Tensor& t) { return t.defined(); })) return;
   const WeightAverage::Scope averaged(*s.average);
   const StateDict now = moving_statistics(*s.model), before = copies_of(now);
+  double samples = 0;  // of this rank
   {
     const SavedPlace place(*s.train);
     const FreshStates begin(*s.model);
@@ -79,11 +80,12 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
       if (!batch) break;
       const auto [input, target] = on_device(*batch, s.device);
       if (!input.defined()) continue;
+      samples += double(input.size(0));
       const Autocast region(s.device, s.region);
       (*s.model)(input);
     }
   }
-  if (group) average_buffers(*s.model, *group);
+  if (group) average_buffers(*s.model, *group, samples);
   s.averaged_statistics = copies_of(now);
   s.averaged_at = step;
   assign(before, now);

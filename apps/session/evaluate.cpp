@@ -25,6 +25,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   module.eval();
   EvalResult out;
   double all = 0;
+  const std::optional<int64_t> ignored = ignored_class(config);
   const DataForm form = loader.dataset().form();
   for (const NamedMetric& m : metrics) m.metric->reset();
   for (const NamedMetric& m : metrics)
@@ -59,6 +60,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
     out.loss += sum;
     all += over;
     out.samples += loader.part().total;
+    if (ignored && truth.dtype() == DType::i64)
+      out.labels += truth.numel(), out.ignored += truth.eq(*ignored).sum().item<int64_t>();
     for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
     for (const NamedMetric& m : metrics)
       if (series && m.last_value) m.last_value->add(none, truth);

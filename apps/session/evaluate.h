@@ -30,6 +30,7 @@ struct EvalResult {
   std::vector<MetricValue> metrics;
   int64_t samples = 0;
   double seconds = 0;
+  int64_t labels = 0, ignored = 0;  // where the loss leaves a class out: all, and those of it, which metrics leave out, too
 };
 
 // One pass over `loader` without gradients, in eval mode, under the same autocast as training, `region`. Stateful layers

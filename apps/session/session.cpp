@@ -36,7 +36,7 @@ void infer_from(Config& config, const Dataset& data) {
   config.model = inferred.model;
 }
 
-std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data) {
+std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data, std::optional<int64_t> ignored) {
   const Json& self = l.sampler;
   if (self.is_null()) return {};
   constexpr const char* kPath = "data.loader.sampler";
@@ -51,9 +51,9 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
     const std::vector<int64_t> labels = class_labels(data);
     std::vector<double> weights;
     if (self["weights"] == "balanced")
-      weights = balanced_weights(labels);
+      weights = balanced_weights(labels, ignored.value_or(kIgnoredClass));
     else
-      for (const int64_t c : labels) weights.push_back(self["weights"].at(size_t(c)));
+      for (const int64_t c : labels) weights.push_back(c == ignored ? 0.0 : self["weights"].at(size_t(c)).get<double>());
     return std::make_shared<WeightedSampler>(std::move(weights), self["num_samples"].is_null() ? 0 : int64_t(self["num_samples"]),
                                              self["replacement"]);
   } catch (const ValueError& e) { fail<ConfigError>(kPath, one_line(e)); }
@@ -81,7 +81,7 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
   }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
-                              .sampler = train ? make_sampler(l, *data) : nullptr,
+                              .sampler = train ? make_sampler(l, *data, ignored_class(config.loss)) : nullptr,
                               .drop_last = train && l.drop_last,
                               .seed = config.seed,
                               .num_workers = l.num_workers,
@@ -93,8 +93,6 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
-  std::optional<int64_t> ignored;
-  if (config.loss.contains("ignore_index")) ignored = config.loss["ignore_index"].get<int64_t>();
   const DataForm form = data.form();
   if (std::holds_alternative<SeriesForm>(form.source)) {
     bool plain = true;  // transforms change what the last value of a window is
@@ -102,7 +100,7 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
       plain = plain && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
     return build_number_metrics(config.metrics, form.names, plain);
   }
-  return build_metrics(config.metrics, facts_of(data).targets(), ignored);
+  return build_metrics(config.metrics, facts_of(data).targets(), ignored_class(config.loss));
 }
 
 bool lay_out(Module& model, const Config& config) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/checkpoint_saver.h"
 
-#include "amp/step/data_parallel.h"
 #include "apps/session/ranks.h"
 
 namespace halfstep::app {
@@ -19,7 +18,7 @@ void CheckpointSaver::save() {
   health_.check_weights();
   run_.n.seconds = run_.clock.seconds();
   health_.learn_cause();
-  if (run_.group) average_buffers(*run_.s.model, *run_.group);
+  run_.share_buffers();
   run_.make_averaged_statistics();
   if (pace_.is_due()) run_.dir.sync();  // a checkpoint promises the lines until its step
   write();

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
+#include "amp/step/data_parallel.h"
 #include "apps/record/run_dir.h"
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/session.h"
@@ -38,6 +40,7 @@ struct RunContext {
   Counters n{};
   RunClock clock{};
   int64_t first_step = 0, first_samples = 0;  // where this process began
+  int64_t own_samples = 0;                    // of this rank since the ranks shared their buffers
   Tensor grad_norm{};                         // of the last step; undefined when no step computed one
 
   int64_t epoch() const { return s.train->state().epoch; }                                   // whole ones
@@ -47,6 +50,10 @@ struct RunContext {
     return s.scaler.is_enabled() && !s.scaler.is_fixed() ? std::optional(s.scaler.get_scale()) : std::nullopt;
   }
   bool saves() const { return config.checkpoint.every.unit != Interval::Unit::never; }
+  // Makes buffers their mean over the ranks.
+  void share_buffers() {
+    if (group) average_buffers(*s.model, *group, double(std::exchange(own_samples, 0)));
+  }
   // Computes the statistics of averaged weights for an evaluation or a checkpoint of now.
   void make_averaged_statistics() {
     const double begin = clock.here();

@@ -41,11 +41,13 @@ void RunLines::introduce() const {
         "swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
   if (run_.s.recomputation) run_.progress.line("memory: " + text(*run_.s.recomputation));
   run_.progress.line(joined("data: ", run_.s.train->dataset().describe()));
-  if (const std::string made = run_.s.train->dataset().notes().made; !made.empty()) run_.progress.line(joined("      ", made));
+  if (const std::string notes = run_.s.train->dataset().notes().line(); !notes.empty()) run_.progress.line(joined("      ", notes));
   if (run_.s.val) run_.progress.line(joined("val:  ", run_.s.val->dataset().describe()));
-  const std::string held_out = run_.s.val ? run_.s.val->dataset().notes().made : "";
+  const DataNotes of_val = run_.s.val ? run_.s.val->dataset().notes() : DataNotes();
+  const std::string& held_out = of_val.made;
   const bool has_texts = run_.s.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.s.form.source);
   if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) run_.progress.line(joined("      ", held_out));
+  if (!of_val.ignored.empty()) run_.progress.line(joined("      ", of_val.ignored));
   run_.progress.line(joined(run_.s.optimizer_text, run_.s.schedule ? ", " + run_.s.schedule->describe() : "", ", ",
                             run_.s.total_steps, " steps, ", run_.s.steps_per_epoch, " an epoch -> ", run_.dir.path().string()));
   if (run_.group)

@@ -6,7 +6,6 @@
 #include <csignal>
 #include <utility>
 
-#include "amp/step/data_parallel.h"
 #include "apps/catalog/infer.h"
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/evaluate.h"
@@ -160,6 +159,7 @@ void Trainer::train_batch() {
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   run_.n.samples += run_.s.train->part().total;
+  run_.own_samples += run_.s.train->part().rows;
   if (run_.group && !r.stepped) return;
   // Ranks know a window's loss, one process each micro-batch's.
   outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.s.loss->denominator(target)});
@@ -224,7 +224,7 @@ void Trainer::log(bool epoch_end) {
 void Trainer::evaluate_now() {
   outcomes_.read();
   if (run_.progress.has_bar()) lines_.show(true);
-  if (run_.group) average_buffers(*run_.s.model, *run_.group);
+  run_.share_buffers();
   run_.make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
   if (run_.s.average) averaged.emplace(*run_.s.average);

@@ -157,7 +157,9 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
   return {x.empty() ? tensors.begin()->second : tensors.at(x), x.empty() || y.empty() || y == x ? Tensor() : tensors.at(y)};
 }
 
-Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what) {
+Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what,
+                     std::optional<int64_t> ignored) {
+  constexpr int64_t kLeftOut = -2;  // one that the loss ignores; -1: unknown
   const auto refuse = [&](const std::string& why) {
     logging::warn(joined(what, ": the targets ", y.shape(), " are not compared with the answers: ", why));
     return Tensor();
@@ -173,11 +175,17 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
                ? y.to(DType::i64)
                : refuse("answers are a class for each position");
   Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
+  int64_t left_out = 0;
   const double* p = whole.const_data_ptr<double>();
   int64_t* to = out.data_ptr<int64_t>();
   if (y.numel() == samples) {
-    for (int64_t i = 0; i < samples; ++i)
-      to[i] = p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i]) : -1;
+    for (int64_t i = 0; i < samples; ++i) {
+      const bool is_left_out = ignored && p[i] == double(*ignored);
+      left_out += is_left_out;
+      to[i] = is_left_out ? kLeftOut
+              : p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i])
+                                                                                       : -1;
+    }
   } else if (y.shape() == Shape{samples, form.classes}) {
     for (int64_t i = 0; i < samples; ++i, p += form.classes) {
       const double* const one = std::find(p, p + form.classes, 1.0);
@@ -186,6 +194,8 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
   } else {
     return refuse(joined("answers are one of ", form.classes, " classes"));
   }
+  if (left_out > 0)
+    logging::warn(joined(what, ": ", left_out, " of ", samples, " answers are ", *ignored, ", which metrics leave out"));
   if (const auto unknown = std::count(to, to + samples, -1); unknown > 0)
     logging::warn(joined(what, ": ", unknown, unknown == 1 ? " answer is" : " answers are",
                          " unknown and left out of the metrics, the first is [", std::find(to, to + samples, -1) - to,

@@ -26,7 +26,8 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
 
 // Targets [N, ...] as metrics take them: classes i64 [N] (also of booleans, [N, 1] and one-hot rows), -1 for one that the training
 // data does not have; others as they are, of the shape of the model's targets. Undefined, with a warning, for other shapes.
-Tensor known_answers(const Tensor& targets, int64_t samples, const DataForm& form, const std::string& what);
+Tensor known_answers(const Tensor& targets, int64_t samples, const DataForm& form, const std::string& what,
+                     std::optional<int64_t> ignored);
 
 // Throws DataError for numbers [N, ...] that are surely in other units than the training data's: pixels from 0 to 255, or
 // normalised ones, for a model of pixels in [0, 1]; and the like for arrays, whose range the form knows.

@@ -131,9 +131,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   // On the CPU the copies are made here, so that they take no memory that a call would reuse in the next one.
   if (parts_.device.is_cpu() && parts_.low)
     (*this)(zeros(with_batch(1, form_.input), {.dtype = form_.input_dtype, .device = Device::cpu}));
-  std::optional<int64_t> ignored;
-  if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
-  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);
+  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored_class(config_.loss));
   for (const NamedMetric& m : metrics_) m.metric->reset();
 }
 
@@ -236,7 +234,7 @@ void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector
   }
   std::vector<double> values = truths.reshape({-1}).to_vector<double>();
   for (size_t i = 0; i < found.size(); ++i) {
-    if (form_.classes > 0 && values[i] < 0) values[i] = kUnknown;
+    if (form_.classes > 0 && (values[i] < 0 || int64_t(values[i]) == ignored_class(config_.loss))) values[i] = kUnknown;
     if (std::isnan(values[i])) continue;
     found[i].truth = values[i];
     if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(values[i]));
@@ -369,7 +367,9 @@ void Predictor::series(const fs::path& path, const FileOptions& o, const Receive
 void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
   const ArrayFile file = read_array_file(path, config_.json);
   const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
-  const Tensor truths = file.targets.defined() ? known_answers(file.targets, x.size(0), form_, path.string()) : Tensor();
+  Tensor truths;
+  if (file.targets.defined())
+    truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
   in_batches(x, o.batch, [&](int64_t begin, const Tensor& outputs) {
     std::vector<Prediction> found = answer(outputs, o);
     if (truths.defined()) compare(outputs, truths.narrow(0, begin, outputs.size(0)), found);

@@ -81,6 +81,21 @@ TEST_CASE("csv: rows without a target are left out, whatever the rule for missin
   CHECK(contains(Table("a,y\n1,?\n").fault({.missing_words = {"?"}}), "no row has a target: column \"y\" is empty"));
 }
 
+TEST_CASE("csv: rows of a whole class that losses ignore are left out, with a count") {
+  const CsvDataset data = Table("a,y\n1,2\n2,-100\n3,0\n4,-100.0\n").read();
+  CHECK(data.class_names() == Names{"0", "2"});
+  CHECK(data.input().to_vector<float>() == Floats{1, 3});
+  CHECK_MESSAGE(contains(data.notes().made, "; 2 of 4 rows left out, whose target -100 the loss ignores"), data.notes().made);
+  CHECK(Table("a,y\n1,0\n2,-1\n").read({.ignored = -1}).classes() == 1);
+  CHECK(Table("a,y\n1,2\n2,-100\n3,0\n").read({.encoding = data.encoding()}).size() == 2);
+  // What may be a class is one.
+  CHECK(Table("a,y\n1,2\n2,-100\n3,0\n").read({.ignored = {}}).classes() == 3);
+  CHECK(Table("a,y\n1,-50\n2,-100\n3,0\n").read().classes() == 3);
+  CHECK(Table("a,y\n1,cat\n2,-100\n").read().classes() == 2);
+  CHECK(Table("a,y\n1,0\n2,1\n").read({.ignored = 1}).classes() == 2);
+  CHECK(Table("a,y\n1,2\n2,-100\n").read(kNumbers).size() == 2);
+}
+
 TEST_CASE("csv: rows are predicted whatever their answers are") {
   const CsvDataset people = Table("age,pay\n20,<=50K\n40,>50K\n60,>50K\n").read();
   const CsvRows rows = Table("age,pay\n21,<=50K.\n41,>50K\n61,\n22,<=50K.\n").rows(people);

@@ -28,7 +28,9 @@ std::vector<Field> array_fields(std::vector<Field> first) {
         boolean("channels_last", false,
                 "inputs [N, H, W, C] or [N, T, C] are read, into memory, as [N, C, H, W] and [N, C, T], which layers and "
                 "transforms take"),
-        integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
+        integer("classes", nullptr, "left out: one more than the largest of the training data, without loss.ignore_index")
+            .at_least(1)
+            .at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)
             .at_most(kMaxSample)})
@@ -46,6 +48,7 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
   o.bytes = place_in<ByteMeaning>(byte_meanings(), self["bytes"]);
   o.channels_last = self["channels_last"];
+  o.ignored = ignored_class(r);
   const SplitRequest train = train_of(r);
   if (r.known) {
     if (!o.classification) o.classification = r.known->classes > 0;

@@ -31,6 +31,9 @@ Field path_field(const char* doc);
 Field encoding_field();
 TextEncoding encoding_of(const Json& self);
 
+// The class that the config's loss leaves out; nothing for a loss that leaves none out.
+std::optional<int64_t> ignored_class(const SplitRequest& r);
+
 // What a data set of bytes does to its pixels: the first transform, if it can be done there.
 std::optional<Normalize> normalize_of(const Json& self);
 

@@ -78,7 +78,8 @@ std::string kept_as(const SplitRequest& r) {
   const bool table = train.self()["type"] == "CSV";
   const std::string own = file_stamp(data_path(r)), of_train = table ? file_stamp(data_path(train)) : "none";
   if (own.empty() || of_train.empty()) return {};
-  Json keys = {r.config["seed"], r.split, r.self(), train.self()};
+  const Json loss = r.config.value("loss", Json::object());
+  Json keys = {r.config["seed"], r.split, r.self(), train.self(), loss.value("ignore_index", Json())};
   for (Json& k : keys)
     if (k.is_object()) k.erase("transforms");  // which are done to its batches
   return joined(own, '\n', of_train, '\n', line_of(keys));
@@ -105,6 +106,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.format = format_of(self);
   if (!self["target"].is_null()) options.target = column(self["target"]);
   options.classification = self["task"] == "classification";
+  options.ignored = ignored_class(r);
   const bool texts = !self["texts"].empty();
   options.features = columns_of(self[texts ? "texts" : "features"]), options.exclude = columns_of(self["exclude"]);
   options.dates = columns_of(self["dates"]);

@@ -89,6 +89,9 @@ Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return ba
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {
   return base_->batch(samples::mapped(indices_, indices), epoch);
 }
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
+  return base_->batch(samples::mapped(indices_, indices), epoch, repeats);
+}
 std::optional<ByteRows> Subset<Dataset>::byte_rows(std::span<const int64_t> indices) const {
   return base_->byte_rows(samples::mapped(indices_, indices));
 }

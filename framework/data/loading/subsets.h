@@ -114,6 +114,7 @@ class Subset<Dataset> : public Dataset {
   DataForm form() const override;
   Batch batch(std::span<const int64_t> indices) const override;
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override;
+  Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::vector<int64_t> lengths() const override { return these_of(base_->lengths()); }
   std::vector<int64_t> labels() const override { return these_of(base_->labels()); }

@@ -35,11 +35,6 @@ ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
   return input.dim() > 2 && !are_zeros_and_ones(input) ? ByteMeaning::pixels : ByteMeaning::numbers;
 }
 
-int64_t largest(const Tensor& t) {
-  const int64_t* const p = t.const_data_ptr<int64_t>();
-  return t.numel() == 0 ? -1 : *std::max_element(p, p + t.numel());
-}
-
 // Returns whether each row [classes] has one 1, and 0 elsewhere.
 bool is_one_hot(const Tensor& t) {
   if (t.dim() != 2 || t.size(0) < 2 || t.size(1) < 2) return false;
@@ -58,11 +53,13 @@ Tensor place_of_ones(const Tensor& t) {
   return out;
 }
 
-bool is_whole(const Tensor& t) {
+bool is_whole(const Tensor& t, std::optional<int64_t> ignored) {
   if (!is_floating(t.dtype())) return true;
   const Tensor values = t.to(DType::f64).contiguous();
   const double* const p = values.const_data_ptr<double>();
-  return std::all_of(p, p + values.numel(), [](double v) { return v == std::floor(v) && v >= 0 && v < 1e15; });
+  return std::all_of(p, p + values.numel(), [&](double v) {
+    return v == std::floor(v) && v < 1e15 && (v >= 0 || (ignored && v == double(*ignored)));
+  });
 }
 
 struct Targets {
@@ -74,7 +71,7 @@ struct Targets {
 Targets read_target(const std::string& label, const Tensor& input, const Tensor& t, const ArrayOptions& o) {
   const auto as_classes = [&](const Tensor& values, int64_t classes, std::string note) {
     const Tensor made = values.to(DType::i64).contiguous();
-    if (classes == 0) classes = o.classes > 0 ? o.classes : std::max<int64_t>(1, largest(made) + 1);
+    if (classes == 0) classes = o.classes > 0 ? o.classes : std::max<int64_t>(1, classes_in(made, o.ignored));
     check<DataError>(o.classes == 0 || o.classes == classes, label, "targets must have ", o.classes, " classes, got ", t.shape(),
                      ", one-hot");
     return Targets{made, classes, std::move(note)};
@@ -88,7 +85,7 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
   if (may && !positions && is_one_hot(t))
     return as_classes(place_of_ones(t), t.size(1), joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
   const bool column = t.dim() == 2 && t.size(1) == 1 && !positions;
-  if (may && (asked ? is_whole(t) : typed) && (t.dim() == 1 || column)) {
+  if (may && (asked ? is_whole(t, o.ignored) : typed) && (t.dim() == 1 || column)) {
     std::string note;
     if (column) note = joined("targets ", t.shape(), " are read as [", t.size(0), ']');
     if (t.dtype() == DType::boolean) note += joined(note.empty() ? "" : "; ", "targets are booleans, read as classes 0 and 1");
@@ -133,7 +130,7 @@ struct ArrayDataset::Parts {
 
 ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions& o)
     : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
-                    label),
+                    label, o.ignored),
       notes_(std::move(p.target.note)),
       channels_last_(o.channels_last),
       bytes_(p.bytes) {

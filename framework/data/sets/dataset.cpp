@@ -82,10 +82,11 @@ class Transformed : public Dataset {
   DataNotes notes() const override { return base_->notes(); }
   std::vector<int64_t> labels() const override { return base_->labels(); }
   Batch batch(std::span<const int64_t> indices) const override { return batch(indices, 0); }
-  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override {
+  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return batch(indices, epoch, {}); }
+  Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override {
     const NoGrad no_grad;
     const MemoryScope scope(MemoryTag::data);
-    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes()};
+    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes(), .repeats = repeats};
     Batch out = first(indices, draws);
     for (const Group& g : groups_) {
       if (int(g.first) < draws.place) continue;  // already applied to the bytes
@@ -112,7 +113,7 @@ class Transformed : public Dataset {
         return out;
       }
     }
-    return base_->batch(indices, draws.epoch);
+    return base_->batch(indices, draws.epoch, draws.repeats);
   }
 
   Batch run_group(const Group& g, const Batch& batch, Draws& draws) const {

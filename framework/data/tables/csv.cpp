@@ -141,7 +141,10 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
-  const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string()), all_rows = sheet.rows();
+  const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string());
+  const std::vector<std::string> known = o.encoding ? o.encoding->classes : std::vector<std::string>();
+  const size_t ignored = o.classification && o.ignored ? drop_ignored(sheet, target, *o.ignored, known) : 0;
+  const size_t all_rows = sheet.rows();
   const std::vector<size_t> chosen = columns.choose(target, path.string());
   const std::string& name = sheet.names()[target];
   check<ConfigError>(std::count(sheet.names().begin(), sheet.names().end(), name) == 1, kCsv, path.string(),
@@ -173,6 +176,9 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   }
   out.notes = columns.notes();
   note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
+  if (ignored > 0)
+    out.notes.made +=
+        joined("; ", ignored, " of ", all_rows + ignored, " rows left out, whose target ", *o.ignored, " the loss ignores");
   std::vector<int64_t> of_row;
   if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
   std::vector<double> numbers;

@@ -48,10 +48,12 @@ struct Draws {
   int place = 0;                          // index of the transform in the list
   int64_t classes = 0;                    // of the data set
   bool writable = false;                  // nobody else reads the input, so the transform may write to it and return it
+  std::span<const int64_t> repeats = {};  // how often each sample was drawn before in the epoch; empty: none was
 };
 
-// The random numbers of one sample: Philox with a key from the seed, the epoch and the place, and a counter that begins at the
-// sample's index. At most 2^18 numbers; the draws of indices up to 2^46 do not overlap.
+// The random numbers of one sample: Philox with a key from the seed, the epoch and the place (and from the number of draws before
+// in the epoch, if there were any), and a counter that begins at the sample's index. At most 2^18 numbers; the draws of indices up
+// to 2^46 do not overlap.
 class SampleRandom {
  public:
   SampleRandom(const Draws& draws, size_t sample);

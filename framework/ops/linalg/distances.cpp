@@ -284,6 +284,9 @@ void add_distances(OpList& list) {
   const auto by_name = [](Args& a) {
     const nlohmann::json* p = a.raw("p");
     const std::string name = p && p->is_string() ? p->get<std::string>() : "";
+    const bool is_number = name.empty() || name == "fro" || name == "inf" || name == "-inf";
+    check<ValueError>(is_number || name == "nuc", a.op(), "'p' must be a number, \"inf\", \"-inf\", \"fro\" or \"nuc\", got \"",
+                      name, '"');
     if (name == "nuc") return nuclear_norm(a.op(), a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
     return norm(a.tensor(0), name == "fro" ? 2 : a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
   };

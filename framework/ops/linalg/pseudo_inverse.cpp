@@ -37,7 +37,12 @@ Tensor beside_tolerances(std::string_view op, const Tensor& x, const Tolerance& 
   for (const Tolerance* t : {&rtol, &atol}) {
     if (!t->tensor.defined()) continue;
     check<DTypeError>(t->tensor.is_floating_point(), op, "tolerances must be floating, got ", t->tensor.dtype());
-    batch = broadcast(batch, t->tensor.shape(), op);
+    try {
+      batch = broadcast(batch, t->tensor.shape(), op);
+    } catch (const ShapeError&) {
+      fail<ShapeError>(op, "tolerances must be numbers, or tensors with one for each matrix of ", x.shape(), ", got ",
+                       t->tensor.shape());
+    }
   }
   if (batch == batch_of(x)) return x;
   batch.push_back(x.size(-2));

@@ -32,6 +32,25 @@ TEST_CASE("rules between keys") {
   CHECK(contains(warned.warnings[0], "float16 without a gradient scaler loses small gradients"));
 }
 
+TEST_CASE("accumulation beside an embedding that divides gradients by uses gets a warning") {
+  TempDir dir;
+  const std::string layers = R"([{"type": "Embedding", "num_embeddings": 20, "embedding_dim": 4, "scale_grad_by_freq": true},
+                                 {"type": "Linear", "out_features": 20}])";
+  const auto file = write(dir / "c.json", R"({"name": "t", "train": {"epochs": 1}, "optimizer": {"type": "SGD"},
+      "loss": {"type": "CrossEntropyLoss"}, "data": {"train": {"type": "CopyTask"}},
+      "model": {"type": "Sequential", "layers": )" + layers + "}}");
+  const auto warnings = [&](std::vector<std::string> sets) {
+    std::string all;
+    for (const std::string& w : load_config(file, {.sets = std::move(sets)}).warnings) all += w + "\n";
+    return all;
+  };
+  const std::string text =
+      "train.accumulate_steps: is 3, and scale_grad_by_freq counts the uses of a row in each micro-batch, as in PyTorch";
+  CHECK_MESSAGE(contains(warnings({"train.accumulate_steps=3"}), text), warnings({"train.accumulate_steps=3"}));
+  CHECK(!contains(warnings({}), "scale_grad_by_freq"));
+  CHECK(!contains(warnings({"train.accumulate_steps=3", "model.layers.0.scale_grad_by_freq=false"}), "scale_grad_by_freq"));
+}
+
 TEST_CASE("what a run would refuse of optimizer, schedule and steps is found when its config is checked") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);  // 4 steps
