@@ -9,7 +9,7 @@ int64_t last_of(const Tensor& x) {
   return x.size(-1);
 }
 
-// Of [N, C, in...] or [C, in...].
+// Returns a function that reads C from [N, C, in...] or [C, in...].
 auto channels_of(const char* type, int dims) {
   return [=](const Tensor& x) {
     check_rank(type, x, dims + 1, dims + 2);
@@ -17,7 +17,7 @@ auto channels_of(const char* type, int dims) {
   };
 }
 
-// Of [N, C, in...], with `in` of 1 dimension also [N, C].
+// Returns a function that reads C from [N, C, in...], and from [N, C] if `in` has 1 dimension.
 auto batch_channels_of(const char* type, int dims) {
   return [=](const Tensor& x) {
     check_rank(type, x, dims == 1 ? 2 : dims + 2, dims + 2);

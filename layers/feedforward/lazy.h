@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lazy layers: the number of input features or channels is that of the first input. From then on they are the layers of the same
-// names without Lazy, with the random numbers that those would have drawn at that moment.
+// Lazy layers, which take the number of input features or channels from their first input. From then on they equal the layers of
+// the same names without Lazy, with the random numbers that those would have drawn at that moment.
 //
 //   Sequential net{LazyConv2d(8, 3), ReLU(), Flatten(), LazyLinear(10)};
-//   net(images);                                      // first, so that there are parameters
+//   net(images);                                      // creates the parameters
 //   SGD optimizer(net.parameters(), {.lr = 0.1});
 //
-// Before the first call, parameters(), buffers() and state_dict() throw ValueError; to(), train() and requires_grad_() hold for
-// what will be made. A layer that is not called alone, but gets an input of a shape that it does not take, stays without sizes.
+// Before the first call, parameters(), buffers() and state_dict() throw ValueError; to(), train() and requires_grad_() apply to
+// the parameters once they exist. If the first input has a shape that the layer refuses, the layer stays lazy.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace halfstep {
 
-// `Plain` is the layer without Lazy.
+// `Plain` is the class of the layer without Lazy.
 template <class Plain>
 class Lazy : public Plain {
  public:
@@ -41,7 +41,7 @@ class Lazy : public Plain {
  private:
   Lazy(Generator unused, int64_t least, Features features, Make make)
       : Plain(make(least, &unused)), features_(std::move(features)), make_(std::move(make)) {
-    // As PyTorch prints it: "LazyLinear(in_features=0, ...".
+    // Prints as PyTorch does: "LazyLinear(in_features=0, ...".
     description_ = "Lazy" + Plain::describe();
     const size_t digits = description_.find_first_of("0123456789", description_.find('('));
     description_.replace(digits, description_.find_first_not_of("0123456789", digits) - digits, "0");

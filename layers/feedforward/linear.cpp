@@ -13,7 +13,7 @@ Linear::Linear(Whole in, Whole out, const LinearOptions& o, Generator* generator
   check<ValueError>(in_features > 0 && out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", in_features,
                     " and ", out_features);
   MemoryScope tag(MemoryTag::parameters);
-  // kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3).
+  // Draws kaiming_uniform_(weight, a = sqrt(5)), as PyTorch does: the gain sqrt(1/3) cancels the sqrt(3).
   const double bound = 1 / std::sqrt(double(in_features));
   const auto from_uniform = [&](const Shape& shape) {
     const Tensor made = Tensor::empty(shape);

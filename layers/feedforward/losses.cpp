@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-// A weight of the options, where the output is: in its dtype, and float32 for a 16-bit one.
+// Returns a weight of the options on the output's device and in its dtype, or in float32 for an output of 16 bits.
 Tensor beside(const Tensor& weight, const Tensor& output) {
   if (!weight.defined()) return weight;
   const DType dtype = output.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -18,7 +18,7 @@ Tensor beside(const Tensor& weight, const Tensor& output) {
 
 int64_t row_count(const Tensor& target) { return target.dim() > 0 ? target.size(0) : 1; }
 
-// The geometric mean of the weights above 0.
+// Returns the geometric mean of the positive weights.
 double usual(const std::vector<double>& weights) {
   double logs = 0;
   int64_t n = 0;
@@ -27,11 +27,12 @@ double usual(const std::vector<double>& weights) {
   return n > 0 ? std::exp(logs / double(n)) : 1;
 }
 
-// The sum of the weights of the classes that are not ignored. A target that the loss will refuse counts as any.
+// Returns the function that sums the weights of the classes that are not ignored. An invalid target, which the loss refuses,
+// counts 1.
 FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64_t ignored) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
-    if (target.is_floating_point())  // probabilities: each position counts once, whatever the weights are
+    if (target.is_floating_point())  // probabilities: each position counts once, with any weights
       return double(target.numel() / std::max<int64_t>(target.dim() == 0 ? 1 : target.size(target.dim() == 1 ? 0 : 1), 1));
     const bool weighs = weight.defined() && weight.dim() == 1 && !weight.device().is_meta();
     const std::vector<double> weights = weighs ? weight.detach().to_vector<double>() : std::vector<double>();
@@ -54,7 +55,7 @@ FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64
 
 }  // namespace
 
-// All counts are by shape, so ranks know them of one another.
+// Counts by shape alone, so that each rank knows the counts of the others.
 FunctionLoss::Over mean_over(Reduction reduction, MeanOf part) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
@@ -72,7 +73,7 @@ FunctionLoss::Over MeanOverBatch::of(const KLDivLossOptions& o) {
 
 Denominator::Denominator(int64_t elements, double each, const Tensor& value)
     : elements_(double(elements)), each_(each), value_(double(elements) * each) {
-  if (!value.defined() || value.device().is_meta()) return;  // nothing more is known
+  if (!value.defined() || value.device().is_meta()) return;  // its value is not known
   check<ShapeError>(value.numel() == 1, "Denominator", "the value must be one number, got shape ", value.shape());
   if (value.device().is_cpu())
     value_ = value.item<double>();
@@ -128,7 +129,7 @@ Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions
   return halfstep::cross_entropy(x, y, {beside(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
 }
 Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o) {
-  // Only to more bits: what would lose some, the op refuses.
+  // Widens only: the op refuses weights that would lose bits.
   const bool narrows = o.weight.defined() && !(is_half(o.weight.dtype()) || o.weight.dtype() == DType::f32);
   return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : beside(o.weight, x), o.ignore_index, o.reduction});
 }
@@ -150,7 +151,7 @@ Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Ten
   check<ShapeError>(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), kName,
                     "anchor, positive and negative must have one number of dimensions, got ", anchor.shape(), ", ",
                     positive.shape(), " and ", negative.shape());
-  const auto measure = distance ? distance : PairwiseDistance();  // PyTorch's None
+  const auto measure = distance ? distance : PairwiseDistance();  // corresponds to PyTorch's None
   Tensor apart = measure(anchor, negative);
   if (swap) apart = minimum(apart, measure(positive, negative));
   const Tensor loss = relu(measure(anchor, positive) - apart + margin);

@@ -62,7 +62,7 @@ FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
   return {text.arg("mode", "'" + o.mode + "'").str(), [=](const Tensor& x) { return interpolate(x, o); }};
 }
 
-// The layers for images take images alone.
+// Accepts images alone.
 FunctionLayer for_images(const char* type, InterpolateOptions o) {
   const FunctionLayer layer = upsample(type, o);
   check<ValueError>(o.size.size() <= 2 && o.scale_factor.size() <= 2, type, "size and scale_factor must be one number or 2");

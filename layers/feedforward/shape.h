@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that move, repeat or surround elements.
+// Layers that move, repeat or pad elements.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct FlattenOptions {
 };
 using Flatten = OptionLayer<"Flatten", FlattenOptions>;
 
-// Dimension dim as several, of which one may be -1.
+// Splits dimension dim into several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
   Unflatten(Whole dim, const Dims& unflattened_size);
 };
 
-// torchvision's Permute: dimension dims[i] becomes dimension i; all of them are named, the batch too.
+// Moves dimension dims[i] to dimension i; dims names all of them, the batch too. torchvision's Permute.
 class Permute : public FunctionLayer {
  public:
   explicit Permute(const Dims& dims);
@@ -43,7 +43,7 @@ class ChannelShuffle : public FunctionLayer {
   explicit ChannelShuffle(Whole groups);
 };
 
-// Exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
+// Takes exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
 class Upsample : public FunctionLayer {
  public:
   explicit Upsample(const InterpolateOptions& options) : Upsample("Upsample", options) {}
@@ -51,7 +51,7 @@ class Upsample : public FunctionLayer {
  protected:
   Upsample(const char* type, const InterpolateOptions& options);
 };
-// Of [N, C, H, W]; the bilinear one with align_corners.
+// Takes [N, C, H, W]. The bilinear one has align_corners set.
 class UpsamplingNearest2d : public Upsample {
  public:
   explicit UpsamplingNearest2d(InterpolateOptions options);
@@ -68,7 +68,8 @@ struct FoldOptions {
   Sizes stride = 1;
   static const OptionList<FoldOptions>& list();
 };
-// [N, C, H, W] -> [N, C kh kw, L]: the elements of a window at each of its L places; and back, summing where windows overlap.
+// Maps [N, C, H, W] to [N, C kh kw, L], the elements of the window at each of its L places. Fold maps them back, and adds where
+// windows overlap.
 class Unfold : public FunctionLayer {
  public:
   using Options = FoldOptions;
@@ -84,8 +85,8 @@ class Fold : public FunctionLayer {
   Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options = {});
 };
 
-// Padding around [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after) from the last
-// on. Negative ones cut off. Throws ValueError for another number of them.
+// Pads [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after), last dimension first.
+// Negative numbers crop. Throws ValueError for another count of numbers.
 enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
  protected:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of the library, for clone(): of these alone nothing else would say how a module of their class is copied.
+// Registers the library's layers for clone(), which can copy only classes it knows.
 #include "layers/layers.h"
 
 namespace halfstep {

@@ -56,7 +56,7 @@ void Module::list_tensors(Slots own, const std::string& prefix, std::vector<Name
 
 namespace {
 
-// A tensor that several modules share is listed under its first name.
+// Removes repeated tensors: a tensor that several modules share keeps its first name.
 std::vector<NamedTensor> once_each(std::vector<NamedTensor> list) {
   std::set<const TensorImpl*> seen;
   std::erase_if(list, [&](const NamedTensor& n) { return !seen.insert(n.tensor.impl()).second; });
@@ -105,7 +105,7 @@ void Module::check_sizes() const {
   visit([](const Module& m) {
     for (const auto* slots : {&m.parameters_, &m.buffers_}) {
       for (const auto& slot : *slots) {
-        if (!slot->waits) continue;  // describe() is not for nothing
+        if (!slot->waits) continue;  // describe() takes time
         fail<ValueError>("parameters", '"', slot->label, "\" has no size before the first call of ", m.describe(),
                          Help{"call the model with an input first, model(x), and make the optimizer then"});
       }
@@ -129,8 +129,8 @@ NamedTensors Module::named_buffers(const std::string& prefix) const {
 
 namespace {
 
-// As named_parameters and named_buffers, without making names: a training step asks for these lists, and each call of a model on a
-// GPU.
+// Lists as named_parameters and named_buffers do, without making names: each training step, and each call of a model on a GPU,
+// asks for these lists.
 struct Unnamed {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<Tensor> list;
@@ -185,7 +185,7 @@ int64_t Module::parameter_count() const {
 StateDict Module::state_dict(const std::string& prefix) const {
   const NoGrad off;
   StateDict out = state_tensors(prefix);
-  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies, by address
+  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies made so far, by address
   for (NamedTensor& n : out) {
     Tensor& copy = first[{n.tensor.storage().get(), n.tensor.const_data_ptr()}];
     if (!copy.defined() || n.tensor.numel() == 0 || copy.shape() != n.tensor.shape()) copy = n.tensor.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's tensors as those of a module: other names, parts, and tensors that are joined.
+// Maps a file's tensors to those of a module: renames, slices and joins them.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -14,11 +14,11 @@
 namespace halfstep {
 namespace {
 
-// A tensor of the file under its name in the module.
+// A tensor of the file with its name in the module.
 struct Item {
   std::string name;
   Tensor tensor;
-  const UnreadTensor* unread = nullptr;  // of one that halfstep cannot have
+  const UnreadTensor* unread = nullptr;  // set for a tensor of a dtype that halfstep lacks
 };
 
 class ForModule {
@@ -53,7 +53,7 @@ class ForModule {
   }
 
  private:
-  // Does the name have the prefix?
+  // Takes the tensor if its name has the prefix. Returns whether it has.
   bool take(const std::string& name, const Tensor& tensor, const UnreadTensor* unread) {
     if (!name.starts_with(options_.prefix)) return false;
     const std::string rest = name.substr(options_.prefix.size()), mine = options_.rename ? options_.rename(rest) : rest;
@@ -198,7 +198,7 @@ class ForModule {
   const WeightFile& file_;
   const LoadOptions& options_;
   std::set<std::string> names_;     // of the module
-  std::set<std::string> left_out_;  // by their names in the module
+  std::set<std::string> left_out_;  // names in the module
   Device on_ = Device::cpu;
   std::vector<Item> items_;
   StateForModule out_;

@@ -55,7 +55,7 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
     check<IndexError>(low >= 0 && high < n_classes_, kAdaptiveSoftmax, "targets must lie in [0, ", n_classes_, "), got ",
                       low < 0 ? low : high);
   }
-  Tensor place = wanted;  // in the head: of a frequent class its own, else that of its cluster
+  Tensor place = wanted;  // index in the head: a frequent class's own, else its cluster's
   for (size_t i = 0; i + 1 < ends_.size(); ++i)
     place = where(wanted >= ends_[i],
                   scalar(ends_[0] + int64_t(i), {.dtype = DType::i64, .device = wanted.device()}), place);

@@ -14,7 +14,7 @@ Tensor random_rows(const char* type, int64_t rows, int64_t width, Generator* gen
   return out;
 }
 
-// Checks what Embedding and EmbeddingBag have in common; a negative padding_idx counts from the end.
+// Checks the common arguments of Embedding and EmbeddingBag; a negative padding_idx counts from the end.
 template <class Options>
 void check_weight(const char* type, const Tensor& weight, Options& o) {
   check_options(type, o);

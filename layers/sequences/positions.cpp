@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// The rows of `table` [max_len, d_model] for x, to be added to it.
+// Returns the rows of `table` [max_len, d_model] to add to x.
 Tensor rows_for(const Module& self, const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
   check_rank(layer, x, 2, 3);
   const bool batched = x.dim() == 3;
@@ -91,7 +91,7 @@ RotaryEmbedding::RotaryEmbedding(Whole width, const RotaryEmbeddingOptions& o) :
   check_options(kName, o);
 }
 
-// Angles are float64: distant positions have large angles, of which only the remainder modulo 2 pi counts.
+// Computes angles in float64: those of distant positions are large, and only the remainder modulo 2 pi counts.
 RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype) const {
   const NoGrad off;
   std::vector<double> speeds;
@@ -101,8 +101,8 @@ RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype
   return {cos(angles).to(dtype), sin(angles).to(dtype)};
 }
 
-// Threads may run one model at once. The lock is not held while a table is made: the device may be busy with the recording of
-// another thread, which may want this lock.
+// Several threads may run one model. Does not hold the lock while it makes a table: the device may be busy with the recording of
+// another thread, which may want the lock.
 RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
   static ForkMutex guard;
   const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
@@ -113,7 +113,8 @@ RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device 
     have = length();
     if (have >= end) return known_.back();
   }
-  // Token by token, not each one shall compute all angles again; and all tables before the last are no longer than it together.
+  // Double the size when it grows, so that decoding token by token rarely recomputes, and all former tables together are no longer
+  // than the last.
   const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * have);
   Turn made = turn(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
   const std::lock_guard lock(guard);
