@@ -39,14 +39,14 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
 }
 
 std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
-  // A rate at or below the least one is not reduced.
+  // A rate at or below the minimum is not reduced.
   for (const double initial : {rate / std::pow(options_.factor, double(reductions_)), rate}) {
     if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
   }
   return {};
 }
 
-// A NaN is never better.
+// Compares metrics; NaN is never better.
 bool ReduceLROnPlateau::is_better(double metric) const {
   const bool relative = options_.threshold_mode == "rel";
   if (options_.mode == "min") return metric < (relative ? best_ * (1 - options_.threshold) : best_ - options_.threshold);
@@ -54,7 +54,7 @@ bool ReduceLROnPlateau::is_better(double metric) const {
 }
 
 void ReduceLROnPlateau::observe(double metric) {
-  count();  // brings it up to date
+  count();  // updates the count
   follow();
   if (is_better(metric)) {
     best_ = metric;
@@ -161,7 +161,7 @@ std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
 }
 
 void ScheduleOfOthers::observe(double metric) {
-  count();  // brings it up to date
+  count();  // updates the count
   follow();
   for (const SchedulePtr& part : parts_) part->observe(metric);
   changed();
@@ -171,7 +171,7 @@ std::map<std::string, double> ScheduleOfOthers::state_dict() const {
   std::map<std::string, double> out = Schedule::state_dict();
   for (size_t i = 0; i < parts_.size(); ++i) {
     for (const auto& [key, value] : parts_[i]->state_dict()) {
-      const bool own = key != "count" && key.find("lr.") == std::string::npos;  // counts and rates are those of the whole
+      const bool own = key != "count" && key.find("lr.") == std::string::npos;  // counts and rates belong to the whole
       if (own) out[std::to_string(i) + "." + key] = value;
     }
   }

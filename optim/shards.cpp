@@ -10,7 +10,7 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kAlign = 16;  // elements: kernels like parts that begin with a cache line
+constexpr int64_t kAlign = 16;  // elements: kernels prefer parts that begin at a cache line
 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
@@ -18,7 +18,7 @@ TensorView run_of(const Tensor& t, int64_t from, int64_t n) {
   return {static_cast<char*>(t.view().data) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
 }
 
-// Copies that one kernel does.
+// Copies that one kernel makes.
 struct Copies {
   std::vector<TensorView> from, to;
   void run(Device device) {
@@ -93,7 +93,7 @@ void Shards::gather(const std::vector<Tensor>& parameters) {
   }
 }
 
-// Every rank sends a piece of its range at a time.
+// Sends a piece of every rank's range at a time.
 void Shards::gather(Lane& lane, const std::vector<Tensor>& parameters) {
   const auto ranks = int64_t(group_.size());
   int64_t longest = 0;
@@ -105,9 +105,9 @@ void Shards::gather(Lane& lane, const std::vector<Tensor>& parameters) {
     const MemoryScope tag(MemoryTag::workspace);
     lane.sent = Tensor::empty({piece}, {.dtype = lane.dtype, .device = lane.device});
     lane.received = Tensor::empty({piece * ranks}, {.dtype = lane.dtype, .device = lane.device});
-    backend_for(lane.device).fill(lane.sent.view(), 0);  // also what no parameter fills
+    backend_for(lane.device).fill(lane.sent.view(), 0);  // including gaps between parameters
   }
-  // f(parameter, its elements, where they are in the piece) for the part of a rank's range that begins at `from`.
+  // Calls f(parameter, its elements, their place in the piece) for the part of a rank's range that begins at `from`.
   const auto each = [&](size_t rank, int64_t from, const auto& f) {
     const int64_t low = lane.bounds[rank] + from, high = std::min(low + piece, lane.bounds[rank + 1]);
     const auto ends_before = [&](size_t i, int64_t at) { return places_[i].begin + places_[i].numel <= at; };
