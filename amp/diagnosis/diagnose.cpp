@@ -22,7 +22,7 @@ std::string text_of(const ValueCounts& c) {
   return joined(nan, !nan.empty() && !inf.empty() ? " and " : "", inf, " of ", c.numel, " values");
 }
 
-// "rows 3, 7 of the batch (samples 417, 12 of the data)": the first ones that are not finite.
+// Returns "rows 3, 7 of the batch (samples 417, 12 of the data)": the first rows that are not finite.
 std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
   if (t.dim() == 0 || t.size(0) == 0) return "the whole of it";
   const NoGrad off;
@@ -43,7 +43,7 @@ std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
                 numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
 }
 
-// What goes into the step, and what it computes with.
+// Checks the inputs, targets, weights and buffers of the step.
 std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
   for (size_t i = 0; i < step.batches.size(); ++i) {
     const TestedBatch& b = step.batches[i];
@@ -78,7 +78,7 @@ std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
   }
   for (const NamedTensor& b : step.module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    if (const ValueCounts c = count_values(b.tensor); c.nan > 0)  // infinities are those of masks
+    if (const ValueCounts c = count_values(b.tensor); c.nan > 0)  // infinities may be masks
       return broken("buffers_broken", b.name, c, "go back to an earlier checkpoint, or reset the running statistics");
   }
   for (const NamedTensor& k : kept_states(step.module)) {
@@ -130,7 +130,7 @@ class Doctor {
             .remedies = {{"labels lie in [0, classes), indices below num_embeddings"}}};
   }
 
-  // Nothing to be seen in the step itself.
+  // Diagnoses a step in which no kernel wrote a bad value.
   Diagnosis of_good_step(const ArmResult& was) {
     if (history_.broke_weights) {
       // A weight whose gradients were all 0 is divided by eps alone.
@@ -169,7 +169,7 @@ class Doctor {
     return out;
   }
 
-  // What bfloat16, whose range is that of float32, makes of the step.
+  // Tries the step in bfloat16, which has float32's range.
   Remedy bfloat16() {
     const ArmResult& b = run("bfloat16", DType::bf16, 1);
     return {R"("amp": {"dtype": "bfloat16"})", b.finite() ? Remedy::Tried::holds : Remedy::Tried::fails,
@@ -222,7 +222,7 @@ class Doctor {
     return out;
   }
 
-  // In front of what cannot be tried: modules in float32, and bfloat16.
+  // Puts remedies that were tried first: modules in float32, and bfloat16.
   void add_trials(Diagnosis& d, const ArmResult& bad) {
     std::vector<Remedy> tried;
     if (d.cause != "input_range") {
@@ -234,7 +234,7 @@ class Doctor {
     d.remedies.insert(d.remedies.begin(), tried.begin(), tried.end());
   }
 
-  // The weight whose 16-bit copy is not finite, where that is the origin.
+  // Returns the weight whose 16-bit copy is not finite, if that is the origin.
   static std::string weight_behind(const ArmResult& arm) {
     const bool cast = arm.event && arm.event->op == "autocast" && arm.event->pass == StepPass::forward;
     return cast || arm.origin.root.starts_with("copy:") ? arm.weight : "";
@@ -267,7 +267,8 @@ class Doctor {
 }  // namespace
 
 double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
-  // What grows with the scale is a gradient. What does not was only computed again, such as the probabilities of attention.
+  // Compare with a smaller scale: gradients shrink with the scale, values that are computed again in backward, such as the
+  // probabilities of attention, do not.
   constexpr double factor = 1024;
   const ArmResult one = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
   const ArmResult more = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});

@@ -7,7 +7,7 @@
 namespace halfstep {
 
 std::string widen_origin(const ArmResult& arm, Precisions& precisions) {
-  // The module that hands back a gradient that is too large may have got it from the cast of its input.
+  // Tries the feeding layer too: a gradient that is too large may come from the cast of the module's input.
   for (const std::string& path : {arm.layer, arm.feeding_layer})
     if (!path.empty() && precisions.widen(path)) return path;
   return {};

@@ -32,7 +32,7 @@ void name_roots(KernelLog& log, const StepUnderTest& step) {
   }
 }
 
-// "param:fc1.weight" and "copy:fc1.weight": "fc1.weight"; of other roots nothing.
+// Returns "fc1.weight" for "param:fc1.weight" and "copy:fc1.weight"; empty for other roots.
 std::string weight_named(const std::string& root) {
   const bool weight = root.starts_with("param:") || root.starts_with("copy:");
   return weight ? root.substr(root.find(':') + 1) : "";
@@ -40,7 +40,7 @@ std::string weight_named(const std::string& root) {
 
 std::string layer_of_weight(const std::string& weight) { return weight.substr(0, std::max<size_t>(weight.rfind('.') + 1, 1) - 1); }
 
-// The weight that the kernel reads, perhaps through its cast: several layers may be one op.
+// Returns the weight that the kernel reads, perhaps through its cast: several layers may be one op.
 std::string weight_of(const KernelLog& log, const KernelEvent& e) {
   const auto among = [&](const KernelRead& r) -> std::string {
     for (const int p : r.producers)
@@ -58,7 +58,7 @@ std::string weight_of(const KernelLog& log, const KernelEvent& e) {
   return {};
 }
 
-// The layer whose output a cast of the forward took, where the event is the backward of that cast.
+// Returns the layer whose output a cast of the forward took, if the event is the backward of that cast.
 std::string layer_before(const KernelLog& log, const KernelEvent& e) {
   if (e.pass != StepPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
   for (const KernelEvent& cast : log.events()) {
@@ -83,7 +83,7 @@ void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
     out.weight = weight_of(log, *out.event);
     out.layer = layer_of_weight(out.weight);
     if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
-    // Of "fc1 to head", layers that are one op, the first one reads the input.
+    // The first layer reads the input: of "fc1 to head", layers that are one op, take "fc1".
     if (out.event->op == "autocast") out.layer = out.layer.substr(0, out.layer.find(" to "));
     out.feeding_layer = layer_before(log, *out.event);
   } else {
@@ -100,7 +100,7 @@ void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, Ar
   for (const TestedBatch& b : step.batches) {
     Tensor loss;
     {
-      // The run's own 16-bit copies stay as they are in another precision.
+      // Do not touch the run's own 16-bit copies in another precision.
       const bool own = arm.low == step.low;
       const Autocast region(step.device, {.dtype = arm.low,
                                           .enabled = arm.low.has_value(),

@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kMost = 0.5;                   // of a tensor's elements, and of its gradient's norm
 constexpr int64_t kFewest = 16;                 // elements whose updates are counted
-constexpr double kLargestUsefulScale = 0x1p24;  // under which the smallest float16 is a gradient of 2^-48
+constexpr double kLargestUsefulScale = 0x1p24;  // at which the smallest float16 is a gradient of 2^-48
 constexpr double kDefaultScale = 65536;
 
-// "fc1.weight, fc1.bias and 3 more"
+// Returns "fc1.weight, fc1.bias and 3 more".
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) out += (i == 0 ? "" : ", ") + names[i];
@@ -26,15 +26,15 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::string percent(double share) { return joined(std::round(share * 1000) / 10, " %"); }
 
-// A tensor's gradient in 16 bits beside the one in float32.
+// Error of a tensor's 16-bit gradient against the float32 one.
 struct GradientError {
   std::string name;
   bool zero = false;   // in float32
-  double flushed = 0;  // of the elements that are not zero in float32: the share that is zero in 16 bits
+  double flushed = 0;  // share of zeros among the elements that are not zero in float32
   double error = 0;    // |difference| / |gradient|
 };
 
-// Of the tensors with a gradient. What is not finite in 16 bits has no error here: others look for that.
+// Compares all tensors with a gradient. Gradients that are not finite in 16 bits have no error here: other causes cover them.
 std::vector<GradientError> compare(const StepUnderTest& step, const ArmResult& rounded, double scale, const ArmResult& single) {
   std::vector<GradientError> out;
   if (!single.finite()) return out;
@@ -70,7 +70,7 @@ double most_flushed(const std::vector<GradientError>& errors) {
   return out;
 }
 
-// What another dtype or scale makes of the step.
+// Tries the step with another dtype or scale.
 Remedy tried(const std::string& text, const StepUnderTest& step, DType low, double scale, const ArmResult& single) {
   const ArmResult arm = in_16_bits(step, low, scale);
   if (!arm.finite()) return {text, Remedy::Tried::fails};
@@ -99,7 +99,7 @@ Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& n
   return d;
 }
 
-// loss: of the observed step, in float32; nothing: it is not known.
+// Describes the cause. loss: the observed step's, in float32; unset: unknown.
 Diagnosis dead_gradient(const std::vector<std::string>& names, double scale, const std::optional<double>& loss) {
   Diagnosis d{.cause = "dead_gradient", .where = names[0]};
   d.sentence = names.size() == 1 ? joined("the gradient of ", names[0], " is zero")
@@ -138,7 +138,7 @@ QuietCauses::Names QuietCauses::fresh(const std::string& cause, const Names& nam
   return out;
 }
 
-// Only where over half of a gradient is zero can over half of what is not zero in float32 be.
+// Returns whether a comparison is worthwhile: more than half of a gradient must be zero for more than half to be flushed.
 bool QuietCauses::compares(const Observation& seen) {
   const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kMost; });
   if (!sign) return false;

@@ -14,7 +14,7 @@ bool among(std::string_view name, std::initializer_list<std::string_view> list) 
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// What the kernel read, by place.
+// Values that the kernel read, by place.
 struct Reads {
   const KernelEvent& e;
   bool has(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
@@ -42,7 +42,7 @@ struct Row {
   std::string cause, sentence, remedy;
 };
 
-// A NaN made of infinities that are there on purpose.
+// Explains a NaN made of infinities that were set on purpose.
 Row of_planted(const KernelEvent& e, const std::string& place) {
   if (reads_rows_of_scores(e))
     return {"masked_row", "a mask hides a whole row of the scores in " + place,

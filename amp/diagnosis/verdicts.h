@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What follows from the kernel where values went bad, whatever the precision.
+// Causes that follow from the kernel which wrote the first bad value, in any precision.
 #pragma once
 
 #include "amp/diagnosis/diagnose.h"
 
 namespace halfstep {
 
-// Of a step whose float32 arm is not finite.
+// Diagnoses a step whose float32 replay is not finite.
 Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history);
 
-// "fc1", or "the loss".
+// Returns "fc1", or "the loss".
 std::string place_of(const ArmResult& arm);
 
 }  // namespace halfstep

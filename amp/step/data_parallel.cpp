@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-// The reducer, notified by the engine when a backward of this module is over.
+// Runs the reducer when the engine reports that a backward of this module has ended.
 class DistributedDataParallel::Exchange : public LeafListener {
  public:
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
@@ -49,7 +49,7 @@ void average_buffers(Module& module, ProcessGroup& group) {
   const NoGrad off;
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    // In float64, so that what is the same on all ranks stays so to the bit, also of three.
+    // Use float64, so that values that agree on all ranks stay equal bit for bit, also with three ranks.
     const bool is_mean = is_floating(b.tensor.dtype());
     const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
     group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));

@@ -8,14 +8,14 @@ namespace {
 
 struct Pair {
   double saved = 0, cost = 0;
-  int last = -1;  // of the links: the item that was chosen last
+  int last = -1;  // index in `links` of the item chosen last
 };
 struct Link {
   size_t item;
   int before;
 };
 
-// Leaves the pairs that no other one beats, the most saved first.
+// Keeps the Pareto-optimal pairs, largest savings first.
 void thin(std::vector<Pair>& front, size_t most) {
   std::stable_sort(front.begin(), front.end(),
                    [](const Pair& a, const Pair& b) { return a.saved != b.saved ? a.saved > b.saved : a.cost < b.cost; });
@@ -24,7 +24,7 @@ void thin(std::vector<Pair>& front, size_t most) {
     if (kept == 0 || p.cost < front[kept - 1].cost) front[kept++] = p;
   front.resize(kept);
   if (kept <= most || most < 2) return;
-  for (size_t i = 0; i < most; ++i) front[i] = front[i * (kept - 1) / (most - 1)];  // the first and the last stay
+  for (size_t i = 0; i < most; ++i) front[i] = front[i * (kept - 1) / (most - 1)];  // keeps the first and the last
   front.resize(most);
 }
 
@@ -33,7 +33,7 @@ void thin(std::vector<Pair>& front, size_t most) {
 std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most) {
   const size_t places = problem.needs.size();
   if (places == 0) return std::vector<size_t>();
-  std::vector<double> later(places, 0);  // the largest need at a place or behind it: more than that is not worth counting
+  std::vector<double> later(places, 0);  // largest need at a place or behind it: more savings are useless
   for (size_t p = places; p-- > 0;) later[p] = std::max(problem.needs[p], p + 1 < places ? later[p + 1] : 0);
   std::vector<std::vector<size_t>> starting(places);
   for (size_t i = 0; i < problem.items.size(); ++i) starting[problem.items[i].begin].push_back(i);
@@ -47,10 +47,10 @@ std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t
     thin(here, most);
     for (const size_t i : starting[p]) {
       const IntervalCover::Item& item = problem.items[i];
-      double within = 0;  // the needs that only what was saved before can meet
+      double within = 0;  // need that only earlier savings can meet
       for (size_t q = p + 1; q < item.end; ++q) within = std::max(within, problem.needs[q]);
       for (const Pair& pair : here) {
-        if (pair.saved < within) break;  // the most saved come first
+        if (pair.saved < within) break;  // pairs are sorted by falling savings
         fronts[item.end].push_back({std::min(pair.saved + item.saves, later[item.end]), pair.cost + item.cost, int(links.size())});
         links.push_back({i, pair.last});
       }

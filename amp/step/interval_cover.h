@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of some items, each a stretch of a line, save enough at the least cost. The arithmetic of amp/step/recomputation.h.
+// Chooses intervals of a line that save enough at the least cost, for amp/step/recomputation.h.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ struct IntervalCover {
     double saves, cost;
   };
   std::vector<Item> items;
-  // needs[p]: what chosen items that end at or before place p must save together. An item that covers p, begin < p < end, does not
-  // count for p.
+  // needs[p]: total savings required of chosen items that end at or before place p. An item with begin < p < end does not count
+  // for p.
   std::vector<double> needs;
 };
 
-// The choice with the least cost, as places in `items`, in order; nothing: no choice saves enough. It is found by going along the
-// line with all pairs of savings and costs of which no other has more of one for less of the other. Where there are more pairs than
-// `most` some are left out: the choice still saves enough, and may cost a little more.
+// Returns the cheapest choice that saves enough, as ascending indices of `items`; nothing if there is none. Walks along the line
+// with all Pareto-optimal pairs of savings and cost. If there are more than `most` pairs, some are dropped: the choice still saves
+// enough, but may cost a little more.
 std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most = 2000);
 
 }  // namespace halfstep

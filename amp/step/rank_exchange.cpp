@@ -23,7 +23,7 @@ int RankExchange::agree(int readiness, const BatchRows& part) {
     position = std::max(position, of[4]);
   }
   default_generator().set_state({random.seed, uint64_t(position)});
-  // All ranks come to the same answer, since all see the same numbers.
+  // All ranks compute the same answer from the same numbers.
   return one_batch && samples == double(part.total) ? int(least) : 0;
 }
 
@@ -37,7 +37,7 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
   bool alike = true;
   notices_ = 0;
-  // After the gradients, which this therefore waits for too.
+  // Gather after the gradients, and so wait for them too.
   for (const std::vector<double>& of : group_.gather(mine)) {
     loss += of[0];
     samples += of[1];

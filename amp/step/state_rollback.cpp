@@ -12,15 +12,15 @@
 namespace halfstep {
 namespace {
 
-// `now` becomes `before` where the flag is set; zero is what a state begins as.
+// Restores `before` in `now` if the flag is set; states begin as zero.
 void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
   if (!now.defined()) return;
   const bool fits = before.defined() && before.shape() == now.shape();
   now.copy_(where(flag, fits ? before.to(now.dtype()) : zeros_like(now), now.detach()));
 }
 
-// to[i] = from[i], where the flag is set or undefined. One kernel for each device: a launch for each buffer would cost a GPU more
-// than the copies.
+// Copies from[i] to to[i] if the flag is set or undefined. Runs one kernel for each device: on a GPU a launch for each buffer
+// would cost more than the copies.
 void copy_each(const Tensors& from, const Tensors& to, const Tensor& flag = {}) {
   std::vector<bool> done(to.size());
   for (size_t first = 0; first < to.size(); ++first) {

@@ -54,7 +54,7 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
   if (ready != kReady) {
     if (recording_) {
       StepResult result = eager();
-      for (Watched& w : watched_) w.version = w.tensor.version();  // which this step moved on, copies included
+      for (Watched& w : watched_) w.version = w.tensor.version();  // which this step has advanced, copies included
       return result;
     }
     warm_ = timed_eager_ = 0;
@@ -81,14 +81,14 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
     given_up_ = decided_ && !times_.replaying_pays();
     if (given_up_) forget();
     return result;
-  } catch (const RecordingError&) {  // the generator was seeded anew
+  } catch (const RecordingError&) {  // the generator was seeded again
     forget();
     return eager();
   }
 }
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
-  if (module_.any_hooks()) return kEager;  // they look at values on the host
+  if (module_.any_hooks()) return kEager;  // hooks read values on the host
   if (recording_ && !still_true()) return kChanged;
   if (Observing::any()) return kOther;  // a replay has no calls to observe
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
@@ -176,7 +176,7 @@ std::vector<double> StepRecorder::settings() const {
 }
 
 bool StepRecorder::still_true() const {
-  if (group_ && default_generator().state().seed != seed_) return false;  // one process finds it when it replays
+  if (group_ && default_generator().state().seed != seed_) return false;  // a single process notices it when it replays
   for (const Watched& w : watched_) {
     if (w.tensor.const_data_ptr() != w.data) return false;
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
@@ -226,7 +226,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   return result;
 }
 
-// What the recording would have written was not: gradients, and 16-bit copies that were cast in it.
+// Discards what the recording did not compute: gradients, and 16-bit copies that were cast in it.
 void StepRecorder::abandon(bool begun) {
   if (begun) backend_.abandon_recording();
   optimizer_.zero_grad();

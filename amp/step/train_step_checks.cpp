@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step refuses.
+// Checks the arguments of a training step.
 #include "amp/step/train_step.h"
 #include "framework/ops/core/op_policy.h"
 
@@ -34,7 +34,7 @@ void TrainStep::check_options() const {
 
 namespace {
 
-// Does a layer normalise over ranks?
+// Returns whether a layer normalises over ranks.
 bool syncs_over_ranks(Module& module) {
   bool syncs = false;
   module.apply([&](Module& m) {
