@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The initial values of a model: `init`, `tie`, `freeze` and `freeze_statistics` of a layer's config; `weights` is in weights.h.
+// Initial values of a model: `init`, `tie`, `freeze` and `freeze_statistics` of a layer's config; weights.h has `weights`.
 #pragma once
 
 #include <functional>
@@ -17,11 +17,11 @@ struct InitRow {
 };
 Catalog<InitRow>& init_catalog();
 
-// The keys of every layer.
+// Returns the keys that every layer has.
 std::vector<Field> initial_fields();
 
-// `init`, `tie`, `freeze` and `freeze_statistics` of the layer that `module` was made from. Throws ConfigError for a pattern that
-// no name has, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
+// Applies `init`, `tie`, `freeze` and `freeze_statistics` of the config of `module`. Throws ConfigError for a pattern that matches
+// no name, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
 void initialise(Module& module, const Json& self);
 
 }  // namespace halfstep::app

@@ -18,7 +18,7 @@ Json json_of(const OptionValue& value) {
     if (sizes->is_number()) return sizes->values()[0];
     for (const int64_t x : sizes->values()) out.push_back(x);
   }
-  return out;  // null where nothing is given
+  return out;  // null if nothing is given
 }
 
 Field bounded(Field f, const OptionFacts& o, double most) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Advice for a file of weights that does not fit a model: the line of the config that would make it fit.
+// Advice for a file of weights that does not fit a model: the config line that would make it fit.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace halfstep::app {
 
-// `state`: the file's tensors under the names that `weights` gives them. Empty: no advice.
+// Returns advice, or empty. `state`: the file's tensors under the names that `weights` gives them.
 std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state);
 
 }  // namespace halfstep::app

@@ -72,7 +72,7 @@ class DataRules : private RuleSet {
       issues_.error(path + ".dates", "must name the columns that dates_as and date_order are for");
   }
 
-  // Texts are the whole input of a table.
+  // Checks that texts are a table's only input.
   void texts(const Json& self, const std::string& path) {
     const bool there = !self["texts"].empty();
     for (const Field& f : dataset_catalog().row(self).component.fields) {
@@ -91,7 +91,7 @@ class DataRules : private RuleSet {
       issues_.error(path + ".tokenizer_file", "must name the tokenizer of \"tokenizer\": \"bpe\"");
   }
 
-  // Held-out data beside the training data: does it share samples with it, and are its inputs the same in kind?
+  // Checks held-out data against the training data: no shared samples, and inputs of the same kind.
   void held_out() {
     if (!clean({"data.train"})) return;
     const Json& train = c_["data"]["train"];
@@ -130,7 +130,7 @@ class DataRules : private RuleSet {
                        [](const Json& t) { return t["type"] == "Normalize"; });
   }
 
-  // Do both have all samples from the same files, or the same generator?
+  // Returns whether both have all samples from the same files, or from the same generator.
   static bool same_source(const Json& self, const Json& train) {
     for (const char* key : {"root", "path", "files", "input", "part", "size"}) {
       if (self.contains(key) && self[key] != train[key]) return false;
@@ -139,7 +139,7 @@ class DataRules : private RuleSet {
     return !self.contains("split") || part(self, "test") == part(train, "train");
   }
 
-  // "fold" and "stratified".
+  // Checks "fold" and "stratified".
   void parts(const Json& self, const std::string& path) {
     const bool folds = !self["fold"].is_null(), whole = self["range"] == Json{0.0, 1.0};
     if (folds && !whole) issues_.error(path + ".fold", "must not be given together with range");
@@ -155,7 +155,7 @@ class DataRules : private RuleSet {
       issues_.error(path + ".stratified", "needs data with classes");
   }
 
-  // Transforms that make shares of classes, and samplers that weigh classes.
+  // Checks transforms that make shares of classes, and samplers that weigh classes.
   void class_users(const DataFacts& facts) {
     const Json& transforms = c_["data"]["train"]["transforms"];
     for (size_t i = 0; i < transforms.size(); ++i) {
@@ -181,7 +181,7 @@ class DataRules : private RuleSet {
                     joined("must be at most the ", *facts.size, " samples of data.train without replacement, got ", draws.dump()));
   }
 
-  // Data that is read in streams has an order of its own.
+  // Checks data that is read in streams, which has an order of its own.
   void streams() {
     if (!clean({"data"})) return;
     Json& loader = c_["data"]["loader"];

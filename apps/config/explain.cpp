@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-// A key in one place, with the types that have it where that is a component.
+// A place of a key, with the types that have it if it is a component's.
 struct Place {
   std::string path;
   const Field* field = nullptr;
@@ -30,13 +30,13 @@ const Section* section_of(const Field& f) { return f.section ? f.section : f.ite
 
 bool same(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
 
-// Every key of a config once; those of a family below the first key that takes it.
+// All keys of a config, each once; those of a family below the first key that takes it.
 class Index {
  public:
   Index() { section("", root_schema().fields); }
   const std::vector<Place>& places() const& { return places_; }
   const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
-  void places() && = delete;  // for (... : Index().places()) would read what is gone
+  void places() && = delete;  // for (... : Index().places()) would dangle
   void families() && = delete;
 
  private:
@@ -69,7 +69,7 @@ class Index {
   std::vector<std::pair<std::string, const Family*>> families_;
 };
 
-// `text` in lines of at most kWidth columns, all but the first behind `indent` spaces.
+// Wraps `text` to kWidth columns, with `indent` spaces before all lines except the first.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string out;
   size_t column = indent;
@@ -107,7 +107,7 @@ std::string default_of(const Field& f) {
   return f.fallback.is_null() ? "left out" : f.fallback.dump();
 }
 
-// groups: a type's own fields before the common ones, of which its own take the place.
+// Formats fields. groups: a type's own fields before the common ones, which they override.
 std::string keys_of(const std::vector<const std::vector<Field>*>& groups) {
   std::vector<const Field*> shown;
   size_t width = 0;
@@ -158,7 +158,7 @@ std::string text_of(const std::string& path, const Family& family, const Compone
   return out + (example.empty() ? "" : "a config with it:\n" + example);
 }
 
-// "model.layers.0.bias" without its numbers.
+// Returns "model.layers.0.bias" without its numbers.
 std::string without_numbers(const std::string& path) {
   std::string out;
   for (size_t at = 0; at <= path.size();) {
@@ -171,7 +171,8 @@ std::string without_numbers(const std::string& path) {
   return out;
 }
 
-// Where a key is below another one of its family, as in "model.layers.bias", the part between counts for nothing.
+// Returns whether the path leads to the place; the part of the path between two keys of one family is ignored, as in
+// "model.layers.bias".
 bool is_at(const Place& p, const std::string& path) {
   if (p.path == path) return true;
   if (!p.family) return false;
@@ -185,8 +186,8 @@ std::vector<std::string> parts_of_path(const std::string& path) {
   return out;
 }
 
-// Does `given` lead to the place? Before its last part it may leave out parts of the place's path, as data.missing does, name
-// another split, and name types that have the key, as optimizer.AdamW.lr does.
+// Returns whether `given` leads to the place. Before its last part it may omit parts of the place's path, as data.missing does,
+// name another split, and name types that have the key, as optimizer.AdamW.lr does.
 bool leads_to(const std::vector<std::string>& given, const std::vector<std::string>& path, const std::vector<std::string>& types) {
   size_t at = 0;
   for (size_t i = 0; i + 1 < given.size(); ++i) {
@@ -198,7 +199,7 @@ bool leads_to(const std::vector<std::string>& given, const std::vector<std::stri
   return true;
 }
 
-// All that the path, key or type means; "": nothing.
+// Returns the text about everything that the path, key or type means; "" if nothing.
 std::string text_at(const Index& index, const std::string& path) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "\n") + text; };
@@ -241,7 +242,7 @@ std::string setting_named(std::string word) {
   for (const Place& p : index.places())
     if (p.family != &module_family()) keys.push_back(key_of(p));
   const std::string near = suggest(word, keys);
-  // The key with the shortest path, and of those one that every config has.
+  // Prefer the key with the shortest path, and then one that every config has.
   const auto rank = [](const Place& p) { return 2 * std::count(p.path.begin(), p.path.end(), '.') + (p.family ? 1 : 0); };
   const Place* found = nullptr;
   for (const Place& p : index.places()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of apps/config/rules.h, a file a subject, and what they share.
+// Helpers of the rules of apps/config/rules.h, one file for each subject.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class RuleSet {
   RuleSet(Json& config, Issues& issues) : c_(config), issues_(issues) {}
 
  protected:
-  // Has nothing been found wrong with these parts of the config?
+  // Returns whether these parts of the config have no errors.
   bool clean(std::initializer_list<const char*> paths) const {
     return std::none_of(paths.begin(), paths.end(), [&](const char* path) { return issues_.touches(path); });
   }
@@ -27,16 +27,16 @@ class RuleSet {
   Issues& issues_;
 };
 
-// Rules of the section "data" by itself, and together with the facts of the training data.
+// Checks the section "data", by itself and with the facts of the training data.
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 
-// Rules of optimizer, schedule and steps, with a model that was inferred.
+// Checks optimizer, schedule and steps with an inferred model.
 void training_rules(Json& config, const DataFacts& facts, const MixedPrecision& precision, Issues& issues);
-// Those of them that need neither data nor model.
+// Checks the rules of these that need neither data nor model.
 void training_rules_before_data(Json& config, const MixedPrecision& precision, Issues& issues);
 
-// Does the run never look at this value, which checkpoint.monitor or the like may name?
+// Returns whether the run never computes this value, which checkpoint.monitor or the like may name.
 inline bool never_evaluated(const Json& config, const std::string& value) {
   return value.starts_with("val/") && config["train"]["eval_every"] == "never";
 }

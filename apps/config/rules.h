@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold between keys of a config.
+// Rules between the keys of a config.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace halfstep::app {
 
-// `config`: checked against the schema; errors already in `issues` silence the rules that depend on them. Fills in what
-// depends on other keys (monitor, mode, in_features...) and returns facts and layers where they can be known.
+// The result of the rules. `config`: checked against the schema; errors already in `issues` silence rules that depend on them.
+// Fills in values that depend on other keys (monitor, mode, in_features...) and returns facts and layers if they can be known.
 struct RuleResult {
-  MixedPrecision precision;  // of "device" and "amp" without errors
+  MixedPrecision precision;  // of "device" and "amp", if they have no errors
   std::optional<DataFacts> facts;
   std::vector<LayerRow> layers;
-  std::string data_fault;  // why data that is there cannot be read
+  std::string data_fault;  // why existing data cannot be read
 };
-// known: of the training data, which is then not read.
+// Applies the rules. known: facts of the training data, which is then not read.
 RuleResult apply_rules(Json& config, Issues& issues, const DataForm* known = nullptr);
 
 }  // namespace halfstep::app

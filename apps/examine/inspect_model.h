@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run, a checkpoint or a file of weights holds.
+// Describes a run, a checkpoint or a file of weights.
 #pragma once
 
 #include <filesystem>
