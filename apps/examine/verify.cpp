@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 struct Traced {
   StateTrace states;
   KernelHashes log;
-  int64_t applied = 0;  // the last step
+  int64_t applied = 0;  // last step
 };
-// Runs the config in one way. log_step: whose kernels are listed; 0: none.
+// A way to run the config. log_step: the step whose kernels are listed; 0: none.
 using Way = std::function<Traced(int64_t log_step)>;
 
 class Verifier {
@@ -62,7 +62,7 @@ class Verifier {
       sets.push_back(set);
     if (folder != kResumed) sets.push_back(R"(checkpoint.every="never")");
     sets.push_back("output_dir=" + (scratch_.path() / folder).string());
-    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // it would open a log of its own
+    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // explaining would open another log
     if (config_.device.is_cuda() && folder != "recorded") sets.push_back("performance.cuda_graph=false");
     const Config config = resolve_config(config_.json, "the config", {.sets = std::move(sets)});
     RunDir dir(config.output_dir, "auto", false);
@@ -82,7 +82,7 @@ class Verifier {
 
   Traced plain(int64_t log_step) { return train("plain", {}, log_step); }
 
-  // The first run ends after a checkpoint, with which the second one begins.
+  // Ends a run after a checkpoint, and starts a second one from it.
   Traced resumed(int64_t log_step) {
     fs::remove_all(scratch_.path() / kResumed);
     const std::string often = joined("checkpoint.every=\"", half_, " steps\"");
@@ -93,7 +93,7 @@ class Verifier {
     return first;
   }
 
-  // From the checkpoint of the run that was stopped.
+  // Replays from the checkpoint of the run that was stopped.
   Traced replayed(int64_t log_step) {
     RunTracer tracer(config_.device, false, log_step);
     ReplayOptions options{.from = half_, .until = o_.steps, .sets = {"diagnostics.explain=false"}, .seeks = false};
@@ -111,7 +111,7 @@ class Verifier {
       add({.name = "recorded", .result = Check::Result::not_run, .why = joined(config_.device, " records no such steps")});
   }
 
-  // Judged where the config asks for bits that do not depend on it. More threads than cores share them.
+  // Fails only if the config promises bits that do not depend on the number of threads. Uses more threads than cores if necessary.
   void other_threads() {
     const int now = num_threads();
     const bool judged = config_.device.is_cpu() && config_.performance.threads_independent;
@@ -143,7 +143,7 @@ class Verifier {
     add(std::move(check));
   }
 
-  // Both ways once more, with the kernels of the step.
+  // Runs both ways again, with the kernels of the step logged.
   std::string place_of_difference(const StateDifference& d, const Way& way) {
     if (d.parts.empty()) return "one run has no such step";
     if (std::find(d.parts.begin(), d.parts.end(), "batch") != d.parts.end()) return "the batch: the data set or its transforms";
@@ -155,7 +155,7 @@ class Verifier {
   static constexpr const char* kResumed = "resumed";
   const Config& config_;
   const VerifyOptions& o_;
-  int64_t half_ = 0;  // where a run is stopped
+  int64_t half_ = 0;  // step at which a run is stopped
   ScratchFolder scratch_;
   Certificate out_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks are processes of this program, started as a launcher would start them. In this process their parts of each batch are
-// micro-batches of one step.
+// Starts ranks as processes of this program, as a launcher would. In this process their parts of each batch are micro-batches of
+// one step.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kVerify = "verify";
 
-// Processes that are ended with this object.
+// Processes that end with this object.
 class Processes {
  public:
   [[nodiscard]] Processes() = default;
@@ -40,7 +40,7 @@ class Processes {
   }
   Processes(const Processes&) = delete;
 
-  // Its output goes to `log`.
+  // Starts a process whose output goes to `log`.
   void start(const std::vector<std::string>& command, const std::vector<std::string>& variables, const fs::path& log) {
     std::vector<std::string> words = command, environment = variables;
     for (char** v = environ; *v; ++v) environment.push_back(*v);
@@ -61,7 +61,8 @@ class Processes {
     check<IoError>(error == 0, kVerify, "cannot start ", words[0]);
     pids_.push_back(pid);
   }
-  // The code of the first that did not end with 0, and its number; 0 if all did. Those that only miss another come last.
+  // Returns the exit code of the first process that failed, and its number; 0 if none did. Processes that only lost a peer come
+  // last.
   std::pair<int, size_t> wait() {
     std::pair<int, size_t> out{0, 0};
     for (size_t i = 0; i < pids_.size(); ++i) {
@@ -81,7 +82,7 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-// Why docs/distributed.md promises nothing for this config; empty: it does.
+// Returns why docs/distributed.md promises nothing for this config; empty if it does.
 std::string no_promise(const Config& c) {
   const std::string data = c.data.train.dump();
   if (c.json["data"]["loader"]["stateful"] == true) return "stateful streams are read in one process";
@@ -97,8 +98,8 @@ std::string no_promise(const Config& c) {
   return "";
 }
 
-// One process: each step takes the parts of all ranks, one after the other. Where they differ in size and the model draws random
-// numbers, nothing is promised any more: the trace ends.
+// Trains in one process: each step takes the parts of all ranks in order. The trace ends where they differ in size and the model
+// draws random numbers, after which nothing is promised.
 StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   Session s = make_session(config, nullptr, FirstValues::with_files);
   TrainStepOptions options = step_options(config);
@@ -107,7 +108,7 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   s.model->train();
   const Generator::State unused = default_generator().state();
   StateTrace out;
-  int64_t applied = 0;  // a checkpoint of the ranks has the number of applied steps
+  int64_t applied = 0;  // the ranks' checkpoint counts applied steps
   while (applied < std::min(steps, s.total_steps)) {
     std::optional<Batch> batch;
     if (s.train->state().next_batch < s.batches_per_epoch) batch = s.train->next();
@@ -128,7 +129,7 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   return out;
 }
 
-// Over Gloo where its plugin can be opened, else by mpirun. Returns the first line of what failed.
+// Runs ranks over Gloo if its plugin can be opened, else by mpirun. Returns the first line of an error.
 std::string run_ranks(const VerifyOptions& o, const fs::path& config, const fs::path& scratch) {
   const std::vector<std::string> train{
       o.program.string(),     "train", config.string(), "--quiet", "--threads", std::to_string(num_threads()), "--until",
@@ -177,7 +178,7 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
   try {
     const std::string fault = run_ranks(o, file, scratch);
     check<Error>(fault.empty(), kVerify, fault);
-  } catch (const IoError& e) {  // no mpirun
+  } catch (const IoError& e) {  // mpirun is missing
     out.why = one_line(e);
     return out;
   }
@@ -194,7 +195,7 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
     out.why = "parts that differ in size draw other random numbers than micro-batches";
     return out;
   }
-  // Running statistics are those of each rank's rows.
+  // Running statistics depend on each rank's rows.
   out.difference = first_difference(one, many, {"parameters", "optimizer", "scaler", "schedule", "generator"});
   out.result = out.difference ? Check::Result::differs : Check::Result::equal;
   out.steps = int64_t(many.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with its preparation as an ONNX file, so that a program that runs it need not repeat what the training data went through.
+// Exports a model with its preparation as an ONNX file, so that programs need not repeat the preparation of the training data.
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
 #include "apps/export/exporter.h"

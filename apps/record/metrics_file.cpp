@@ -14,14 +14,14 @@
 namespace halfstep::app {
 namespace {
 
-// Cut off by a crash, or somebody else's, a line is foreign.
+// Classifies a line; one that a crash cut off, or of another program, is foreign.
 Place place_of_line(std::string_view line, const ResumePoint& from) {
   try {
     return place_of(read_json<Json>(line), from);
   } catch (const JsonError&) { return Place::foreign; }
 }
 
-// The lines of steps up to `from` that have been written and will not be written again.
+// Returns the lines of steps up to `from` that will not be written again.
 std::string lines_until(const ResumePoint& from, const std::string& text, int64_t& foreign) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {
@@ -37,10 +37,10 @@ std::string lines_until(const ResumePoint& from, const std::string& text, int64_
 
 }  // namespace
 
-// The steps that were tried decide, skipped ones included. Of the step itself, each kind of entry has its own mark.
+// Classifies an entry by its attempted steps, skipped ones included. For the step itself, each kind of entry has its own mark.
 Place place_of(const Json& entry, const ResumePoint& from) {
   if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return Place::foreign;
-  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files have none
+  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files lack it
   const int64_t step = tried.is_number_integer() ? tried.get<int64_t>() : -1;
   if (step < 0) return Place::foreign;
   if (step != from.step) return step < from.step ? Place::before : Place::again;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page about measurements of `halfstep bench mlp`: times, memory by purpose, and whether the losses agree.
+// The page about measurements of `halfstep bench mlp`: times, memory by purpose, and agreement of losses.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace halfstep::app {
 
-// At least one.
+// Returns the page. Needs at least one file.
 std::string bench_page(const std::vector<Measurement>& files);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of one run or of several: one HTML file with everything in it, which asks no other address for anything.
+// The report of one run or of several: one self-contained HTML file.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace halfstep::app {
 
-// What is planned for a step of a run (plan_json with "calls"), or why that is not known.
+// The plan of a run's step (plan_json with "calls"), or why there is none.
 struct PlannedStep {
   Json plan = Json::object();
   std::string fault;
 };
 
-// At least one run; plans, mistakes: one for each run, or none at all.
+// Returns the page for at least one run; plans, mistakes: one for each run, or empty.
 std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans,
                         const std::vector<Mistakes>& mistakes = {});
 

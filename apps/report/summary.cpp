@@ -13,7 +13,7 @@
 namespace halfstep::app {
 namespace {
 
-// A table whose rows a narrow screen shows as lists, with the name of its column before each value.
+// A table that a narrow screen shows as lists, with the column's name before each value.
 class Stacked {
  public:
   [[nodiscard]] Stacked(std::ostream& out, std::vector<std::string> names, size_t numbers_from)
@@ -22,7 +22,7 @@ class Stacked {
     for (size_t c = 0; c < names_.size(); ++c) out_ << (c < numbers_from_ ? "<th>" : "<th class=\"n\">") << names_[c] << "</th>";
     out_ << "</tr>\n";
   }
-  // Cells in HTML, in the order of the names.
+  // Adds a row of cells in HTML, in the order of the names.
   void row(const std::vector<std::string>& cells, const char* kind = "") {
     out_ << "<tr>";
     for (size_t c = 0; c < cells.size(); ++c)
@@ -55,7 +55,7 @@ double steps_of(const RecordedRun& r) {
   return steps;
 }
 
-// At this step, or at the last before it.
+// Returns the value at this step, or at the last before it.
 std::optional<double> value_at(const RecordedRun& r, const std::string& key, double step) {
   const auto found = r.values.find(key);
   std::optional<double> out;
@@ -65,7 +65,7 @@ std::optional<double> value_at(const RecordedRun& r, const std::string& key, dou
   return out;
 }
 
-// Of the validation data at the best step, in the order of the page: those in the units of the file before the loss.
+// Returns the keys of validation metrics, in the order of the page: those in the units of the file before the loss.
 std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const std::vector<Mistakes>& mistakes) {
   std::vector<std::string> out;
   const auto add = [&](const std::string& key) {
@@ -77,7 +77,7 @@ std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const
   for (const Mistakes& m : mistakes)
     if (m.rmse) add("val/rmse"), add("val/r2");
   for (const RecordedRun& r : runs)
-    for (const auto& [key, points] : r.values)  // the number that comes with a table is another metric
+    for (const auto& [key, points] : r.values)  // a table's number repeats another metric
       if (key.starts_with("val/") && key != "val/loss" && !r.tables.contains(key + "/table")) add(key);
   constexpr size_t kMost = 6;
   if (out.size() > kMost) out.resize(kMost);

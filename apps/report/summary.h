@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first tables of a report: results, and what differs between the configs.
+// The first tables of a report: results, and differences between the configs.
 #pragma once
 
 #include <iosfwd>
@@ -11,11 +11,11 @@
 
 namespace halfstep::app {
 
-// The run's name behind its color.
+// Returns the run's name with its color mark.
 std::string key_of(const std::vector<RecordedRun>& runs, size_t run);
-bool is_share(const std::string& key);  // of 1: "val/accuracy"
+bool is_share(const std::string& key);  // whether it is from 0 to 1: "val/accuracy"
 
-// Each run with the metrics at its best step, in the units of the file. mistakes: of each run, or none at all.
+// Writes each run with the metrics at its best step, in the units of the file. mistakes: one for each run, or empty.
 void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, const std::vector<Mistakes>& mistakes);
 void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs);
 

@@ -8,7 +8,7 @@ namespace halfstep::app {
 
 double BestRule::error(double value) const {
   if (samples < 1) return 0;
-  constexpr double kRounding = 1e-9;  // of shares, which are sums of floats
+  constexpr double kRounding = 1e-9;  // tolerance for shares, which are sums of floats
   const double n = double(samples), p = std::clamp(value, 0.0, 1.0);
   return std::max(std::sqrt(p * (1 - p) / n), 1 / n) + kRounding;
 }
@@ -17,7 +17,7 @@ std::optional<Bests> BestRule::with(Bests bests, const Best& now) const {
   const double sign = larger_is_better ? 1 : -1;
   const auto at_least = [&](double a, double b) { return sign * a >= sign * b; };
   std::vector<Best>& list = bests.list;
-  std::erase_if(list, [&](const Best& b) { return b.step == now.step; });  // of the same weights: only skipped steps between
+  std::erase_if(list, [&](const Best& b) { return b.step == now.step; });  // the same weights: only skipped steps in between
   if (!bests.top || at_least(now.value, *bests.top)) bests.top = now.value;
   if (list.empty() || at_least(now.value, *bests.top - sign * error(*bests.top))) {
     list.insert(list.begin(), now);
@@ -25,7 +25,7 @@ std::optional<Bests> BestRule::with(Bests bests, const Best& now) const {
     list.insert(std::find_if(list.begin() + 1, list.end(), [&](const Best& b) { return at_least(now.value, b.value); }), now);
   }
   if (int64_t(list.size()) <= keep) return bests;
-  // The first is chosen; of the others the worst goes, of equal ones the earliest.
+  // Keep the first; of the others drop the worst, of equal ones the earliest.
   const auto worst = std::min_element(list.begin() + 1, list.end(), [&](const Best& a, const Best& b) {
     return a.value != b.value ? sign * a.value < sign * b.value : a.step < b.step;
   });
@@ -46,7 +46,7 @@ void store(Json& trainer, const Bests& bests) {
 
 Bests stored_bests(const StoredJson& t) {
   Bests out;
-  // A state that is older than best_step leaves it to the file `best`.
+  // A state without best_step leaves it to the file `best`.
   if (const auto value = t.number_or_null("best"))
     out.list.push_back({*value, t.integer("best_step", -1, -1), t.integer("best_epoch", -1, -1)});
   out.top = t.has("best_top") ? t.number_or_null("best_top") : t.number_or_null("best");

@@ -47,7 +47,7 @@ void add_split(InitParts& out, const char* type, const fs::path& file, const std
                         std::string_view(split) == "train" ? train : val});
 }
 
-// Names the cells that are taken for missing values although they hold something else.
+// Notes cells that are declared as missing although they contain something else.
 void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
@@ -60,15 +60,15 @@ void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
 
 namespace {
 
-// --- the target ---
+// ---- the target
 
 struct TargetChoice {
   const InitColumn* column = nullptr;
   std::string why;
-  std::vector<std::string> others;  // that could be one as well
+  std::vector<std::string> others;  // other possible targets
 };
 
-// Why a column is not taken for the target without a wish; "": it could be one.
+// Returns why a column is not chosen as target unless requested; "": it could be.
 std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
   const std::string left_out = reason_to_leave_out(sheet, c);
   if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
@@ -122,7 +122,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   return out;
 }
 
-// Is the target one of classes? Throws for a task that it does not allow.
+// Returns whether the target is one of classes. Throws for a task that it does not allow.
 bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
   const bool texts = target.kind != ColumnKind::number,
              few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
@@ -137,7 +137,7 @@ bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWish
   return classes;
 }
 
-// --- the table ---
+// ---- the table
 
 bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
@@ -145,7 +145,7 @@ bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
-// Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
+// Adds "missing" and its words. The reader omits rows without a target; in a text target a word such as NA may be a class.
 void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target, bool classes,
                  const std::vector<const InitColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
@@ -176,8 +176,8 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
-// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
+// Returns whether the first row of a table without numbers in its first rows is a header: yes if none of its cells recurs, except
+// in rows that are wholly equal, and cells of other rows do; no if one recurs. Empty: undecided.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
   const std::vector<size_t>& same = sheet.same_as_first();
@@ -212,7 +212,7 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 
-// The columns that a model is to see; the others are listed with the reason.
+// Returns the columns that the model gets; lists the others with reasons.
 std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
                                                 const InitColumn& target, const fs::path& file) {
   std::vector<const InitColumn*> inputs;
@@ -305,7 +305,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                    in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
             "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  const bool many = rows >= 5000;  // a second hidden layer gains nothing, or loses, on fewer
+  const bool many = rows >= 5000;  // on fewer rows a second hidden layer does not help
   for (int layer = 0; layer < (many ? 2 : 1); ++layer)
     out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
   out.layers.push_back(

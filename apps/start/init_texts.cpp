@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables whose input is a text.
+// First configs for tables whose input is a text.
 #include <algorithm>
 
 #include "apps/start/init_config.h"
@@ -10,16 +10,16 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kLongText = 8;                              // words of a text beside which other columns say little
-constexpr size_t kFewOthers = 3;                             // columns that a long text may take the place of
-constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text, before it is cut
+constexpr double kLongText = 8;                              // words of a text, with which other columns add little
+constexpr size_t kFewOthers = 3;                             // most columns that a long text replaces
+constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text; the rest is cut
 
 bool is_index(const CsvSheet& sheet, const InitColumn& c) {
   const std::string reason = reason_to_leave_out(sheet, c);
   return reason == "is an id" || reason == "is an index without a name";
 }
 
-// Tokens of the texts: how many most of them have.
+// Returns the number of tokens that most texts do not exceed.
 int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, Tokenizer tokenizer) {
   std::vector<int64_t> lengths;
   for (size_t row = 0; row < sheet.rows(); ++row) {
@@ -30,7 +30,7 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>
   std::sort(lengths.begin(), lengths.end());
   const int64_t longest = lengths.back(), usual = lengths[lengths.size() * 95 / 100],
                 most = tokenizer == Tokenizer::word ? kMostWords : kMostCharacters;
-  const bool alike = longest <= std::max<int64_t>(128, 2 * usual);  // a single long one would make all rows as long
+  const bool alike = longest <= std::max<int64_t>(128, 2 * usual);  // a single long text would make all rows as long
   return std::clamp<int64_t>(alike ? longest : usual, int64_t(2 * texts.size()), most);
 }
 
@@ -59,7 +59,7 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
     long_ones |= c.words_of_cell >= kLongText;
   }
   if (!free.empty() && (others == 0 || (classes && long_ones && others <= kFewOthers))) return free;
-  if (others == 0 && differ.size() == 1) return differ;  // of several, one must be wished for
+  if (others == 0 && differ.size() == 1) return differ;  // with several, one must be requested
   return {};
 }
 

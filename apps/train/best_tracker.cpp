@@ -13,7 +13,7 @@ namespace halfstep::app {
 void BestTracker::continue_from(int64_t best) {
   const std::vector<int64_t> there = list_checkpoints(run_.dir.path());
   std::vector<Best>& list = run_.n.bests.list;
-  if (run_.n.bests.step() < 0 && !list.empty()) list[0].step = best;  // of an older halfstep
+  if (run_.n.bests.step() < 0 && !list.empty()) list[0].step = best;  // written by an older halfstep
   if (best != run_.n.bests.step()) run_.n.bests = {};
   std::erase_if(list, [&](const Best& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
   if (run_.group) agree();

@@ -45,7 +45,7 @@ int64_t capsules_in(const fs::path& folder) {
   return out;
 }
 
-// The config from which the same step is computed on any device.
+// Returns a config that computes the same step on any device.
 Json portable(Json config, const StepUnderTest& step) {
   if (step.low) config["amp"]["dtype"] = joined(*step.low);
   return config;
@@ -77,7 +77,7 @@ Json step_json(const StepUnderTest& step, const CapsuleStep& about, const Diagno
            {{"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(step.device).describe()}}}};
 }
 
-// In place of a state that is too large, or that ranks share: the newest checkpoint before the step.
+// Returns the newest checkpoint before the step, for a state that is too large, or that ranks share.
 Json checkpoint_before(const fs::path& dir, int64_t step) {
   const std::vector<int64_t> all = list_checkpoints(dir);
   const auto later = std::lower_bound(all.begin(), all.end(), step);
@@ -258,7 +258,7 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
     const Tensor input = b.input.to(parts.device), target = b.target.to(parts.device);
     const auto loss = [&parts, &step, input, target, rows = b.rows] {
       const DrawsOf draws(rows);
-      if (rows) default_generator().set_state(step.random);  // the rows of a window have the numbers of one batch
+      if (rows) default_generator().set_state(step.random);  // the rows of a window draw as one batch
       return (*parts.loss)((*parts.model)(input), target);
     };
     step.batches.push_back({loss, {input}, {target}, b.weight, b.samples, b.rows});

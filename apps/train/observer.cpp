@@ -9,7 +9,7 @@
 namespace halfstep::app {
 namespace {
 
-// Four digits are enough, and lines stay short.
+// Rounds to four digits, which keeps lines short.
 Json short_number(double v) { return number_of(number_text(v, 4)).value_or(v); }
 
 Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) {
@@ -82,7 +82,7 @@ std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
       out = quiet_.look(seen, step);
     }
     dir_.observed().write(line_of(number_, attempt_, lr_, seen));
-  } catch (const MemoryError&) {}  // the run itself has what it needs
+  } catch (const MemoryError&) {}  // leave the memory to the run
   seen_.reset();
   return out;
 }

@@ -24,7 +24,7 @@ double median(std::vector<double> values) {
 
 bool is_row(const ProfileSpan& span) { return span.depth == 0 && span.kind != SpanKind::step && span.kind != SpanKind::part; }
 
-// Seconds in which at least one of them runs.
+// Returns the seconds in which at least one kernel runs.
 double busy_seconds(const std::vector<ProfileKernel>& by_time) {
   int64_t sum = 0, until = 0;
   for (const ProfileKernel& k : by_time) {
@@ -78,7 +78,7 @@ void StepProfiler::begin() {
   open_ = true;
   backend_for(device_).synchronize();
   const bool timed_by_call = seen_ >= kWarmUp && (seen_ - kWarmUp) % 2 == 1;
-  if (timed_by_call) scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);  // which takes time on a GPU
+  if (timed_by_call) scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);  // costs time on a GPU
   began_ = Clock::now();
   if (!timed_by_call) return;
   if (!first_) first_ = began_;
@@ -177,7 +177,7 @@ std::string StepProfiler::trace(int process) const {
   const auto name_row = [&](int row, const std::string& text) {
     event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", text}}}});
   };
-  // begin, duration: microseconds.
+  // Appends a span. begin, duration: microseconds.
   const auto span = [&](const std::string& name, const char* category, int row, double begin, double duration, const Json& args) {
     event({{"name", name},
            {"cat", category},
@@ -189,7 +189,7 @@ std::string StepProfiler::trace(int process) const {
            {"args", args}});
   };
   constexpr int kCalls = 0, kDevice = 1;
-  std::map<uint32_t, int> streams;  // and their rows
+  std::map<uint32_t, int> streams;  // streams and their rows
   const bool on_device = !device_.is_cpu();
   event({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", joined("rank ", process)}}}});
   name_row(kCalls, "calls");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profile as tables and as JSON.
+// Formats a profile as tables and as JSON.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,7 +13,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kRows = 20;       // of a table; profile.json has all
-constexpr double kLeast = 0.0005;  // of the step, below which a row is not shown
+constexpr double kLeast = 0.0005;  // share of the step below which a row is omitted
 
 std::string milliseconds_text(double seconds) {
   const double ms = seconds * 1e3;
@@ -26,7 +26,7 @@ std::string percent_text(double share) {
   out << std::fixed << std::setprecision(1) << 100 * share << " %";
   return out.str();
 }
-// A rate in thousands of millions a second.
+// Formats a rate in units of 10^9 for each second.
 std::string rate_text(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? number_text(amount / seconds * 1e-9, 3) : "";
 }
@@ -34,7 +34,7 @@ std::string rate_text(double amount, double seconds) {
 std::string plural(double n, const char* what) { return joined(number_text(n, 6), " ", what, n == 1 ? "" : "s"); }
 
 struct Total {
-  double seconds = 0, calls = 0, floor = 0, floored = 0;  // floored: seconds of rows that have a floor
+  double seconds = 0, calls = 0, floor = 0, floored = 0;  // floored: seconds of rows with a floor
   void add(const ProfileRow& row) {
     seconds += row.seconds, calls += row.calls;
     if (row.work) floor += row.work->floor_seconds, floored += row.seconds;
@@ -42,7 +42,7 @@ struct Total {
 };
 std::string floor_text(const Total& t) { return t.floored > 0 && t.floor > 0 ? percent_text(t.floor / t.floored) : ""; }
 
-// The calls of each name, by time.
+// Appends a table of the calls of each name, sorted by time.
 void totals_table(std::vector<std::string>& lines, const StepProfile& p, const std::string& title,
                   const std::function<std::string(const ProfileRow&)>& name_of) {
   std::map<std::string, Total> sums;
@@ -104,7 +104,7 @@ void kernels_table(std::vector<std::string>& lines, const StepProfile& p) {
   const auto small = std::ranges::find_if(p.kernels, [&](const KernelRow& row) { return row.seconds < kLeast * p.seconds; });
   const size_t shown = std::min(size_t(small - p.kernels.begin()), kRows);
   const auto line = [&](const std::string& calls, const std::string& time, const std::string& share, std::string name) {
-    constexpr size_t kName = 68;  // the line has 100 columns then
+    constexpr size_t kName = 68;  // makes lines of 100 columns
     if (name.size() > kName) name = name.substr(0, kName - 3) + "...";
     TextWriter out;
     out << std::right << std::setw(7) << calls << std::setw(12) << time << std::setw(9) << share << "  " << name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Profiles the first steps of a run: where their time is spent is printed, and written to the run's folder (profile.h).
+// Profiles the first steps of a run: prints where their time is spent, and writes it to the run's folder (profile.h).
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ class RunProfile {
  public:
   explicit RunProfile(RunContext& run) : run_(run) {}
 
-  void take(int64_t steps);  // before the run begins; without this the others do nothing
+  void take(int64_t steps);  // call before the run; else the others do nothing
   void begin_step();
-  void end_step(bool stepped);  // a step, or the end of the data before one
-  void end_run();               // before all steps were taken
+  void end_step(bool stepped);  // after a step, or if the data ends before one
+  void end_run();               // if the run ends before all steps were profiled
 
  private:
   void report();

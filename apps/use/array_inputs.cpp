@@ -16,8 +16,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFarFromPixels = 2;  // sharpened and resized pixels go a little beyond 1
-constexpr double kFar = 10;           // times the largest number of the training data
+constexpr double kFarFromPixels = 2;  // upper bound of pixels: sharpening and resizing may exceed 1
+constexpr double kFar = 10;           // times the training data's largest number
 
 bool takes_pixels(const DataForm& form) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
@@ -50,7 +50,7 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
                    Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
 }
 
-// Warns of samples whose numbers are not finite: a model answers something for them.
+// Warns of samples that are not finite; the model answers them anyway.
 void note_not_finite(const Tensor& x, const std::string& what) {
   if (x.numel() == 0 || !is_floating(x.dtype())) return;
   const std::vector<float> finite = amin(isfinite(x.reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
@@ -61,7 +61,7 @@ void note_not_finite(const Tensor& x, const std::string& what) {
                        "]: their predictions mean nothing"));
 }
 
-// Warns of numbers that are far outside of the training data's.
+// Warns of numbers far outside the training data's range.
 void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   const auto* const table = std::get_if<TableForm>(&form.source);
@@ -95,7 +95,7 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
 
 namespace {
 
-// With a batch dimension, and the channels where the model has them.
+// Adds a batch dimension, and moves channels where the model has them.
 Tensor with_channels_first(const Tensor& x, const DataForm& form) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   if (!array || !array->channels_last || form.input.empty()) return x.shape() == form.input ? x.unsqueeze(0) : x;
@@ -116,7 +116,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
                    array && array->channels_last ? ", or with their channels last" : "", ", got ", given.shape());
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
-      const bool bits = are_zeros_and_ones(x);  // no pixels, as in the training data
+      const bool bits = are_zeros_and_ones(x);  // not pixels, as in the training data
       logging::warn(what + (bits ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
                                  : ": bytes are read as pixels, divided by 255"));
       return bits ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was

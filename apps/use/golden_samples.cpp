@@ -38,7 +38,7 @@ Tensor golden_inputs(const DataForm& form) {
 
 namespace {
 
-// Of a large output every k-th number of each sample: at most kMostOutputs.
+// Returns k, where every k-th number of a large output is stored: at most kMostOutputs for each sample.
 int64_t stride_of(const Tensor& output) {
   const int64_t each = output.numel() / std::max<int64_t>(output.size(0), 1);
   return std::max<int64_t>((each + kMostOutputs - 1) / kMostOutputs, 1);
@@ -132,7 +132,7 @@ std::string check_proof(const Predictor& model, const Proof& proof) {
   const std::string where = model.checkpoint().string();
   check<CheckpointError>(output.shape() == proof.output.shape(), "check", where, ": the golden samples' answers had the shape ",
                          proof.output.shape(), " when the file was written, and have ", output.shape(), " now");
-  // The same ops in other dtypes are the same model in another precision, as --no-amp asks for.
+  // The same ops in other dtypes are the same model in another precision, as with --no-amp.
   const bool same =
       identity(model) == proof.written_by && (computed == proof.computed || ops_of(computed) != ops_of(proof.computed));
   const double bound = same ? 0 : computes_in_half(computed) || computes_in_half(proof.computed) ? kHalfBound : kFloatBound;
