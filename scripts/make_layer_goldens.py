@@ -230,8 +230,8 @@ def record_layer(kind, args, module, x):
 
 
 def ctc(loss, x, t):
-    """Computes CTCLoss as a config does: [N, T, C] and labels up to the first -1. Its value is PyTorch's; its gradient is that of all
-    alignments counted one by one, since PyTorch's is that of the log_softmax before."""
+    """Computes CTCLoss as a config does: [N, T, C] and labels up to the first -1. Its value is PyTorch's; its gradient is that of
+    all alignments counted one by one, since PyTorch's is that of the log_softmax before."""
     n, steps, classes = x.shape
     lengths = (t >= 0).sum(1)
     want = loss(x.transpose(0, 1), t.clamp(min=0), torch.full([n], steps), lengths)

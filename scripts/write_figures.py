@@ -224,7 +224,7 @@ def pooled_gain(which):
 
 
 def lanes_gain(op):
-    """Returns an op's forward time without AVX-512, with lanes in vectors of 64 bytes and of the instruction set: "4.2 to 0.14 ms"."""
+    """Returns an op's forward time without AVX-512, with lanes of 64 bytes and of the instruction set: "4.2 to 0.14 ms"."""
     before, after = (next(r for r in newest(f"ops-cpu-epyc-zen4-avx2{end}")["rows"]
                           if r["row"].startswith(f"{op} ") and r["pass"] == "forward" and r["dtype"] == "float32")
                      for end in ("-before", ""))

@@ -7,7 +7,7 @@
 // refuses during a capture are refused here: waiting for or querying a captured stream or event, an end with unjoined branches,
 // copies between a captured stream and memory that is not pinned, and, unless the capture is relaxed, allocating and waiting in
 // general. Such a call invalidates the capture. A launched graph runs its branches as early as their dependencies allow, and the
-// next time as late. Work that waits for another process (fake_nccl.cpp) blocks its stream, and whoever waits for that.
+// next time as late. Work that waits for another process (fake_nccl.cpp) blocks its stream and all that wait for that.
 #pragma once
 
 #include <deque>
