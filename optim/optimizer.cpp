@@ -16,11 +16,11 @@ namespace halfstep {
 namespace {
 
 // Text for a message, built only if the message is: a step must not build texts.
-struct Described {
+struct LazyDescription {
   const Tensor& param;
   size_t index;
 };
-std::ostream& operator<<(std::ostream& out, const Described& d) {
+std::ostream& operator<<(std::ostream& out, const LazyDescription& d) {
   out << "parameter " << d.index;
   return d.param.label().empty() ? out : out << " (" << d.param.label() << ")";
 }
@@ -52,7 +52,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   size_t index = state_.size();
   for (const Tensor& p : group.params) {
     check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
-    const Described who{p, index++};
+    const LazyDescription who{p, index++};
     check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
@@ -250,7 +250,7 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
     t = zeros(shape, {.dtype = dtype, .device = p.device(), .format = shape == p.shape() ? p.format() : MemoryFormat::contiguous});
     return t;
   }
-  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", Described{p, param}, " is ",
+  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", LazyDescription{p, param}, " is ",
                     t.dtype(), " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
                     Help{"convert and move the module before its optimizer takes a step"});
   // Restore the layout: the state was loaded, or the parameter's layout has changed.
@@ -276,7 +276,7 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor& grad = p.raw_grad();
     if (!grad.defined()) continue;
     const size_t index = first_param_[group] + i;
-    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", Described{p, index}, " must be ", p.shape(),
+    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", LazyDescription{p, index}, " must be ", p.shape(),
                       ", got ", grad.shape());
     if (shards_) shards_->check_format(index, p);
     const auto part = [&](const Tensor& t) { return shards_ ? shards_->part(index, t) : t; };
@@ -307,8 +307,8 @@ void Optimizer::begin_amp(AmpStep amp, std::function<void()> check, const math::
   tail_ = tail;
 }
 
-Optimizer::Left Optimizer::end_amp() {
-  const Left left{std::exchange(check_, nullptr), tail_.has_value()};
+Optimizer::RemainingWork Optimizer::end_amp() {
+  const RemainingWork left{std::exchange(check_, nullptr), tail_.has_value()};
   amp_ = {};
   tail_.reset();
   return left;

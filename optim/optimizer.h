@@ -127,11 +127,11 @@ class Optimizer {
   // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when amp() is
   // read, or left to the step's kernel, like `tail`, if one pass updates all parameters.
   void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
-  struct Left {
+  struct RemainingWork {
     std::function<void()> check;  // null: done
     bool tail = false;
   };
-  Left end_amp();  // returns the parts of the step that are still to be done
+  RemainingWork end_amp();  // returns the parts of the step that are still to be done
   // false: a step with a scaler leaves gradients multiplied by the scale, and so need not write them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
   bool keeps_unscaled_gradients() const { return keeps_unscaled_; }

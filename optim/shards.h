@@ -20,7 +20,7 @@ struct ShardOptions {
 
 class Shards {
  public:
-  struct Range {
+  struct ElementRange {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
   };
@@ -31,8 +31,8 @@ class Shards {
   // Appends parameters.
   void add(const std::vector<Tensor>& parameters);
   // Returns the elements of a parameter that belong to a rank, in the order of its memory.
-  Range of(size_t param, int rank) const;
-  Range mine(size_t param) const { return of(param, group_.rank()); }
+  ElementRange of(size_t param, int rank) const;
+  ElementRange mine(size_t param) const { return of(param, group_.rank()); }
   // Returns whether this rank updates any of it. A parameter without elements belongs to all ranks.
   bool has(size_t param) const { return places_[param].numel == 0 || mine(param).size() > 0; }
   // Returns this rank's elements of `t`, which has the parameter's layout: t itself if they are all; else [n], possibly [0]. It
@@ -49,12 +49,12 @@ class Shards {
   ProcessGroup& group() const { return group_; }
 
  private:
-  struct Place {
-    size_t lane;
+  struct ParameterPlace {
+    size_t line;
     int64_t begin, numel;  // in the lane
     MemoryFormat format;
   };
-  struct Lane {
+  struct ParameterLine {
     DType dtype;
     Device device;
     int64_t length = 0;
@@ -62,14 +62,14 @@ class Shards {
     std::vector<int64_t> bounds = {};  // of the ranks' ranges: size() + 1
     Tensor sent = {}, received = {};   // buffers
   };
-  void bound(Lane& lane) const;
-  void gather(Lane& lane, const std::vector<Tensor>& parameters);
+  void bound(ParameterLine& line) const;
+  void gather(ParameterLine& line, const std::vector<Tensor>& parameters);
 
   ProcessGroup& group_;
   bool whole_;
   double stage_bytes_;
-  std::vector<Place> places_;  // of each parameter
-  std::vector<Lane> lanes_;
+  std::vector<ParameterPlace> places_;  // of each parameter
+  std::vector<ParameterLine> lines_;
 };
 
 }  // namespace halfstep

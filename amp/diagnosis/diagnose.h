@@ -32,7 +32,7 @@ struct Diagnosis {
   std::string sentence;  // "float16 cannot hold what fc1 computes"
   std::string evidence;
   std::vector<Remedy> remedies;
-  std::vector<ArmResult> arms;
+  std::vector<StepReplayResult> replays;
   std::string whole_text;  // replaces the parts in text() if not empty: from another process
 
   // Returns "  cause     activation_range: float16 ..." and further lines, without a final line break.

@@ -14,15 +14,15 @@ namespace halfstep {
 struct ModuleSearch {
   bool holds = false;                // the replay is finite with them
   std::vector<std::string> modules;  // paths, in the model's order
-  ArmResult arm;                     // the last one
+  StepReplayResult replay;           // the last one
 };
 
 // Restores the modules' precisions. Gives up after `most` modules, or if the origin is in none.
-ModuleSearch search_modules(const StepUnderTest& step, const Arm& arm, size_t most = 8);
+ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t most = 8);
 
 // Sets the module at the origin of the bad value to float32, or, if it is in float32 already, the one that feeds it; returns its
 // path. Empty: there is none, or it is the model itself.
-std::string widen_origin(const ArmResult& arm, Precisions& precisions);
+std::string widen_origin(const StepReplayResult& replay, Precisions& precisions);
 
 // Returns the pattern of "amp.modules" for a module and its descendants: its path, or "^path$" if that also matches another path.
 std::string pattern_for(Module& model, const std::string& path);

@@ -95,7 +95,7 @@ Observation StepObserver::finish(bool updated) {
     if (!g.defined()) continue;
     TensorObservation t{.name = all[i].name, .stored = p.dtype()};
     count_gradient(g, has_scaled_gradient(p) ? std::ilogb(scale_) : 0, t);
-    const auto copy = std::find_if(before_.begin(), before_.end(), [&](const Copy& c) { return c.parameter == i; });
+    const auto copy = std::find_if(before_.begin(), before_.end(), [&](const OldValues& c) { return c.parameter == i; });
     if (updated && copy != before_.end()) {
       const Tensor moves = first_rows(g, copy->rows) != 0.0, now = first_rows(p.detach(), copy->rows);
       t.with_gradient = count_nonzero(moves).item<int64_t>();

@@ -60,7 +60,7 @@ class StepObserver {
   Observation finish(bool updated);
 
  private:
-  struct Copy {
+  struct OldValues {
     size_t parameter;
     int64_t rows;  // number of first rows
     Tensor values;
@@ -72,7 +72,7 @@ class StepObserver {
   double scale_;
   bool has_room_;
   double largest_ = 0;
-  std::vector<Copy> before_;
+  std::vector<OldValues> before_;
   std::optional<KernelLog> log_;
 };
 

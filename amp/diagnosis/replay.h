@@ -12,7 +12,7 @@
 
 namespace halfstep {
 
-struct Arm {
+struct StepReplay {
   std::string name;                  // "float16 at scale 1"
   std::optional<DType> low;          // of the region; unset: float32
   double scale = 1;                  // of the loss
@@ -26,7 +26,7 @@ struct GradientPeak {
   std::string where;
 };
 
-struct ArmResult {
+struct StepReplayResult {
   std::string name;
   std::string error;         // message that the step threw; empty: it completed
   bool index_error = false;  // it was an IndexError
@@ -46,10 +46,10 @@ struct ArmResult {
 
 // Replays the step. Restores gradients, buffers, kept states and the default generator, and does not touch parameters or the run's
 // 16-bit copies. Does not notify leaf listeners: ranks exchange nothing. Throws MemoryError.
-ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events = false);
+StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay, bool keep_events = false);
 
 // Names a layer, or "0 to 4", in a sentence: "layer 2" for one that is only a number.
-std::string spoken_layer(const std::string& layer);
+std::string layer_phrase(const std::string& layer);
 
 // Returns "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ...".
 std::string describe(const KernelEvent& e);

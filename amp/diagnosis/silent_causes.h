@@ -17,7 +17,7 @@
 namespace halfstep {
 
 // Looks for these causes in the observed steps of a run.
-class QuietCauses {
+class SilentCauses {
  public:
   // Returns each cause once for each tensor. If the observation alone does not decide, it computes `step`, the observed step with
   // the module's current weights, in 16 bits and in float32, and completes `seen`. Throws MemoryError. Without batches in `step`
@@ -25,8 +25,8 @@ class QuietCauses {
   std::vector<Diagnosis> look(Observation& seen, const StepUnderTest& step);
 
  private:
-  using Names = std::vector<std::string>;
-  Names fresh(const std::string& cause, const Names& names);  // the names for which the cause was not reported yet
+  using TensorNames = std::vector<std::string>;
+  TensorNames fresh(const std::string& cause, const TensorNames& names);  // the names for which the cause was not reported yet
   bool compares(const Observation& seen);
 
   std::set<std::pair<std::string, std::string>> given_;

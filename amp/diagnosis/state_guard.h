@@ -25,11 +25,11 @@ class StepStates {
   void put_back_all_but_kept() const;
   Generator::State random_;
   std::vector<std::pair<Tensor, Tensor>> buffers_;  // with their values
-  struct Kept {
+  struct LayerState {
     RecurrentLayer* layer;
-    RecurrentLayer::Kept handles, values;  // both, as a layer writes its next state in place of the last
+    RecurrentLayer::KeptState handles, values;  // both, as a layer writes its next state in place of the last
   };
-  std::vector<Kept> kept_;
+  std::vector<LayerState> kept_;
 };
 
 // Gives a module, while it lives, no gradients, the kept states of put_back_for(low), and the default generator at `random`.
@@ -42,11 +42,11 @@ class StateGuard {
 
  private:
   StepStates states_;
-  struct Gradient {
+  struct SavedGradient {
     Tensor parameter, values;
     bool scaled, mixed;  // by a loss scale (framework/autograd/scaled_backward.h)
   };
-  std::vector<Gradient> gradients_;
+  std::vector<SavedGradient> gradients_;
 };
 
 }  // namespace halfstep

@@ -39,8 +39,8 @@ class Tuner {
     one.scale = 1;
     return one;
   }
-  ArmResult in_low(const TestedBatch& b) const {
-    return run_arm(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
+  StepReplayResult in_low(const TestedBatch& b) const {
+    return replay_step(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
   }
   bool all_finite() const {
     return std::all_of(step_.batches.begin(), step_.batches.end(), [&](const auto& b) { return in_low(b).finite(); });
@@ -49,15 +49,15 @@ class Tuner {
   // Widens modules until every batch is finite. Returns false if none help.
   bool mend_range() {
     for (const TestedBatch& b : step_.batches) {
-      if (run_arm(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
+      if (replay_step(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
       out_.fault = diagnose(alone(b));
       return false;
     }
     for (const TestedBatch& b : step_.batches) {
-      for (ArmResult arm = in_low(b); !arm.finite(); arm = in_low(b)) {
-        const std::string path = widen_origin(arm, precisions_);
+      for (StepReplayResult replay = in_low(b); !replay.finite(); replay = in_low(b)) {
+        const std::string path = widen_origin(replay, precisions_);
         if (path.empty()) return try_bfloat16(b);
-        const std::string seen = arm.event ? describe(*arm.event) : arm.origin.root;
+        const std::string seen = replay.event ? describe(*replay.event) : replay.origin.root;
         chosen_.push_back({path, joined(*step_.low, " cannot hold its values: ", seen.substr(0, seen.find("; it reads")))});
       }
     }

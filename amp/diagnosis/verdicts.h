@@ -7,9 +7,9 @@
 namespace halfstep {
 
 // Diagnoses a step whose float32 replay is not finite.
-Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history);
+Diagnosis verdict_of_origin(const StepReplayResult& replay, const StepHistory& history);
 
 // Returns "fc1", or "the loss".
-std::string place_of(const ArmResult& arm);
+std::string place_of(const StepReplayResult& replay);
 
 }  // namespace halfstep

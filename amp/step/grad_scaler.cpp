@@ -245,7 +245,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
     const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(check),
                        tail);
     outcome.value_ = optimizer.step();
-    const Optimizer::Left undone = optimizer.end_amp();
+    const Optimizer::RemainingWork undone = optimizer.end_amp();
     if (undone.check) undone.check();
     left = undone.tail;
     if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());

@@ -9,11 +9,11 @@
 namespace halfstep {
 
 struct IntervalCover {
-  struct Item {
+  struct Interval {
     size_t begin, end;  // begin < end: the places that it covers, as calls of a forward. Chosen items do not overlap
     double saves, cost;
   };
-  std::vector<Item> items;
+  std::vector<Interval> items;
   // needs[p]: total savings required of chosen items that end at or before place p. An item with begin < p < end does not count
   // for p.
   std::vector<double> needs;

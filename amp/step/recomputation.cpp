@@ -40,7 +40,7 @@ struct Candidate {
   size_t saves = 0;  // bytes between its forward and its backward
 };
 
-struct Measured {
+struct MeasuredStep {
   MemoryStats memory;
   double flops = 0;
   std::vector<LoggedCall> calls;
@@ -89,12 +89,12 @@ class Planner {
  private:
   struct Choice {
     std::vector<size_t> chosen;  // of all_
-    Measured measured;
+    MeasuredStep measured;
   };
 
-  Measured measure(const std::vector<Module*>& modules) const {
+  MeasuredStep measure(const std::vector<Module*>& modules) const {
     const Recomputing on(modules);
-    Measured out;
+    MeasuredStep out;
     Allocator& memory = allocator(Device::meta);
     const OpLogScope log(Device::meta);
     memory.reset_peak();
@@ -110,7 +110,7 @@ class Planner {
     while (out.first > 0 && is_forward(out.first - 1)) --out.first;
     return out;
   }
-  Measured measured(const std::vector<size_t>& chosen) const {
+  MeasuredStep measured(const std::vector<size_t>& chosen) const {
     std::vector<Module*> modules;
     for (const size_t i : chosen) modules.push_back(all_[i].module);
     return measure(modules);
@@ -207,7 +207,7 @@ class Planner {
     for (int i = 0; i < kAttempts; ++i) {
       const auto chosen = solve(double(budget) - margin);
       if (!chosen) break;
-      Measured m = measured(*chosen);
+      MeasuredStep m = measured(*chosen);
       const double excess = double(m.memory.peak) - double(budget);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
       if (excess <= 0) break;
@@ -226,7 +226,7 @@ class Planner {
     for (const double more : {1.0, 1.005, 1.01, 1.02, 1.04, 1.08}) {
       const auto chosen = solve(high * more);
       if (!chosen) continue;
-      Measured m = measured(*chosen);
+      MeasuredStep m = measured(*chosen);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
     }
     return best;
@@ -240,12 +240,12 @@ class Planner {
     for (const size_t i : order) {
       std::vector<size_t> fewer = choice.chosen;
       std::erase(fewer, i);
-      Measured m = measured(fewer);
+      MeasuredStep m = measured(fewer);
       if (m.memory.peak <= budget) choice = {std::move(fewer), std::move(m)};
     }
   }
 
-  [[noreturn]] void does_not_fit(size_t budget, const Measured& least) const {
+  [[noreturn]] void does_not_fit(size_t budget, const MeasuredStep& least) const {
     std::vector<std::pair<size_t, std::string>> purposes, layers;
     for (int i = 0; i < kMemoryTagCount; ++i) purposes.emplace_back(least.memory.peak_by_tag[size_t(i)], name(MemoryTag(i)));
     std::map<std::string, int64_t> growth;  // of the live bytes over the forward
@@ -278,7 +278,7 @@ class Planner {
   Module& model_;
   const std::function<void()>& step_;
   const RecomputationOptions& options_;
-  Measured base_;
+  MeasuredStep base_;
   std::vector<Candidate> all_;
   std::vector<size_t> tops_;  // by place: the most live bytes while only modules that end at or before it hold activations
 };

@@ -80,8 +80,8 @@ void StateRollback::settle(const Tensor& found_inf) {
   }
   open_ = false;
   copy_each(before, now, found_inf);
-  for (const Kept& k : kept_) {
-    const RecurrentLayer::Kept& now = k.layer->kept();
+  for (const LayerState& k : kept_) {
+    const RecurrentLayer::KeptState& now = k.layer->kept();
     if (!now.h.defined()) continue;
     const Tensor bad = zeros({}, {.device = now.h.device()});
     const TensorView views[] = {now.h.view(), now.c.defined() ? now.c.view() : now.h.view()};
@@ -102,7 +102,7 @@ void StateRollback::exchange() {
     b.tensor.copy_(b.before);
     b.before = now;
   }
-  for (Kept& k : kept_) std::swap(k.layer->kept(), k.before);
+  for (LayerState& k : kept_) std::swap(k.layer->kept(), k.before);
 }
 
 }  // namespace halfstep

@@ -47,14 +47,14 @@ class StateRollback {
     bool moves = true;  // the last step wrote to it: a recording of steps then copies it at any version
     bool changed() const { return tensor.version() != version || tensor.storage() != memory || memory->is_exposed(); }
   };
-  struct Kept {
+  struct LayerState {
     RecurrentLayer* layer;
-    RecurrentLayer::Kept before;
+    RecurrentLayer::KeptState before;
   };
   Module& module_;
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
   bool any_stateful_ = false;
-  std::vector<Kept> kept_;  // of the step in progress
+  std::vector<LayerState> kept_;  // of the step in progress
   bool open_ = false;       // a step is in progress
 };
 

@@ -55,29 +55,29 @@ class StepRecorder {
   static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which it chooses
   static constexpr int64_t kRing = 256;
   // `ring`: destination of the step's loss and found_inf, in device memory; null outside a recording.
-  using Step =
+  using EagerStep =
       std::function<StepResult(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring)>;
   // Takes this rank's readiness and returns the least of all ranks.
   using Agree = std::function<int(int readiness, const BatchRows& part)>;
 
   // The shortest of kTimed steps, eager and replayed, in seconds.
-  struct Times {
+  struct StepTimes {
     double eager, replayed;
     bool replaying_pays() const { return replayed < eager; }
   };
 
   // Takes the whole eager step. All references, and the group, must outlive the recorder. `agree` is called if there is a group
   // that can record.
-  StepRecorder(Step step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
+  StepRecorder(EagerStep step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
                GraphMode mode, ProcessGroup* group = nullptr, Agree agree = {});
   ~StepRecorder();
 
   StepResult operator()(const Tensor& input, const Tensor& target, const BatchRows& part);
   bool is_recorded() const { return recording_ != nullptr; }
-  const Times& times() const { return times_; }  // infinite before they are measured
+  const StepTimes& times() const { return times_; }  // infinite before they are measured
 
  private:
-  struct Watched {
+  struct WatchedTensor {
     Tensor tensor, grad;
     void *data, *shadow;  // shadow: of the 16-bit copy, or null
     uint64_t version;
@@ -97,7 +97,7 @@ class StepRecorder {
   void forget();
   void abandon(bool begun);
 
-  Step step_;
+  EagerStep step_;
   Module& module_;
   Optimizer& optimizer_;
   GradScaler& scaler_;
@@ -112,11 +112,11 @@ class StepRecorder {
   int warm_ = 0;
   bool decided_;                       // nothing is timed any more
   int timed_eager_ = 0, replays_ = 0;  // automatic: counts of timed and replayed steps
-  Times times_;
+  StepTimes times_;
   Tensor input_, target_;  // the batch that a recording reads; before it, the warm-up's batch
   BatchRows part_;         // of both
   uint64_t seed_ = 0;      // of the generator when it was recorded
-  std::vector<Watched> watched_;
+  std::vector<WatchedTensor> watched_;
   std::vector<double> settings_;
   StepResult recorded_;  // in the recording's memory
   bool kept_[2] = {};           // whether the step kept input or target beyond its end: these must stay where it read them

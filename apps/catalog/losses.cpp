@@ -97,7 +97,7 @@ class ByPosition : public Loss {
  public:
   explicit ByPosition(std::unique_ptr<Loss> loss) : loss_(std::move(loss)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override {
-    const Compared rows = by_position(output, target);
+    const ComparedTensors rows = by_position(output, target);
     return (*loss_)(rows.output, rows.target);
   }
   Denominator denominator(const Tensor& target) const override { return loss_->denominator(target); }
@@ -163,12 +163,12 @@ Catalog<LossRow>& loss_catalog() {
   return all;
 }
 
-Compared by_position(const Tensor& output, const Tensor& target) {
+ComparedTensors by_position(const Tensor& output, const Tensor& target) {
   if (target.dtype() != DType::i64 || target.dim() < 2 || output.dim() != target.dim() + 1) return {output, target};
   return {output.reshape({-1, output.size(-1)}), target.reshape({-1})};
 }
 
-Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
+ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
   if (form.label_sequences) return {output, target};
   if (form.classes > 0) return by_position(output, target);
   return {answers_of(output, loss, form), form.scale.in_units(target)};

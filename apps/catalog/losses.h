@@ -31,12 +31,12 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
 
 // An output and its target, with positions as samples: outputs [B, T, C] and targets [B, T] become [B T, C] and [B T], for any
 // number of dimensions T. All losses of classes in a config, and all metrics, get them; other outputs are unchanged.
-struct Compared {
+struct ComparedTensors {
   Tensor output, target;
 };
-Compared by_position(const Tensor& output, const Tensor& target);
+ComparedTensors by_position(const Tensor& output, const Tensor& target);
 // Returns what metrics compare: the same for classes; for numbers the answers and the file's values. Rows of labels are unchanged.
-Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
+ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
 
 // Constructs a loss; losses of classes get the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);

@@ -28,9 +28,9 @@ class Accuracy : public Metric {
 };
 
 // A metric on transformed outputs or targets.
-class OfOther : public Metric {
+class MetricAdapter : public Metric {
  public:
-  explicit OfOther(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
+  explicit MetricAdapter(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
   void reset() override { of_->reset(); }
   double value() const override { return of_->value(); }
   Json details() const override { return of_->details(); }
@@ -43,9 +43,9 @@ class OfOther : public Metric {
 };
 
 // A metric of classes that ignores one class: it passes that class on as a negative one, which no metric counts.
-class Counted : public OfOther {
+class IgnoringMetric : public MetricAdapter {
  public:
-  Counted(std::unique_ptr<Metric> of, int64_t ignored) : OfOther(std::move(of)), ignored_(ignored) {}
+  IgnoringMetric(std::unique_ptr<Metric> of, int64_t ignored) : MetricAdapter(std::move(of)), ignored_(ignored) {}
   void add(const Tensor& output, const Tensor& target) override {
     of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
   }
@@ -55,9 +55,9 @@ class Counted : public OfOther {
 };
 
 // A metric of every k-th number of a sample from number j on: of one of several columns.
-class OfColumn : public OfOther {
+class ColumnMetric : public MetricAdapter {
  public:
-  OfColumn(std::unique_ptr<Metric> of, int64_t j, int64_t k) : OfOther(std::move(of)), j_(j), k_(k) {}
+  ColumnMetric(std::unique_ptr<Metric> of, int64_t j, int64_t k) : MetricAdapter(std::move(of)), j_(j), k_(k) {}
   void add(const Tensor& output, const Tensor& target) override { of_->add(column(output), column(target)); }
 
  private:
@@ -100,7 +100,7 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
   for (const Json& self : completed(list, given)) {
     const MetricRow& row = metric_catalog().row(self);
     std::unique_ptr<Metric> metric = row.make(self);
-    if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
+    if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<IgnoringMetric>(std::move(metric), *ignored);
     out.push_back({name_of(self), std::move(metric), row.always});
   }
   return out;
@@ -124,9 +124,9 @@ std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vecto
     std::replace_if(
         column.begin(), column.end(), [](unsigned char c) { return c < 0x20; }, ' ');  // names are parts of lines
     for (size_t m = 0; m < model.size(); ++m) {
-      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<OfColumn>(std::move(model[m].metric), j, k),
+      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<ColumnMetric>(std::move(model[m].metric), j, k),
                       model[m].always, column};
-      if (last_value) one.last_value = std::make_unique<OfColumn>(std::move(none[m].metric), j, k);
+      if (last_value) one.last_value = std::make_unique<ColumnMetric>(std::move(none[m].metric), j, k);
       out.push_back(std::move(one));
     }
   }

@@ -155,7 +155,7 @@ class Writer {
       j["class"] = p.top[0].name;
       j["probability"] = number(p.top[0].probability);
       j["top"] = Json::array();
-      for (const Share& s : p.top)
+      for (const ClassShare& s : p.top)
         j["top"].push_back({{"class", s.name}, {"number", s.number}, {"probability", number(s.probability)}});
       for (size_t c = 0; c < p.probabilities.size(); ++c) j["probabilities"][form_.class_name(int64_t(c))] = p.probabilities[c];
     } else if (!p.labels.empty() || form_.classes > 0) {
@@ -195,7 +195,7 @@ void print_metrics(const Predictor& model) {
 }
 
 // Prints to stderr what the tables contain that the training data does not, and how they were read.
-class Unknowns {
+class UnknownValues {
  public:
   void add(const CsvRows& rows) {
     for (const std::string& w : rows.notes.warnings) logging::warn(w);
@@ -287,7 +287,7 @@ int predict(const PredictArguments& given) {
   };
   std::vector<std::string> inputs = o.inputs;
   std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
-  Unknowns unknowns;
+  UnknownValues unknowns;
   const auto sees = [&](const CsvRows& rows) {
     unknowns.add(rows);
     writer.table(rows);

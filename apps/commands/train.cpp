@@ -65,7 +65,7 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
   if (!group) return dir;
   found = from_first(*group, found);
   if (dir) return dir;
-  RunDir::Found same;
+  RunDir::FoundRun same;
   if (!found.is_null()) same = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
   return std::make_unique<RunDir>(config.output_dir, same);
 }

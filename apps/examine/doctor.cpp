@@ -234,11 +234,11 @@ class Doctor {
          joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
   }
 
-  struct Measured {
+  struct MeasuredTimes {
     double load, step;  // seconds (medians)
   };
   // Measures loading of a batch and a step on the device.
-  static Measured measure(const Config& config) {
+  static MeasuredTimes measure(const Config& config) {
     using Clock = std::chrono::steady_clock;
     constexpr int kSteps = 12;
     constexpr double kSeconds = 2;
@@ -266,7 +266,7 @@ class Doctor {
     };
     return {middle(loading), middle(stepping)};
   }
-  const Measured& measured() {
+  const MeasuredTimes& measured() {
     if (!measured_) measured_ = measure(config_);
     return *measured_;
   }
@@ -292,7 +292,7 @@ class Doctor {
   const Config& config_;
   const DoctorOptions& options_;
   StepPlan plan_;
-  std::optional<Measured> measured_;
+  std::optional<MeasuredTimes> measured_;
   std::vector<Finding> findings_;
 };
 

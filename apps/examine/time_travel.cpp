@@ -107,7 +107,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     };
   watch.begins = o.begins;
   auto last_word = std::chrono::steady_clock::now();
-  watch.stepped = [&](const TriedStep& tried, Session& session) {
+  watch.stepped = [&](const AttemptedStep& tried, Session& session) {
     if (const auto now = std::chrono::steady_clock::now(); o.say && now - last_word >= std::chrono::seconds(10)) {
       last_word = now;
       o.say(joined("step ", tried.step, ": nothing found so far"));

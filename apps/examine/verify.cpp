@@ -18,20 +18,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Traced {
+struct TracedRun {
   StateTrace states;
   KernelHashes log;
   int64_t applied = 0;  // last step
 };
 // A way to run the config. log_step: the step whose kernels are listed; 0: none.
-using Way = std::function<Traced(int64_t log_step)>;
+using RunVariant = std::function<TracedRun(int64_t log_step)>;
 
 class Verifier {
  public:
   Verifier(const Config& config, const VerifyOptions& options) : config_(config), o_(options), scratch_("verify") {}
 
   Certificate run() {
-    Traced all = plain(0);
+    TracedRun all = plain(0);
     out_.states = std::move(all.states);
     half_ = all.applied / 2;
     check<ConfigError>(half_ >= 1, "verify", "a config must train for two steps at least, got ", all.applied);
@@ -56,8 +56,8 @@ class Verifier {
   }
 
   // Trains in a folder of this name, from its newest checkpoint if it has one.
-  Traced train(const std::string& folder, std::vector<std::string> sets, int64_t log_step, bool witnessed = false,
-               std::optional<int64_t> until = {}) {
+  TracedRun train(const std::string& folder, std::vector<std::string> sets, int64_t log_step, bool witnessed = false,
+                  std::optional<int64_t> until = {}) {
     for (const char* set : {"checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false", "diagnostics.capsules=0"})
       sets.push_back(set);
     if (folder != kResumed) sets.push_back(R"(checkpoint.every="never")");
@@ -71,7 +71,7 @@ class Verifier {
     Watch watch{.until = until.value_or(o_.steps)};
     watch.begins = [&](int64_t step, const Batch& batch) { tracer.begins(step, batch); };
     int64_t applied = 0;
-    watch.stepped = [&](const TriedStep& tried, Session& session) {
+    watch.stepped = [&](const AttemptedStep& tried, Session& session) {
       if (tried.applied) applied = tried.step;
       tracer.stepped(tried.attempt, session);
     };
@@ -80,25 +80,25 @@ class Verifier {
     return {tracer.states(), tracer.log(), applied};
   }
 
-  Traced plain(int64_t log_step) { return train("plain", {}, log_step); }
+  TracedRun plain(int64_t log_step) { return train("plain", {}, log_step); }
 
   // Ends a run after a checkpoint, and starts a second one from it.
-  Traced resumed(int64_t log_step) {
+  TracedRun resumed(int64_t log_step) {
     fs::remove_all(scratch_.path() / kResumed);
     const std::string often = joined("checkpoint.every=\"", half_, " steps\"");
-    Traced first = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step, false, half_);
-    Traced second = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step);
+    TracedRun first = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step, false, half_);
+    TracedRun second = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step);
     first.states.merge(second.states);
     if (first.log.empty()) first.log = std::move(second.log);
     return first;
   }
 
   // Replays from the checkpoint of the run that was stopped.
-  Traced replayed(int64_t log_step) {
+  TracedRun replayed(int64_t log_step) {
     RunTracer tracer(config_.device, false, log_step);
     ReplayOptions options{.from = half_, .until = o_.steps, .sets = {"diagnostics.explain=false"}, .seeks = false};
     options.begins = [&](int64_t step, const Batch& batch) { tracer.begins(step, batch); };
-    options.stepped = [&](const TriedStep& tried, Session& session) { tracer.stepped(tried.attempt, session); };
+    options.stepped = [&](const AttemptedStep& tried, Session& session) { tracer.stepped(tried.attempt, session); };
     replay(scratch_.path() / kResumed, options);
     return {tracer.states(), tracer.log(), {}};
   }
@@ -123,7 +123,7 @@ class Verifier {
     }
   }
 
-  void compare(const std::string& name, const Way& way, bool judged = true) {
+  void compare(const std::string& name, const RunVariant& way, bool judged = true) {
     Check check{.name = name, .judged = judged};
     try {
       const StateTrace states = way(0).states;
@@ -144,7 +144,7 @@ class Verifier {
   }
 
   // Runs both ways again, with the kernels of the step logged.
-  std::string place_of_difference(const StateDifference& d, const Way& way) {
+  std::string place_of_difference(const StateDifference& d, const RunVariant& way) {
     if (d.parts.empty()) return "one run has no such step";
     if (std::find(d.parts.begin(), d.parts.end(), "batch") != d.parts.end()) return "the batch: the data set or its transforms";
     const KernelHashes first = plain(d.step).log, other = way(d.step).log;

@@ -39,7 +39,7 @@ class FileSink : public MetricSink {
 };
 
 // The relation of a file's entry to the point of resuming: written before it, to be written again, or not of a run.
-enum class Place : uint8_t { before, again, foreign };
-Place place_of(const Json& entry, const ResumePoint& from);
+enum class EntryPlace : uint8_t { before, again, foreign };
+EntryPlace place_of(const Json& entry, const ResumePoint& from);
 
 }  // namespace halfstep::app

@@ -195,7 +195,7 @@ CsvSink::CsvSink(const fs::path& path, const ResumePoint& from) : path_(path) {
       if (begin == 0) {
         columns_ = csv_cells(line);
         kept = csv_head(columns_);
-      } else if (const auto entry = entry_of(columns_, line); entry && place_of(*entry, from) == Place::before) {
+      } else if (const auto entry = entry_of(columns_, line); entry && place_of(*entry, from) == EntryPlace::before) {
         kept.append(line).push_back('\n');
       }
     }

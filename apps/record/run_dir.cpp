@@ -86,7 +86,7 @@ RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool ove
   overwrites_ = true;
 }
 
-RunDir::RunDir(fs::path path, const Found& found)
+RunDir::RunDir(fs::path path, const FoundRun& found)
     : path_(std::move(path)), checkpoint_(found.checkpoint), continues_(found.continues), reads_only_(true) {}
 
 RunDir::~RunDir() {

@@ -31,11 +31,11 @@ class RunDir {
   // resumed nor to be overwritten, CheckpointError if there are checkpoints to resume from but none can be read, and IoError.
   [[nodiscard]] RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
   // Rank 0's findings, for a rank that leaves the folder to rank 0; it locks and writes nothing.
-  struct Found {
+  struct FoundRun {
     std::optional<std::filesystem::path> checkpoint;
     bool continues = false;
   };
-  [[nodiscard]] RunDir(std::filesystem::path path, const Found& found);
+  [[nodiscard]] RunDir(std::filesystem::path path, const FoundRun& found);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;

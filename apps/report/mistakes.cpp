@@ -33,7 +33,7 @@ constexpr size_t kShownText = 240;                     // columns of a text's ce
 constexpr int64_t kShownNumbers = 16;                  // most numbers of a sample that is neither a picture nor a table's row
 
 // A sample with a wrong answer, or with a number's error.
-struct Finding {
+struct AnswerError {
   int64_t index;
   double confidence;
   std::string truth, answer;
@@ -153,9 +153,9 @@ struct Rows {
   }
 };
 
-class Search {
+class MistakeSearch {
  public:
-  Search(const fs::path& run, int64_t most, double seconds)
+  MistakeSearch(const fs::path& run, int64_t most, double seconds)
       : model_(run),
         most_(most),
         ends_(std::chrono::steady_clock::now() +
@@ -230,7 +230,8 @@ class Search {
     found_.push_back({index, std::abs(p.numbers[0] - wanted), number_text(wanted, 5), number_text(p.numbers[0], 5)});
   }
   void keep_worst() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const AnswerError& a, const AnswerError& b) { return a.confidence > b.confidence; });
     if (int64_t(found_.size()) > most_) found_.resize(size_t(most_));
   }
 
@@ -241,7 +242,7 @@ class Search {
     std::vector<std::vector<std::string>> file_rows;
     if (!out_.has_texts) file_rows = rows_of_file();
     if (!is_picture(form().input) && file_rows.empty()) out_.columns = rows.columns();
-    for (const Finding& f : found_) {
+    for (const AnswerError& f : found_) {
       Mistake m{.index = f.index,
                 .sample = name_of_sample(data_.get(), f.index),
                 .truth = f.truth,
@@ -265,7 +266,7 @@ class Search {
   std::vector<std::vector<std::string>> rows_of_file() {
     std::vector<int64_t> lines;
     const CsvDataset* table = nullptr;
-    for (const Finding& f : found_) {
+    for (const AnswerError& f : found_) {
       const SamplePlace at = place_of_sample(data_.get(), f.index);
       table = dynamic_cast<const CsvDataset*>(at.data);
       if (!table) return {};
@@ -290,7 +291,7 @@ class Search {
   const int64_t most_;
   const Clock::time_point ends_;
   std::shared_ptr<const Dataset> data_;
-  std::vector<Finding> found_;
+  std::vector<AnswerError> found_;
   Mistakes out_;
 };
 
@@ -298,7 +299,7 @@ class Search {
 
 Mistakes find_mistakes(const fs::path& run, int64_t most, double seconds) {
   try {
-    return Search(run, most, seconds).find();
+    return MistakeSearch(run, most, seconds).find();
   } catch (const Error& e) {
     const std::string why = one_line(e);
     const std::string own = "[report] ";

@@ -14,9 +14,9 @@ namespace halfstep::app {
 namespace {
 
 // A table that a narrow screen shows as lists, with the column's name before each value.
-class Stacked {
+class StackedTable {
  public:
-  [[nodiscard]] Stacked(std::ostream& out, std::vector<std::string> names, size_t numbers_from)
+  [[nodiscard]] StackedTable(std::ostream& out, std::vector<std::string> names, size_t numbers_from)
       : out_(out), names_(std::move(names)), numbers_from_(numbers_from) {
     out_ << "<div class=\"card\"><table class=\"stacked\"><tr>";
     for (size_t c = 0; c < names_.size(); ++c) out_ << (c < numbers_from_ ? "<th>" : "<th class=\"n\">") << names_[c] << "</th>";
@@ -34,8 +34,8 @@ class Stacked {
            << "</span></td>";
     out_ << "</tr>\n";
   }
-  ~Stacked() { out_ << "</table></div>\n"; }
-  Stacked(const Stacked&) = delete;
+  ~StackedTable() { out_ << "</table></div>\n"; }
+  StackedTable(const StackedTable&) = delete;
 
  private:
   std::ostream& out_;
@@ -110,7 +110,7 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
   names.insert(names.end(), {"train loss", "steps", "skipped", "time", "samples/s", "peak memory"});
   out << "<h2>Result</h2>\n";
   {
-    Stacked table(out, names, 2);
+    StackedTable table(out, names, 2);
     for (size_t i = 0; i < runs.size(); ++i) {
       const RecordedRun& r = runs[i];
       const auto best = r.best();
@@ -152,7 +152,7 @@ void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs) 
   std::vector<std::string> names = {"key"};
   for (size_t i = 0; i < runs.size(); ++i) names.push_back(key_of(runs, i));
   const auto table = [&](const std::vector<Difference>& rows) {
-    Stacked to(out, names, names.size());
+    StackedTable to(out, names, names.size());
     for (const Difference& d : rows) {
       std::vector<std::string> cells = {escaped(d.key)};
       for (const Json& v : d.values) cells.push_back(escaped(value_words(v, kLongest)));

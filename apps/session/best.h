@@ -13,14 +13,14 @@
 
 namespace halfstep::app {
 
-struct Best {
+struct BestCheckpoint {
   double value;        // of checkpoint.monitor
   int64_t step;        // number of applied steps, which names the checkpoint
   int64_t epoch = -1;  // in which it was written, from 1; -1: an older halfstep did not store it
 };
 
-struct Bests {
-  std::vector<Best> list;     // best first; at most checkpoint.keep_best
+struct BestCheckpoints {
+  std::vector<BestCheckpoint> list;  // best first; at most checkpoint.keep_best
   std::optional<double> top;  // best value so far, which list[0] may miss by a standard error
 
   int64_t step() const { return list.empty() ? -1 : list[0].step; }
@@ -34,11 +34,11 @@ struct BestRule {
   // Returns the standard error of a share, 0 for another value.
   double error(double value) const;
   // Returns the list with a later checkpoint inserted; nothing if it is not among the best.
-  std::optional<Bests> with(Bests bests, const Best& now) const;
+  std::optional<BestCheckpoints> with(BestCheckpoints bests, const BestCheckpoint& now) const;
 };
 
 // Write them to a checkpoint and read them. Reading throws CheckpointError.
-void store(Json& trainer, const Bests& bests);
-Bests stored_bests(const StoredJson& trainer);
+void store(Json& trainer, const BestCheckpoints& bests);
+BestCheckpoints stored_bests(const StoredJson& trainer);
 
 }  // namespace halfstep::app

@@ -86,7 +86,7 @@ struct Counters {
   double epoch_loss = 0, epoch_over = 0;
   double window_loss = 0, window_over = 0;  // since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
-  Bests bests;
+  BestCheckpoints bests;
   std::optional<double> stop_best;             // value of train.early_stopping.monitor
   int64_t stop_waited = 0;                     // evaluations since then
   bool stopped = false;                        // by early stopping
@@ -94,11 +94,11 @@ struct Counters {
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together
-  struct Skip {
+  struct SkippedStep {
     int64_t step;       // number of the attempt among applied steps
     std::string cause;  // of its diagnosis; empty: unknown
   };
-  std::optional<Skip> last_skip;
+  std::optional<SkippedStep> last_skip;
   std::optional<double> first_loss;  // of the first batch with a finite loss
   double usual_loss = 0;             // exp of a mean of log |loss| in which the latest 50 steps weigh most; 0: unknown
 };

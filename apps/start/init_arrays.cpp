@@ -130,14 +130,14 @@ Shape rest_of(const Shape& s) { return s.empty() ? s : without_batch(s); }
 Shape sample_of(const Tensor& t) { return rest_of(t.shape()); }
 
 // The inputs' shape with channels first, and the layers, or the reader's option, that move them there.
-struct Layout {
+struct ArrayLayout {
   std::vector<InitLine> layers{};
   Shape sample;
   bool channels_last = false;
   int spatial() const { return int(sample.size()) - 1; }
   bool is_large() const { return (spatial() == 1 || spatial() == 2) && *std::min_element(sample.begin() + 1, sample.end()) >= 8; }
 };
-Layout layout_of(const Tensor& x, const Shape& target) {
+ArrayLayout layout_of(const Tensor& x, const Shape& target) {
   const Shape s = sample_of(x);
   if (looks_channels_last(s)) return {{}, {s[2], s[0], s[1]}, true};
   if (s.size() != 2) return {{}, s};
@@ -224,7 +224,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
 
 void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
   const Shape target = sample_of(y);
-  Layout at = layout_of(x, target);
+  ArrayLayout at = layout_of(x, target);
   const Shape places = rest_of(at.sample);
   const bool places_alone = !places.empty() && places.size() <= 2 && target == places;
   const bool with_channels =
@@ -291,7 +291,7 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   check<DataError>(inputs.not_finite == 0, "init", file.string(), ": ", names.x, " has ", inputs.not_finite, " of ", x.numel(),
                    " values that are not finite, and no step with one can be used",
                    Help{in_numpy(file, item(names.x) + " = np.nan_to_num(" + item(names.x) + ")")});
-  const Layout at = layout_of(x, sample_of(y));
+  const ArrayLayout at = layout_of(x, sample_of(y));
   const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";

@@ -45,11 +45,11 @@ bool starts_as_number(std::string_view cell) {
 }
 
 // Cells that are neither numbers nor dates, and those of them that begin as numbers.
-struct Unread {
+struct UnparsedCells {
   size_t texts = 0, like_numbers = 0, dates = 0;
 };
-Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
-  Unread out;
+UnparsedCells unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
+  UnparsedCells out;
   double value = 0;
   CsvDate date;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
@@ -209,12 +209,12 @@ bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFo
 
 TableReading read_columns(const CsvSheet& sheet) {
   TableReading out{.format = {sheet.format().delimiter, '.', 0}, .columns = {}};
-  Unread best = unread(sheet, out.format, out.order);
+  UnparsedCells best = unread(sheet, out.format, out.order);
   const char delimiter = sheet.format().delimiter;
   const auto try_format = [&](char decimal, char thousands) {
     if (decimal == delimiter) return;
     const CsvFormat format{delimiter, decimal, thousands};
-    if (const Unread found = unread(sheet, format, out.order); found.texts < best.texts) best = found, out.format = format;
+    if (const UnparsedCells found = unread(sheet, format, out.order); found.texts < best.texts) best = found, out.format = format;
   };
   if (best.like_numbers > 0) {
     for (const auto& [decimal, thousands] : {std::pair(',', char(0)), {',', '.'}, {',', ' '}, {'.', ','}, {'.', ' '}, {'.', '\''}})
@@ -225,11 +225,11 @@ TableReading read_columns(const CsvSheet& sheet) {
     CsvFormat plain = marks;
     plain.accounting = false;
     if (best.like_numbers == 0 || decimal == delimiter || !reads_accounting(sheet, plain, marks, out.order)) continue;
-    if (const Unread found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
+    if (const UnparsedCells found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
   }
   if (best.like_numbers > 0) {  // try another order of dates too
-    const Unread day_first = unread(sheet, out.format, CsvDateOrder::dmy),
-                 month_first = unread(sheet, out.format, CsvDateOrder::mdy);
+    const UnparsedCells day_first = unread(sheet, out.format, CsvDateOrder::dmy),
+                        month_first = unread(sheet, out.format, CsvDateOrder::mdy);
     const bool day = day_first.texts <= month_first.texts;
     if (std::min(day_first.texts, month_first.texts) < best.texts) {
       out.order = day ? CsvDateOrder::dmy : CsvDateOrder::mdy;
@@ -259,7 +259,7 @@ std::string reference(const CsvSheet& sheet, const InitColumn& c) {
   return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
 }
 
-std::string spoken(const CsvSheet& sheet, const InitColumn& c) {
+std::string phrase(const CsvSheet& sheet, const InitColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 

@@ -70,7 +70,7 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
 // Returns a column's reference in a config: its name, or its number without a header.
 std::string reference(const CsvSheet& sheet, const InitColumn& c);
 // Returns a column's name in a sentence.
-std::string spoken(const CsvSheet& sheet, const InitColumn& c);
+std::string phrase(const CsvSheet& sheet, const InitColumn& c);
 // Returns why a column is not an input: "counts the rows"; "": it is one.
 std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c);
 

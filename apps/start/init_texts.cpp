@@ -40,9 +40,9 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
                                                const InitColumn& target, bool classes, const InitWishes& wishes) {
   if (!wishes.text.empty()) {
     const InitColumn& wished = all[sheet.find(wishes.text)];
-    check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", spoken(sheet, target));
+    check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", phrase(sheet, target));
     check<ConfigError>(wished.kind == ColumnKind::text || wished.kind == ColumnKind::mixed, "init",
-                       "--text must be a column of texts, but ", spoken(sheet, wished), " has ",
+                       "--text must be a column of texts, but ", phrase(sheet, wished), " has ",
                        wished.kind == ColumnKind::number ? "numbers"
                        : wished.kind == ColumnKind::date ? "dates"
                                                          : "nothing");
@@ -68,7 +68,7 @@ void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const In
   std::vector<std::string> names, spoken_names;
   bool few_words = true;
   for (const InitColumn* c : texts) {
-    names.push_back(reference(sheet, *c)), spoken_names.push_back(spoken(sheet, *c));
+    names.push_back(reference(sheet, *c)), spoken_names.push_back(phrase(sheet, *c));
     few_words = few_words && c->has_few_words();
   }
   std::string list, said;

@@ -189,8 +189,8 @@ void EpochLines::add(int64_t epoch, std::vector<LinePart> parts, bool is_best) {
   if (!progress_.has_bar()) return progress_.line(line_of_parts(parts, 0));
   constexpr double kLongSeconds = 300;  // longest interval between lines
   const bool first = printed_ == std::chrono::steady_clock::time_point();
-  if (is_best) parts.push_back({"best"}), best_ = Held{epoch, parts};
-  last_ = Held{epoch, std::move(parts)};
+  if (is_best) parts.push_back({"best"}), best_ = PendingLine{epoch, parts};
+  last_ = PendingLine{epoch, std::move(parts)};
   if (first || epoch % every_ == 0 || time_since(printed_) >= kLongSeconds) end();
 }
 

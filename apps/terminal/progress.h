@@ -85,11 +85,11 @@ class EpochLines {
   void print(std::vector<LinePart> parts);
   Progress& progress_;
   int64_t every_;
-  struct Held {
+  struct PendingLine {
     int64_t epoch;
     std::vector<LinePart> parts;
   };
-  std::optional<Held> best_, last_;
+  std::optional<PendingLine> best_, last_;
   std::vector<size_t> widths_;  // of the parts so far, for alignment
   std::chrono::steady_clock::time_point printed_{};
 };

@@ -57,7 +57,7 @@ void CheckpointSaver::settle() {
 
 std::vector<int64_t> CheckpointSaver::best_steps() const {
   std::vector<int64_t> out;
-  for (const Best& b : run_.n.bests.list) out.push_back(b.step);
+  for (const BestCheckpoint& b : run_.n.bests.list) out.push_back(b.step);
   return out;
 }
 

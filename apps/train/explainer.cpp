@@ -72,7 +72,7 @@ void Explainer::stepped(const StepResult& r) {
   const bool examines = looks_.on && (looks_.at_once || step_.kept_step()) && !r.no_target;
   if (examines) examine(r);
   if (!watch_) return;
-  const TriedStep tried{now_.attempt, now_.step, loss_of(r), r.outcome.applied()};
+  const AttemptedStep tried{now_.attempt, now_.step, loss_of(r), r.outcome.applied()};
   if (!examines && !r.no_target) count(tried.applied, tried.loss);
   counted_ = now_.attempt;
   if (watch_->stepped) watch_->stepped(tried, s_);

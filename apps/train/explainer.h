@@ -24,7 +24,7 @@
 
 namespace halfstep::app {
 
-struct TriedStep {
+struct AttemptedStep {
   int64_t attempt, step;  // its numbers among attempted steps and, if it is applied, among applied ones
   double loss;
   bool applied;
@@ -43,7 +43,7 @@ struct Watch {
   // Looks for a fault: watches every step, prints nothing, and ends the run at the first fault.
   std::function<void(const FoundStep&, const Diagnosis&)> found = nullptr;
   std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch
-  std::function<void(const TriedStep&, Session&)> stepped = nullptr;
+  std::function<void(const AttemptedStep&, Session&)> stepped = nullptr;
 };
 
 class Explainer {
@@ -98,7 +98,7 @@ class Explainer {
   Progress& progress_;
   ProcessGroup* group_;
   Watch* watch_;
-  Observer observer_;
+  RunObserver observer_;
   struct {
     bool seeks, on, at_once;  // seeks: looks for a fault for the watch
   } looks_;

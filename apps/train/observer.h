@@ -17,10 +17,10 @@
 
 namespace halfstep::app {
 
-class Observer {
+class RunObserver {
  public:
   // All arguments must outlive it; `step` may be constructed later.
-  Observer(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off);
+  RunObserver(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off);
 
   bool is_due(int64_t step) const;  // decided by its number alone
   // Call before a batch of the step with this number among applied steps, from 1, and among attempted ones.
@@ -43,7 +43,7 @@ class Observer {
   std::optional<StepObserver> seen_;
   int64_t number_ = 0, attempt_ = 0;
   double lr_ = 0;
-  QuietCauses quiet_;
+  SilentCauses quiet_;
 };
 
 }  // namespace halfstep::app

@@ -92,8 +92,8 @@ void StepProfiler::end() {
   backend_for(device_).synchronize();
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (scope_) {
-    Taken taken{scope_->spans(), scope_->kernels(), seconds,
-                std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
+    ProfiledStep taken{scope_->spans(), scope_->kernels(), seconds,
+                       std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
     spans_ += taken.spans.size() + taken.kernels.size();
     no_kernels_ = scope_->no_kernels();
     const bool cut = scope_->left_out() > 0;
@@ -195,7 +195,7 @@ std::string StepProfiler::trace(int process) const {
   name_row(kCalls, "calls");
   if (on_device) name_row(kDevice, joined(device_));
   constexpr const char* categories[] = {"step", "pass", "op", "cast", "wait"};
-  for (const Taken& step : taken_) {
+  for (const ProfiledStep& step : taken_) {
     for (const ProfileSpan& s : step.spans) {
       Json args = {{"pass", name(s.pass)}};
       if (s.layer) args["layer"] = *s.layer;

@@ -83,7 +83,7 @@ class StepProfiler {
   std::string trace(int process = 0) const;
 
  private:
-  struct Taken {
+  struct ProfiledStep {
     std::vector<ProfileSpan> spans;
     std::vector<ProfileKernel> kernels;
     double seconds;
@@ -99,7 +99,7 @@ class StepProfiler {
   std::optional<Clock::time_point> first_;
   std::unique_ptr<ProfileScope> scope_;
   std::unique_ptr<CallScope> step_;
-  std::vector<Taken> taken_;
+  std::vector<ProfiledStep> taken_;
   std::vector<double> plain_;
   size_t spans_ = 0, left_out_ = 0;
   std::string no_kernels_;

@@ -56,7 +56,7 @@ TrainSummary RunEnding::summary(Ending ending) const {
 // Returns the best checkpoint with its values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
 Json RunEnding::best_json() const {
   if (run_.n.bests.list.empty() || !writes(run_.group)) return nullptr;
-  const Best& best = run_.n.bests.list[0];
+  const BestCheckpoint& best = run_.n.bests.list[0];
   Json out = {{"step", best.step}, {"epoch", best.epoch > 0 ? Json(best.epoch) : Json()}};
   std::ifstream in(run_.dir.path() / checkpoint_name(best.step) / "state.json");
   const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -147,7 +147,7 @@ void RunEnding::say_next() const {
     run_.progress.line(joined("model: step ", run_.n.applied(), " in ", folder));
     return run_.progress.line(next);
   }
-  const Best& best = run_.n.bests.list[0];
+  const BestCheckpoint& best = run_.n.bests.list[0];
   std::string when = joined("step ", best.step, " of ", run_.n.applied());
   if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", run_.epoch_now(), ", ") + when;
   std::string value = joined(run_.config.checkpoint.monitor, " ", number_text(best.value, 4));

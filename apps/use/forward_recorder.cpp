@@ -43,15 +43,15 @@ ForwardRecorder::ForwardRecorder(Forward forward, Module& model, Device device)
       given_up_(!backend_for(device).can_record() || !model.is_recordable()) {}
 
 size_t ForwardRecorder::recordings() const {
-  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const Kept& k) { return k.recording != nullptr; }));
+  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const ShapeRecording& k) { return k.recording != nullptr; }));
 }
 
 Tensor ForwardRecorder::operator()(const Tensor& input) {
   const NoGrad off;
   if (given_up_ || input.numel() == 0 || model_.any_hooks()) return eager(input);
   forget_if_changed();
-  const auto found =
-      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](const ShapeRecording& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
   if (found == kept_.end()) {
     Tensor output = eager(input);
     if (kept_.empty()) {  // after the call, which makes 16-bit copies
@@ -63,7 +63,7 @@ Tensor ForwardRecorder::operator()(const Tensor& input) {
     return output;
   }
   kept_.splice(kept_.begin(), kept_, found);
-  Kept& kept = kept_.front();
+  ShapeRecording& kept = kept_.front();
   try {
     return kept.recording || record(kept) ? replay(kept, input) : eager(input);
   } catch (const RecordingError&) {  // the model draws random numbers, and the generator was seeded again
@@ -93,7 +93,7 @@ void ForwardRecorder::forget() {
 }
 
 // Records a call. Returns false if the call must run eagerly; then no recording is kept.
-bool ForwardRecorder::record(Kept& kept) {
+bool ForwardRecorder::record(ShapeRecording& kept) {
   Backend& backend = backend_for(device_);
   bool begun = false;
   std::string problem;
@@ -124,7 +124,7 @@ bool ForwardRecorder::record(Kept& kept) {
   return false;
 }
 
-Tensor ForwardRecorder::replay(const Kept& kept, const Tensor& input) const {
+Tensor ForwardRecorder::replay(const ShapeRecording& kept, const Tensor& input) const {
   if (input.device().is_cpu() && input.is_contiguous())
     backend_for(device_).copy_from_host(input.const_data_ptr(), kept.input.data_ptr(), input.nbytes());
   else

@@ -38,15 +38,15 @@ class ForwardRecorder {
   size_t recordings() const;  // that are kept
 
  private:
-  struct Kept {
+  struct ShapeRecording {
     Shape shape;
     DType dtype;
     Tensor input{}, output{};  // in the recording's memory
     std::unique_ptr<Recording> recording{};
   };
   Tensor eager(const Tensor& input);
-  bool record(Kept& kept);
-  Tensor replay(const Kept& kept, const Tensor& input) const;
+  bool record(ShapeRecording& kept);
+  Tensor replay(const ShapeRecording& kept, const Tensor& input) const;
   void forget_if_changed();
   void forget();
   void abandon(bool begun);
@@ -56,7 +56,7 @@ class ForwardRecorder {
   Device device_;
   bool given_up_ = false;
   int unprepared_ = 0;
-  std::list<Kept> kept_;  // latest shape first; no recording after a shape's first call
+  std::list<ShapeRecording> kept_;  // latest shape first; no recording after a shape's first call
   // The model's tensors when the first of `kept_` was made, held so that no other tensor gets their addresses.
   std::vector<Tensor> tensors_;
   std::vector<uintptr_t> state_;

@@ -31,7 +31,7 @@ struct PredictorOptions {
 };
 
 // A class and its probability; NaN if the loss defines none (MultiMarginLoss).
-struct Share {
+struct ClassShare {
   int64_t number;
   std::string name;
   double probability;
@@ -41,7 +41,7 @@ struct Share {
 struct Prediction {
   std::string input;                    // "a.png", "houses.csv row 3", "x.npy[4]"
   std::string fault{};                  // reason for the lack of an answer; empty: there is one
-  std::vector<Share> top{};             // classes: most probable first, as many as requested
+  std::vector<ClassShare> top{};        // classes: most probable first, as many as requested
   std::vector<double> probabilities{};  // of all classes, by number, if requested
   std::vector<double> numbers{};        // in the units of the file
   std::vector<std::string> labels{};    // a row of labels (CTC), or a class for each position of the input

@@ -96,7 +96,7 @@ class PReLU : public Module {
   using Options = PReLUOptions;
   static constexpr const char* kName = "PReLU";
   explicit PReLU(const PReLUOptions& options = {});
-  explicit PReLU(Whole num_parameters) : PReLU(PReLUOptions{num_parameters}) {}
+  explicit PReLU(Integer num_parameters) : PReLU(PReLUOptions{num_parameters}) {}
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;

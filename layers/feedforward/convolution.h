@@ -86,13 +86,13 @@ class Conv : public ConvNd, public OfDims<"Conv", n> {
  public:
   using Options = ConvLayerOptions;
   using OfDims<"Conv", n>::kName;
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
        Generator* generator = nullptr)
       : ConvNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
        const ConvLayerOptions& rest = {})
       : Conv(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
        const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
       : Conv(in_channels, out_channels, kernel_size, stride,
              with_option(rest, "padding", &Options::padding, ConvPadding(padding))) {}
@@ -132,13 +132,13 @@ class ConvTranspose : public ConvTransposeNd, public OfDims<"ConvTranspose", n> 
  public:
   using Options = ConvTransposeLayerOptions;
   using OfDims<"ConvTranspose", n>::kName;
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                 Generator* generator = nullptr)
       : ConvTransposeNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
                 const ConvTransposeLayerOptions& rest = {})
       : ConvTranspose(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
                 const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
       : ConvTranspose(in_channels, out_channels, kernel_size, stride,
                       with_option(rest, "padding", &Options::padding, Sizes(padding))) {}

@@ -27,14 +27,14 @@ auto batch_channels_of(const char* type, int dims) {
 
 }  // namespace
 
-LazyLinear::LazyLinear(Whole out_features, const LinearOptions& options)
+LazyLinear::LazyLinear(Integer out_features, const LinearOptions& options)
     : Lazy(1, last_of, [=](int64_t in, Generator* generator) { return Linear(in, out_features, options, generator); }) {}
 
 #define HALFSTEP_LAZY(dims)                                                                                                   \
-  LazyConv##dims##d::LazyConv##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& o)               \
+  LazyConv##dims##d::LazyConv##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& o)             \
       : Lazy(o.groups, channels_of("LazyConv" #dims "d", dims),                                                               \
              [=](int64_t in, Generator* generator) { return Conv##dims##d(in, out_channels, kernel_size, o, generator); }) {} \
-  LazyConvTranspose##dims##d::LazyConvTranspose##dims##d(Whole out_channels, const Sizes& kernel_size,                        \
+  LazyConvTranspose##dims##d::LazyConvTranspose##dims##d(Integer out_channels, const Sizes& kernel_size,                      \
                                                          const ConvTransposeLayerOptions& o)                                  \
       : Lazy(o.groups, channels_of("LazyConvTranspose" #dims "d", dims), [=](int64_t in, Generator* generator) {              \
           return ConvTranspose##dims##d(in, out_channels, kernel_size, o, generator);                                         \

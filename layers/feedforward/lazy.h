@@ -79,27 +79,27 @@ void Lazy<Plain>::settle(const Tensor& x) {
 
 class LazyLinear : public Lazy<Linear> {
  public:
-  explicit LazyLinear(Whole out_features, const LinearOptions& options = {});
+  explicit LazyLinear(Integer out_features, const LinearOptions& options = {});
 };
 
-#define HALFSTEP_LAZY(dims)                                                                                            \
-  class LazyConv##dims##d : public Lazy<Conv##dims##d> {                                                               \
-   public:                                                                                                             \
-    LazyConv##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {});             \
-  };                                                                                                                   \
-  class LazyConvTranspose##dims##d : public Lazy<ConvTranspose##dims##d> {                                             \
-   public:                                                                                                             \
-    LazyConvTranspose##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& o = {}); \
-    using Lazy::forward;                                                                                               \
-    Tensor forward(const Tensor& x, const Dims& output_size) override;                                                 \
-  };                                                                                                                   \
-  class LazyBatchNorm##dims##d : public Lazy<BatchNorm##dims##d> {                                                     \
-   public:                                                                                                             \
-    explicit LazyBatchNorm##dims##d(const BatchNormOptions& options = {});                                             \
-  };                                                                                                                   \
-  class LazyInstanceNorm##dims##d : public Lazy<InstanceNorm##dims##d> {                                               \
-   public:                                                                                                             \
-    explicit LazyInstanceNorm##dims##d(const InstanceNormOptions& options = {});                                       \
+#define HALFSTEP_LAZY(dims)                                                                                              \
+  class LazyConv##dims##d : public Lazy<Conv##dims##d> {                                                                 \
+   public:                                                                                                               \
+    LazyConv##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {});             \
+  };                                                                                                                     \
+  class LazyConvTranspose##dims##d : public Lazy<ConvTranspose##dims##d> {                                               \
+   public:                                                                                                               \
+    LazyConvTranspose##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& o = {}); \
+    using Lazy::forward;                                                                                                 \
+    Tensor forward(const Tensor& x, const Dims& output_size) override;                                                   \
+  };                                                                                                                     \
+  class LazyBatchNorm##dims##d : public Lazy<BatchNorm##dims##d> {                                                       \
+   public:                                                                                                               \
+    explicit LazyBatchNorm##dims##d(const BatchNormOptions& options = {});                                               \
+  };                                                                                                                     \
+  class LazyInstanceNorm##dims##d : public Lazy<InstanceNorm##dims##d> {                                                 \
+   public:                                                                                                               \
+    explicit LazyInstanceNorm##dims##d(const InstanceNormOptions& options = {});                                         \
   };
 HALFSTEP_LAZY(1)  // LazyConv1d, LazyConvTranspose1d, LazyBatchNorm1d, LazyInstanceNorm1d
 HALFSTEP_LAZY(2)  // LazyConv2d, LazyConvTranspose2d, LazyBatchNorm2d, LazyInstanceNorm2d

@@ -18,8 +18,8 @@ class Linear : public Module {
  public:
   using Options = LinearOptions;
   static constexpr const char* kName = "Linear";
-  Linear(Whole in_features, Whole out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
-  Linear(Whole in_features, Whole out_features, std::same_as<bool> auto bias)
+  Linear(Integer in_features, Integer out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
+  Linear(Integer in_features, Integer out_features, std::same_as<bool> auto bias)
       : Linear(in_features, out_features, LinearOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
@@ -43,7 +43,7 @@ struct BilinearOptions {
 // U(-1/sqrt(in1), 1/sqrt(in1)).
 class Bilinear : public ModuleOf<Bilinear> {
  public:
-  Bilinear(Whole in1_features, Whole in2_features, Whole out_features, const BilinearOptions& options = {},
+  Bilinear(Integer in1_features, Integer in2_features, Integer out_features, const BilinearOptions& options = {},
            Generator* generator = nullptr);
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
   bool is_recordable() const override { return true; }

@@ -56,9 +56,9 @@ class Loss {
 class FunctionLoss : public Loss {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
-  using Over = std::function<Denominator(const Tensor& target)>;
+  using DenominatorOf = std::function<Denominator(const Tensor& target)>;
   // over: computes the denominator; the rows if left out.
-  FunctionLoss(std::string description, Function function, Over over = nullptr)
+  FunctionLoss(std::string description, Function function, DenominatorOf over = nullptr)
       : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
   Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
@@ -68,26 +68,26 @@ class FunctionLoss : public Loss {
  private:
   std::string description_;
   Function function_;
-  Over over_;
+  DenominatorOf over_;
 };
 
 // Denominators by shape: the elements, the lists along the last dimension (one number for each class), or the rows.
 enum class MeanOf : uint8_t { elements, lists, rows };
-FunctionLoss::Over mean_over(Reduction reduction, MeanOf part);
+FunctionLoss::DenominatorOf mean_over(Reduction reduction, MeanOf part);
 template <MeanOf part = MeanOf::elements>
 struct MeanOver {
   template <class O>
-  static FunctionLoss::Over of(const O& o) {
+  static FunctionLoss::DenominatorOf of(const O& o) {
     return mean_over(o.reduction, part);
   }
 };
 // Sums the weights of the classes that are not ignored.
 struct MeanOverClasses {
-  static FunctionLoss::Over of(const CrossEntropyOptions& o);
-  static FunctionLoss::Over of(const NllLossOptions& o);
+  static FunctionLoss::DenominatorOf of(const CrossEntropyOptions& o);
+  static FunctionLoss::DenominatorOf of(const NllLossOptions& o);
 };
 struct MeanOverBatch {
-  static FunctionLoss::Over of(const KLDivLossOptions& o);
+  static FunctionLoss::DenominatorOf of(const KLDivLossOptions& o);
 };
 
 // A loss that is a function of output, target and options. The list of options supplies the checks.

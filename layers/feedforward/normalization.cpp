@@ -225,7 +225,7 @@ RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
 
 std::string RMSNorm::describe() const { return Repr(kName).arg(shape_).options(options_).str(); }
 
-GroupNorm::GroupNorm(Whole groups, Whole channels, const GroupNormOptions& o)
+GroupNorm::GroupNorm(Integer groups, Integer channels, const GroupNormOptions& o)
     : num_groups_(groups), num_channels_(channels), options_(o) {
   const int64_t num_groups = groups, num_channels = channels;
   check<ValueError>(num_groups >= 1 && num_channels >= 1, "GroupNorm", "num_groups and num_channels must be >= 1, got ", num_groups,
@@ -246,7 +246,7 @@ Tensor GroupNorm::forward(const Tensor& x) {
 
 std::string GroupNorm::describe() const { return Repr(kName).arg(num_groups_).arg(num_channels_).options(options_).str(); }
 
-LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions& o)
+LocalResponseNorm::LocalResponseNorm(Integer size, const LocalResponseNormOptions& o)
     : FunctionLayer(Repr(kName).arg(int64_t(size)).options(o).str(),
                     [=](const Tensor& x) { return local_response_norm(x, size, o.alpha, o.beta, o.k); }) {
   check_options(kName, o);

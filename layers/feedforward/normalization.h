@@ -89,7 +89,7 @@ class BatchNorm : public BatchNormNd, public OfDims<"BatchNorm", n> {
  public:
   using Options = BatchNormOptions;
   using OfDims<"BatchNorm", n>::kName;
-  explicit BatchNorm(Whole num_features, const BatchNormOptions& options = {})
+  explicit BatchNorm(Integer num_features, const BatchNormOptions& options = {})
       : BatchNormNd(kName, n == 1 ? 2 : n + 2, n + 2, num_features, options) {}
 };
 using BatchNorm1d = BatchNorm<1>;
@@ -98,7 +98,7 @@ using BatchNorm3d = BatchNorm<3>;
 // Takes any of these shapes, with `sync` set. The name is PyTorch's.
 class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
  public:
-  explicit SyncBatchNorm(Whole num_features, const BatchNormOptions& o = {})
+  explicit SyncBatchNorm(Integer num_features, const BatchNormOptions& o = {})
       : BatchNormNd("SyncBatchNorm", 2, kMaxDims, num_features, o) {
     set_sync(true);
   }
@@ -124,7 +124,7 @@ class InstanceNorm : public InstanceNormNd, public OfDims<"InstanceNorm", n> {
  public:
   using Options = InstanceNormOptions;
   using OfDims<"InstanceNorm", n>::kName;
-  explicit InstanceNorm(Whole num_features, const InstanceNormOptions& options = {})
+  explicit InstanceNorm(Integer num_features, const InstanceNormOptions& options = {})
       : InstanceNormNd(kName, n, num_features, options) {}
 };
 using InstanceNorm1d = InstanceNorm<1>;
@@ -184,7 +184,7 @@ class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;
   static constexpr const char* kName = "GroupNorm";
-  GroupNorm(Whole num_groups, Whole num_channels, const GroupNormOptions& options = {});
+  GroupNorm(Integer num_groups, Integer num_channels, const GroupNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -203,7 +203,7 @@ class LocalResponseNorm : public FunctionLayer {
  public:
   using Options = LocalResponseNormOptions;
   static constexpr const char* kName = "LocalResponseNorm";
-  explicit LocalResponseNorm(Whole size, const LocalResponseNormOptions& options = {});
+  explicit LocalResponseNorm(Integer size, const LocalResponseNormOptions& options = {});
 };
 
 struct UnitNormOptions {

@@ -21,7 +21,7 @@ using Flatten = OptionLayer<"Flatten", FlattenOptions>;
 // Splits dimension dim into several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
-  Unflatten(Whole dim, const Dims& unflattened_size);
+  Unflatten(Integer dim, const Dims& unflattened_size);
 };
 
 // Moves dimension dims[i] to dimension i; dims names all of them, the batch too. torchvision's Permute.
@@ -32,15 +32,15 @@ class Permute : public FunctionLayer {
 
 class PixelShuffle : public FunctionLayer {
  public:
-  explicit PixelShuffle(Whole upscale_factor);
+  explicit PixelShuffle(Integer upscale_factor);
 };
 class PixelUnshuffle : public FunctionLayer {
  public:
-  explicit PixelUnshuffle(Whole downscale_factor);
+  explicit PixelUnshuffle(Integer downscale_factor);
 };
 class ChannelShuffle : public FunctionLayer {
  public:
-  explicit ChannelShuffle(Whole groups);
+  explicit ChannelShuffle(Integer groups);
 };
 
 // Takes exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
@@ -87,12 +87,12 @@ class Fold : public FunctionLayer {
 
 // Pads [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after), last dimension first.
 // Negative numbers crop. Throws ValueError for another count of numbers.
-enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
+enum class PadKind : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
  protected:
-  PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value = 0);
+  PadNd(const char* type, int dims, const Sizes& padding, PadKind mode, double value = 0);
 };
-template <ClassName family, Surround mode, int n>
+template <ClassName family, PadKind mode, int n>
 class PadOf : public PadNd, public OfDims<family, n> {
  public:
   using OfDims<family, n>::kName;
@@ -102,16 +102,16 @@ template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
   using OfDims<"ConstantPad", n>::kName;
-  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, Surround::constant, value) {}
+  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadKind::constant, value) {}
 };
 template <int n>
-using ZeroPad = PadOf<"ZeroPad", Surround::zero, n>;
+using ZeroPad = PadOf<"ZeroPad", PadKind::zero, n>;
 template <int n>
-using ReflectionPad = PadOf<"ReflectionPad", Surround::reflect, n>;
+using ReflectionPad = PadOf<"ReflectionPad", PadKind::reflect, n>;
 template <int n>
-using ReplicationPad = PadOf<"ReplicationPad", Surround::replicate, n>;
+using ReplicationPad = PadOf<"ReplicationPad", PadKind::replicate, n>;
 template <int n>
-using CircularPad = PadOf<"CircularPad", Surround::circular, n>;
+using CircularPad = PadOf<"CircularPad", PadKind::circular, n>;
 using ZeroPad1d = ZeroPad<1>;
 using ZeroPad2d = ZeroPad<2>;
 using ZeroPad3d = ZeroPad<3>;

@@ -15,10 +15,10 @@
 namespace halfstep {
 
 // An integer argument of a constructor. Fractions, which would be truncated, and bools do not compile.
-class Whole {
+class Integer {
  public:
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Whole(T value) : value_(int64_t(value)) {}
+  requires(!std::same_as<T, bool>) Integer(T value) : value_(int64_t(value)) {}
   operator int64_t() const { return value_; }
 
  private:

@@ -74,12 +74,12 @@ struct ModuleClass {
   std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  // null: it cannot be copied
   Tensor (*forward)(Module&, const Tensor&) = nullptr;       // of a class whose forward(Tensor) does not override Module's
 };
-bool know_class(const std::type_info& type, const ModuleClass& about);
-void know_layers();  // registers the library's layers
+bool register_class(const std::type_info& type, const ModuleClass& about);
+void register_library_layers();  // registers the library's layers
 template <class M>
-ModuleClass about_class();
+ModuleClass class_functions();
 template <class M>
-inline const bool kKnownClass = know_class(typeid(M), about_class<M>());
+inline const bool kRegisteredClass = register_class(typeid(M), class_functions<M>());
 
 // A child of a module under a name.
 struct ModuleSlot {
@@ -364,12 +364,12 @@ inline Tensor Module::operator()(const Tensor& x) {
 // Constructs a module as std::make_shared<M>(arguments).
 template <class M, class... Args>
 std::shared_ptr<M> make(Args&&... arguments) {
-  (void)kKnownClass<M>;
+  (void)kRegisteredClass<M>;
   return std::make_shared<M>(std::forward<Args>(arguments)...);
 }
 
 template <class M>
-ModuleClass about_class() {
+ModuleClass class_functions() {
   ModuleClass about;
   if constexpr (std::is_copy_constructible_v<M>)
     about.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };

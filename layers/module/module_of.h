@@ -34,7 +34,7 @@ class ForwardOf : public Module {
 template <class Self>
 class ModuleOf : public ForwardOf<Self> {
  public:
-  ModuleOf() { (void)kKnownClass<Self>; }
+  ModuleOf() { (void)kRegisteredClass<Self>; }
   template <class... Args>
   auto operator()(Args&&... arguments) {
     return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },

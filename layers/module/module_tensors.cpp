@@ -131,7 +131,7 @@ namespace {
 
 // Lists as named_parameters and named_buffers do, without making names: each training step, and each call of a model on a GPU,
 // asks for these lists.
-struct Unnamed {
+struct TensorCollector {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<Tensor> list;
   void add(const TensorSlot& slot) {
@@ -143,7 +143,7 @@ struct Unnamed {
 
 std::vector<Tensor> Module::parameters() const {
   check_sizes();
-  Unnamed all;
+  TensorCollector all;
   visit([&](const Module& m) {
     m.check_copied();
     for (const auto& slot : m.parameters_) all.add(*slot);
@@ -153,7 +153,7 @@ std::vector<Tensor> Module::parameters() const {
 
 std::vector<Tensor> Module::buffers() const {
   check_sizes();
-  Unnamed all;
+  TensorCollector all;
   visit([&](const Module& m) {
     m.check_copied();
     for (const auto& slot : m.buffers_) all.add(*slot);

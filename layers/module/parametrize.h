@@ -80,8 +80,8 @@ Module& module_in(const std::shared_ptr<M>& module) {
 }
 
 template <class M>
-ParametrizationClass about_parametrization() {
-  (void)kKnownClass<M>;
+ParametrizationClass parametrization_functions() {
+  (void)kRegisteredClass<M>;
   ParametrizationClass about{};
   about.compute = [](Module& module, const Tensors& in) -> Tensor {
     if constexpr (requires(M & m, const Tensor& t) { static_cast<Tensor>(m.forward(t, t)); }) {
@@ -115,15 +115,15 @@ template <class M, class P>
 M register_parametrization(M&& module, const std::string& name, P&& parametrization, bool unsafe = false) {
   if constexpr (ModulePart<P>) {
     auto made = as_shared(std::forward<P>(parametrization));
-    using Made = typename decltype(made)::element_type;
-    static_assert(!std::is_same_v<Made, Module>,
+    using CopiedObjects = typename decltype(made)::element_type;
+    static_assert(!std::is_same_v<CopiedObjects, Module>,
                   "a parametrization is given as what it is, not as a Module or AnyModule: its right_inverse could not be found");
-    ParametrizationList::add_to(module_in(module), name, made, about_parametrization<Made>(), unsafe);
+    ParametrizationList::add_to(module_in(module), name, made, parametrization_functions<CopiedObjects>(), unsafe);
   } else {
     static_assert(!std::derived_from<std::remove_cvref_t<P>, Module> && std::is_invocable_r_v<Tensor, P&, const Tensor&>,
                   "a parametrization is a function from a tensor to a tensor, or a module by value: std::move(m), or Net(m)");
     auto made = std::make_shared<FunctionLayer>("Function()", std::forward<P>(parametrization));
-    ParametrizationList::add_to(module_in(module), name, std::move(made), about_parametrization<FunctionLayer>(), unsafe);
+    ParametrizationList::add_to(module_in(module), name, std::move(made), parametrization_functions<FunctionLayer>(), unsafe);
   }
   return std::forward<M>(module);
 }
@@ -208,7 +208,7 @@ M spectral_norm(M&& module, const std::string& name = "weight", const SpectralNo
   return register_parametrization(std::forward<M>(module), name, spectral_norm_of(module_in(module), name, options));
 }
 template <class M>
-M spectral_norm(M&& module, const std::string& name, Whole n_power_iterations, double eps = 1e-12,
+M spectral_norm(M&& module, const std::string& name, Integer n_power_iterations, double eps = 1e-12,
                 std::optional<int64_t> dim = {}) {
   return spectral_norm(std::forward<M>(module), name, SpectralNormOptions{n_power_iterations, eps, dim});
 }

@@ -35,7 +35,7 @@ std::recursive_mutex& classes_mutex() {
 
 std::optional<ModuleClass> class_of(const Module& module) {
   const std::lock_guard lock(classes_mutex());
-  static const bool layers_known = (know_layers(), true);
+  static const bool layers_known = (register_library_layers(), true);
   (void)layers_known;
   const auto found = classes().find(typeid(module));
   return found == classes().end() ? std::nullopt : std::optional(found->second);
@@ -69,11 +69,11 @@ const Copying* copy_of(const void* from, const void* to) {
 }
 
 // Objects that one copy of a tree has made so far, so that shared objects are shared within the copy too.
-struct Made {
+struct CopiedObjects {
   std::map<const TensorImpl*, Tensor> tensors;
   std::map<const Module*, std::shared_ptr<Module>> modules;
 };
-thread_local Made* made_so_far = nullptr;
+thread_local CopiedObjects* made_so_far = nullptr;
 
 class CopyScope {
  public:
@@ -86,7 +86,7 @@ class CopyScope {
   CopyScope(const CopyScope&) = delete;
 
  private:
-  Made made_;
+  CopiedObjects made_;
   bool outermost_;
 };
 
@@ -135,7 +135,7 @@ std::string class_name(const Module& module) {
 
 }  // namespace
 
-bool know_class(const std::type_info& type, const ModuleClass& about) {
+bool register_class(const std::type_info& type, const ModuleClass& about) {
   const std::lock_guard lock(classes_mutex());
   classes()[type] = about;
   return true;

@@ -120,7 +120,7 @@ class Part {
   template <class Owner, class... Args>
   requires std::derived_from<Owner, Module> Part(Owner* owner, const std::string& name, Args&&... arguments)
       : Part(static_cast<Module*>(owner)->add_slot(name, made(std::forward<Args>(arguments)...))) {
-    (void)kKnownClass<Owner>;
+    (void)kRegisteredClass<Owner>;
     slot_->takes = takes;
   }
   template <std::derived_from<M> D>

@@ -15,15 +15,15 @@ namespace halfstep {
 namespace {
 
 // A tensor of the file with its name in the module.
-struct Item {
+struct FileTensor {
   std::string name;
   Tensor tensor;
   const UnreadTensor* unread = nullptr;  // set for a tensor of a dtype that halfstep lacks
 };
 
-class ForModule {
+class StateMapper {
  public:
-  ForModule(const Module& module, const WeightFile& file, const LoadOptions& options)
+  StateMapper(const Module& module, const WeightFile& file, const LoadOptions& options)
       : mine_(module.state_tensors()), file_(file), options_(options) {
     for (const NamedTensor& n : mine_) names_.insert(n.name);
     const bool meta = !mine_.empty() && mine_[0].tensor.device().is_meta();
@@ -41,7 +41,7 @@ class ForModule {
                       " begins with \"", options_.prefix, '"');
     if (options_.join) join_by_rules();
     if (options_.join_attention) join_attention();
-    for (const Item& item : items_) {
+    for (const FileTensor& item : items_) {
       if (item.unread && names_.contains(item.name)) fail<DataError>("weights", item.unread->fault);
       if (item.unread && !item.unread->is_tensor)
         ++out_.others;
@@ -61,7 +61,7 @@ class ForModule {
       left_out_.insert(mine);
       return true;
     }
-    Item item{mine, tensor, unread};
+    FileTensor item{mine, tensor, unread};
     if (!unread) {
       const bool turned = options_.transpose && (options_.transpose(rest) || options_.transpose(mine));
       check<ValueError>(!turned || tensor.dim() == 2, "load", rest, " must be a matrix to be transposed, got ", tensor.shape());
@@ -85,23 +85,23 @@ class ForModule {
   }
 
   void join_by_rules() {
-    struct Whole {
-      std::vector<const Item*> parts;
+    struct JoinedTensor {
+      std::vector<const FileTensor*> parts;
       JoinedPart how;
     };
-    std::map<std::string, Whole> all;
+    std::map<std::string, JoinedTensor> all;
     std::vector<std::string> order;
-    std::vector<Item> left;
-    std::vector<Item> parts;
+    std::vector<FileTensor> left;
+    std::vector<FileTensor> parts;
     parts.swap(items_);
-    for (const Item& item : parts) {
+    for (const FileTensor& item : parts) {
       const auto part = options_.join(item.name);
       if (!part) {
         left.push_back(item);
         continue;
       }
       const auto [whole, fresh] = all.try_emplace(part->name);
-      if (fresh) order.push_back(part->name), whole->second = {std::vector<const Item*>(size_t(part->of)), *part};
+      if (fresh) order.push_back(part->name), whole->second = {std::vector<const FileTensor*>(size_t(part->of)), *part};
       const bool fits = part->place >= 0 && part->place < std::ssize(whole->second.parts);
       check<ValueError>(fits && !whole->second.parts[size_t(part->place)], "load", "\"join\" must give each part of ", part->name,
                         " a place of its own, got ", item.name, " for place ", part->place, ", which is taken or does not exist");
@@ -109,20 +109,20 @@ class ForModule {
     }
     items_ = std::move(left);
     for (const std::string& name : order) {
-      const Whole& whole = all.at(name);
+      const JoinedTensor& whole = all.at(name);
       std::string there;
       size_t absent = 0;
-      for (const Item* part : whole.parts) part ? void(there += (there.empty() ? "" : ", ") + part->name) : void(++absent);
+      for (const FileTensor* part : whole.parts) part ? void(there += (there.empty() ? "" : ", ") + part->name) : void(++absent);
       check<ValueError>(absent == 0, "load", name, " must be joined of ", whole.parts.size(), " tensors, but the file has only ",
                         there);
       add_joined(name, whole.parts, whole.how.add, whole.how.dim);
     }
   }
 
-  void add_joined(const std::string& name, const std::vector<const Item*>& parts, bool add, int64_t dim) {
+  void add_joined(const std::string& name, const std::vector<const FileTensor*>& parts, bool add, int64_t dim) {
     std::string of;
     Tensors tensors;
-    for (const Item* part : parts) {
+    for (const FileTensor* part : parts) {
       if (part->unread && names_.contains(name)) fail<DataError>("weights", part->unread->fault);
       const Tensor& t = part->tensor;
       const DType dtype = add && is_half(t.dtype()) ? DType::f32 : t.dtype();
@@ -139,14 +139,14 @@ class ForModule {
   }
 
   void join_attention() {
-    using Three = std::array<const char*, 3>;
-    constexpr std::array kNames{Three{"q_proj", "k_proj", "v_proj"},
-                                Three{"query", "key", "value"},
-                                Three{"q", "k", "v"},
-                                Three{"q_lin", "k_lin", "v_lin"},
-                                Three{"wq", "wk", "wv"},
-                                Three{"to_q", "to_k", "to_v"},
-                                Three{"query_proj", "key_proj", "value_proj"}};
+    using QkvNames = std::array<const char*, 3>;
+    constexpr std::array kNames{QkvNames{"q_proj", "k_proj", "v_proj"},
+                                QkvNames{"query", "key", "value"},
+                                QkvNames{"q", "k", "v"},
+                                QkvNames{"q_lin", "k_lin", "v_lin"},
+                                QkvNames{"wq", "wk", "wv"},
+                                QkvNames{"to_q", "to_k", "to_v"},
+                                QkvNames{"query_proj", "key_proj", "value_proj"}};
     std::map<std::string, size_t> places;
     for (size_t i = 0; i < items_.size(); ++i) places[items_[i].name] = i;
     std::set<size_t> used;
@@ -156,7 +156,7 @@ class ForModule {
         const std::string end = "in_proj_" + what;
         if (!n.name.ends_with(end) || places.contains(n.name)) continue;
         const std::string before = n.name.substr(0, n.name.size() - end.size());
-        for (const Three& three : kNames) {
+        for (const QkvNames& three : kNames) {
           std::array<size_t, 3> at{};
           int found = 0;
           int64_t rows = 0;
@@ -178,7 +178,7 @@ class ForModule {
       }
     }
     if (wholes.empty()) return;
-    const std::vector<Item> all = std::move(items_);
+    const std::vector<FileTensor> all = std::move(items_);
     items_.clear();
     for (size_t i = 0; i < all.size(); ++i)
       if (!used.contains(i)) items_.push_back(all[i]);
@@ -200,14 +200,14 @@ class ForModule {
   std::set<std::string> names_;     // of the module
   std::set<std::string> left_out_;  // names in the module
   Device on_ = Device::cpu;
-  std::vector<Item> items_;
+  std::vector<FileTensor> items_;
   StateForModule out_;
 };
 
 }  // namespace
 
 StateForModule state_for(const Module& module, const WeightFile& file, const LoadOptions& options) {
-  return ForModule(module, file, options).run();
+  return StateMapper(module, file, options).run();
 }
 
 }  // namespace halfstep

@@ -14,7 +14,7 @@ HALFSTEP_OPTIONS(AdaptiveLogSoftmaxOptions,
                  option("div_value", &O::div_value, "each cluster is that much narrower than the one before").above(0),
                  option("head_bias", &O::head_bias, "add a bias to the head"))
 
-AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Whole in, Whole classes, const std::vector<int64_t>& cutoffs,
+AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Integer in, Integer classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
     : in_features_(in), n_classes_(classes), ends_(cutoffs) {
   const int64_t in_features = in, n_classes = classes;

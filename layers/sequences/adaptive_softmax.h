@@ -36,7 +36,7 @@ struct AdaptiveLogSoftmaxResult {
 // float32.
 class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
  public:
-  AdaptiveLogSoftmaxWithLoss(Whole in_features, Whole n_classes, const std::vector<int64_t>& cutoffs,
+  AdaptiveLogSoftmaxWithLoss(Integer in_features, Integer n_classes, const std::vector<int64_t>& cutoffs,
                              const AdaptiveLogSoftmaxOptions& options = {});
   AdaptiveLogSoftmaxResult forward(const Tensor& input, const Tensor& target);
   Tensor log_prob(const Tensor& input);                                       // [N, in_features] -> [N, n_classes]

@@ -50,7 +50,7 @@ Tensor widened(const Tensor& mask, int64_t count) {
 }
 
 // Keys and values of earlier positions, in memory with room for more, so that one more token costs one copy.
-struct KeptKeys {
+struct KeyValueCache {
   Tensor k, v;  // [N, num_heads, room, head size]
   int64_t length = 0;
 
@@ -101,7 +101,7 @@ HALFSTEP_OPTIONS(MultiheadAttentionOptions, option("dropout", &O::dropout, "prob
                  option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]"),
                  option("is_causal", &O::is_causal, "a position attends to itself and those before it"))
 
-MultiheadAttention::MultiheadAttention(Whole width, Whole heads, const MultiheadAttentionOptions& o, Generator* generator)
+MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const MultiheadAttentionOptions& o, Generator* generator)
     : embed_dim_(width), num_heads_(heads), options_(o) {
   const int64_t embed_dim = width, num_heads = heads;
   check<ValueError>(embed_dim >= 1 && num_heads >= 1, kAttention, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
@@ -211,7 +211,7 @@ void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs
   check<ValueError>(!inputs.attn_mask.defined() && !inputs.key_padding_mask.defined(), kAttention, need, "to have no masks");
   check<ValueError>(added_keys() == 0, kAttention, need, "neither add_bias_kv nor add_zero_attn");
   DecodeScope& pass = *DecodeScope::current();
-  auto& kept = pass.kept<KeptKeys>(*this);
+  auto& kept = pass.kept<KeyValueCache>(*this);
   check<ShapeError>(!kept.k.defined() || kept.k.size(0) == p.k.size(0), kAttention,
                     "needs as many sequences as in the pass before, ",
                     kept.k.defined() ? kept.k.size(0) : 0, ", got ", p.k.size(0));

@@ -62,7 +62,7 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
   static constexpr const char* kName = "MultiheadAttention";
   using Result = std::pair<Tensor, Tensor>;  // output, weights
   using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
-  MultiheadAttention(Whole embed_dim, Whole num_heads, const MultiheadAttentionOptions& options = {},
+  MultiheadAttention(Integer embed_dim, Integer num_heads, const MultiheadAttentionOptions& options = {},
                      Generator* generator = nullptr);
   Result forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionInputs& inputs = {});
   Tensor forward(const Tensor& x) override;  // self-attention without weights

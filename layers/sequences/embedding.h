@@ -23,7 +23,7 @@ class Embedding : public Module {
  public:
   using Options = EmbeddingOptions;
   static constexpr const char* kName = "Embedding";
-  Embedding(Whole num_embeddings, Whole embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
+  Embedding(Integer num_embeddings, Integer embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
   // Shares this weight, [num_embeddings, embedding_dim]; freeze: it is not trained.
   static std::shared_ptr<Embedding> from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;
@@ -51,7 +51,7 @@ class EmbeddingBag : public ModuleOf<EmbeddingBag> {
  public:
   using Options = EmbeddingBagLayerOptions;
   static constexpr const char* kName = "EmbeddingBag";
-  EmbeddingBag(Whole num_embeddings, Whole embedding_dim, const EmbeddingBagLayerOptions& options = {},
+  EmbeddingBag(Integer num_embeddings, Integer embedding_dim, const EmbeddingBagLayerOptions& options = {},
                Generator* generator = nullptr);
   static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,
                                                        const EmbeddingBagLayerOptions& options = {});

@@ -28,7 +28,7 @@ class PositionalEncoding : public Module {
  public:
   using Options = PositionalEncodingOptions;
   static constexpr const char* kName = "PositionalEncoding";
-  explicit PositionalEncoding(Whole d_model, const PositionalEncodingOptions& options = {});
+  explicit PositionalEncoding(Integer d_model, const PositionalEncodingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override { return "PositionalEncoding"; }
@@ -48,7 +48,7 @@ class PositionEmbedding : public Module {
  public:
   using Options = PositionEmbeddingOptions;
   static constexpr const char* kName = "PositionEmbedding";
-  PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
+  PositionEmbedding(Integer max_len, Integer d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -71,7 +71,7 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
   using Options = RotaryEmbeddingOptions;
   static constexpr const char* kName = "RotaryEmbedding";
-  explicit RotaryEmbedding(Whole dim, const RotaryEmbeddingOptions& options = {});
+  explicit RotaryEmbedding(Integer dim, const RotaryEmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;  // at positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...
   std::pair<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& positions = {});
@@ -79,16 +79,17 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
   std::string describe() const override;
 
  private:
-  struct Turn {
+  struct Rotation {
     Tensor cos, sin;  // [..., L, dim / 2]
   };
-  Turn turn(const Tensor& positions, DType dtype) const;
-  Turn known(int64_t first, int64_t end, Device device, DType dtype);      // for positions 0, 1... up to end or further
-  Tensor turned(const Tensor& x, const Tensor& positions, int64_t first);  // first: x's first position, if `positions` is undefined
+  Rotation rotation(const Tensor& positions, DType dtype) const;
+  Rotation known(int64_t first, int64_t end, Device device, DType dtype);  // for positions 0, 1... up to end or further
+  Tensor rotated(const Tensor& x, const Tensor& positions,
+                 int64_t first);  // first: x's first position, if `positions` is undefined
 
   int64_t dim_;
   RotaryEmbeddingOptions options_;
-  std::vector<Turn> known_;  // the last is in use; recorded work on a GPU may read earlier ones
+  std::vector<Rotation> known_;  // the last is in use; recorded work on a GPU may read earlier ones
 };
 
 }  // namespace halfstep

@@ -139,7 +139,7 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
 
 // Copies the state on its way in and out: the op keeps its inputs for its backward, and a recorded step reads the state where it
 // was. Converts it if the run's precision has changed.
-RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
+RecurrentLayer::Result RecurrentLayer::continue_last(const Tensor& x, KeptState& last) {
   const Device::Type device = x.device().type;
   const DType computes = x.dtype() == DType::f32 && autocast::is_enabled(device) ? autocast::dtype(device) : x.dtype();
   const auto begin = [&](const Tensor& kept) {
@@ -177,9 +177,9 @@ RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h,
   if (DecodeScope* const pass = DecodeScope::current(); pass && lengths.empty() && may_go_on) {
     check<ValueError>(!options_.bidirectional, type_,
                       "a bidirectional layer cannot run in a pass of a DecodeScope, since later steps are not known yet");
-    return go_on(x, pass->kept<Kept>(*this));
+    return continue_last(x, pass->kept<KeptState>(*this));
   }
-  if (lengths.empty()) return options_.stateful && may_go_on ? go_on(x, kept_) : call_op(x, h, c, {});
+  if (lengths.empty()) return options_.stateful && may_go_on ? continue_last(x, kept_) : call_op(x, h, c, {});
   check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
   const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
   check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",
@@ -291,15 +291,15 @@ OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, c
   return run([this](const auto&... in) { return forward(in...); }, x, state);
 }
 
-RNN::RNN(Whole input_size, Whole hidden_size, const RNNOptions& o, Generator* generator)
+RNN::RNN(Integer input_size, Integer hidden_size, const RNNOptions& o, Generator* generator)
     : OneStateLayer(kName, o.nonlinearity == "relu" ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
                     generator) {
   check_options(kName, o);
 }
-GRU::GRU(Whole input_size, Whole hidden_size, const GRUOptions& o, Generator* generator)
+GRU::GRU(Integer input_size, Integer hidden_size, const GRUOptions& o, Generator* generator)
     : OneStateLayer("GRU", Kind::gru, input_size, hidden_size, as_common(o), generator) {}
 
-LSTM::LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& o, Generator* generator)
+LSTM::LSTM(Integer input_size, Integer hidden_size, const LSTMOptions& o, Generator* generator)
     : RecurrentLayer("LSTM", Kind::lstm, input_size, hidden_size, o, generator) {}
 LSTM::Output LSTM::forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths) {
   const Result r = compute(x, state.h, state.c, lengths);
@@ -336,7 +336,7 @@ std::string RecurrentCell::describe() const {
   return Repr(type_).arg(weight_ih.size(1)).arg(weight_hh.size(1)).options(options_).str();
 }
 
-RNNCell::RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& o, Generator* generator)
+RNNCell::RNNCell(Integer input_size, Integer hidden_size, const RNNCellOptions& o, Generator* generator)
     : RecurrentCell("RNNCell", 1, input_size, hidden_size, o, generator) {
   check_options(kName, o);
 }
@@ -348,7 +348,7 @@ Tensor RNNCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-GRUCell::GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& o, Generator* generator)
+GRUCell::GRUCell(Integer input_size, Integer hidden_size, const GRUCellOptions& o, Generator* generator)
     : RecurrentCell("GRUCell", 3, input_size, hidden_size, {.bias = o.bias}, generator) {}
 Tensor GRUCell::forward(const Tensor& x, const Tensor& h) {
   check_features(type_, x, weight_ih.size(1));
@@ -358,7 +358,7 @@ Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-LSTMCell::LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& o, Generator* generator)
+LSTMCell::LSTMCell(Integer input_size, Integer hidden_size, const LSTMCellOptions& o, Generator* generator)
     : RecurrentCell("LSTMCell", 4, input_size, hidden_size, {.bias = o.bias}, generator) {}
 LSTMCell::State LSTMCell::forward(const Tensor& x, const State& state) {
   check_features(type_, x, weight_ih.size(1));

@@ -83,11 +83,11 @@ class RecurrentLayer : public Module {
   int64_t num_layers() const { return options_.num_layers; }
 
   // The state from which a stateful layer continues; undefined before its first call. c: LSTM only.
-  struct Kept {
+  struct KeptState {
     Tensor h, c;
     bool begins = true;  // true until the first call after reset_states()
   };
-  Kept& kept() { return kept_; }
+  KeptState& kept() { return kept_; }
 
  protected:
   enum class Kind : uint8_t { rnn_tanh, rnn_relu, lstm, gru };
@@ -101,14 +101,14 @@ class RecurrentLayer : public Module {
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
-  Result go_on(const Tensor& x, Kept& kept);
+  Result continue_last(const Tensor& x, KeptState& kept);
   Tensors weights() const;
   const char* type_;
   Kind kind_;
   int64_t input_size_, hidden_size_;
   LSTMOptions options_;
   std::shared_ptr<PackedWeights> packed_;
-  Kept kept_;
+  KeptState kept_;
 };
 
 // Returns the stateful layers in `module`, itself included, with their names: "" is the module itself.
@@ -130,7 +130,7 @@ class FreshStates {
   FreshStates(const FreshStates&) = delete;
 
  private:
-  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::Kept>> before_;
+  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::KeptState>> before_;
 };
 
 // The base of RNN and GRU, whose state is one tensor.
@@ -171,8 +171,8 @@ class RNN : public OneStateLayer {
   using Options = RNNOptions;
   static constexpr const char* kName = "RNN";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
-  RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
+  RNN(Integer input_size, Integer hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
+  RNN(Integer input_size, Integer hidden_size, Integer num_layers, const RNNOptions& rest = {})
       : RNN(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
@@ -182,8 +182,8 @@ class GRU : public OneStateLayer {
   using Options = GRUOptions;
   static constexpr const char* kName = "GRU";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
-  GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
+  GRU(Integer input_size, Integer hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
+  GRU(Integer input_size, Integer hidden_size, Integer num_layers, const GRUOptions& rest = {})
       : GRU(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
@@ -222,8 +222,8 @@ class LSTM : public RecurrentLayer {
     }
   };
   using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
-  LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
-  LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
+  LSTM(Integer input_size, Integer hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  LSTM(Integer input_size, Integer hidden_size, Integer num_layers, const LSTMOptions& rest = {})
       : LSTM(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
@@ -266,7 +266,7 @@ class RNNCell : public RecurrentCell {
  public:
   using Options = RNNCellOptions;
   static constexpr const char* kName = "RNNCell";
-  RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
+  RNNCell(Integer input_size, Integer hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -276,7 +276,7 @@ class GRUCell : public RecurrentCell {
  public:
   using Options = GRUCellOptions;
   static constexpr const char* kName = "GRUCell";
-  GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
+  GRUCell(Integer input_size, Integer hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -288,7 +288,7 @@ class LSTMCell : public RecurrentCell {
   static constexpr const char* kName = "LSTMCell";
   using State = LSTMState;
   using Call = State(const Tensor&, const State&);
-  LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
+  LSTMCell(Integer input_size, Integer hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
   State forward(const Tensor& x, const State& state);
   State operator()(const Tensor& x, const State& state = {});

@@ -113,7 +113,7 @@ class TransformerEncoderLayer : public TransformerBlock {
   using Options = TransformerLayerOptions;
   static constexpr const char* kName = "TransformerEncoderLayer";
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  TransformerEncoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
@@ -130,7 +130,7 @@ class TransformerDecoderLayer : public TransformerBlock {
   using Options = TransformerLayerOptions;
   static constexpr const char* kName = "TransformerDecoderLayer";
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  TransformerDecoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -144,12 +144,12 @@ class TransformerDecoderLayer : public TransformerBlock {
 class TransformerEncoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Whole num_layers,
+  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Integer num_layers,
                      std::shared_ptr<Module> norm = nullptr);
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Integer num_layers, std::shared_ptr<Module> norm = nullptr)
       : TransformerEncoder(std::make_shared<TransformerEncoderLayer>(encoder_layer), num_layers, std::move(norm)) {}
   template <ModuleValue Norm>
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, Norm&& norm)
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Integer num_layers, Norm&& norm)
       : TransformerEncoder(encoder_layer, num_layers, as_shared(std::move(norm))) {}
   explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // shares these layers
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
@@ -164,12 +164,12 @@ class TransformerEncoder : public Module {
 class TransformerDecoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Whole num_layers,
+  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Integer num_layers,
                      std::shared_ptr<Module> norm = nullptr);
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Integer num_layers, std::shared_ptr<Module> norm = nullptr)
       : TransformerDecoder(std::make_shared<TransformerDecoderLayer>(decoder_layer), num_layers, std::move(norm)) {}
   template <ModuleValue Norm>
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, Norm&& norm)
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Integer num_layers, Norm&& norm)
       : TransformerDecoder(decoder_layer, num_layers, as_shared(std::move(norm))) {}
   explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // shares these layers
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -209,7 +209,7 @@ class Transformer : public Module {
   using Options = TransformerOptions;
   static constexpr const char* kName = "Transformer";
   explicit Transformer(const TransformerOptions& options = {});
-  Transformer(Whole d_model, Whole nhead) : Transformer(TransformerOptions{.d_model = d_model, .nhead = nhead}) {}
+  Transformer(Integer d_model, Integer nhead) : Transformer(TransformerOptions{.d_model = d_model, .nhead = nhead}) {}
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});

@@ -30,9 +30,9 @@ void append(std::vector<LayerPart>& all, std::vector<LayerPart> more) {
 }
 
 // Names of the layers in one place; reports invalid and duplicate names.
-class Names {
+class LayerNames {
  public:
-  explicit Names(Inference& at) : at_(at) {}
+  explicit LayerNames(Inference& at) : at_(at) {}
   void add(const std::string& key, const std::string& own) {
     if (own.empty() || own.find('.') != std::string::npos) {
       at_.reject(join_path(key, "name"), "must not be empty or contain a dot, got \"" + own + "\"");
@@ -51,7 +51,7 @@ class Names {
 Tensor follow_layers(Json& layers, const std::string& key, const std::string& name, const Tensor& x, Inference& at,
                      bool used = false) {
   Tensor y = x;
-  Names names(at);
+  LayerNames names(at);
   if (!layers.is_array() && !used && layers.contains("name") && layers["name"].is_string())
     at.warn(join_path(key, "name"),
             "is not used: a single layer is called \"" + name + "\"; in a list it has its name");
@@ -180,7 +180,7 @@ ModuleRow parallel_row(const Family& layers) {
           },
           [=](Json& self, const Tensor& x, Inference& at) -> Tensor {
             Tensors made;
-            Names names(at);
+            LayerNames names(at);
             for (size_t i = 0; i < self["branches"].size(); ++i) {
               const std::string own = own_name(self["branches"][i], i);
               names.add(key(i), own);
