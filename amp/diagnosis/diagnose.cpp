@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "amp/diagnosis/module_search.h"
-#include "amp/diagnosis/verdicts.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "layers/sequences/recurrent.h"

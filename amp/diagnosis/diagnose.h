@@ -47,4 +47,10 @@ Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history = {});
 // which rounds where float16 would but does not overflow. 0: the step has no such gradient, or none that is finite.
 double largest_scale(const StepUnderTest& step, GradientPeak* peak = nullptr);
 
+// Diagnoses a step whose float32 replay is not finite, by the kernel which wrote the first bad value.
+Diagnosis verdict_of_origin(const StepReplayResult& replay, const StepHistory& history);
+
+// Returns "fc1", or "the loss".
+std::string place_of(const StepReplayResult& replay);
+
 }  // namespace halfstep

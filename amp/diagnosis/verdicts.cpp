@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/verdicts.h"
+#include "amp/diagnosis/diagnose.h"
 
 #include <algorithm>
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/step/interval_cover.h"
+#include "amp/step/recomputation.h"
 
 #include <algorithm>
 

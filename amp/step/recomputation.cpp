@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "amp/step/interval_cover.h"
 #include "framework/backend/op_log.h"
 #include "framework/base/near_name.h"
 #include "framework/base/number_text.h"

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,23 @@ RecomputationPlan plan_recomputation(Module& model, const std::function<void()>&
 
 // Makes the named modules below `model` recompute. Throws ValueError for a name that no module has.
 void recompute_modules(Module& model, const std::vector<std::string>& names);
+
+// ---- the choice of modules, as intervals of a line that save enough at the least cost
+
+struct IntervalCover {
+  struct Interval {
+    size_t begin, end;  // begin < end: the places that it covers, as calls of a forward. Chosen items do not overlap
+    double saves, cost;
+  };
+  std::vector<Interval> items;
+  // needs[p]: total savings required of chosen items that end at or before place p. An item with begin < p < end does not count
+  // for p.
+  std::vector<double> needs;
+};
+
+// Returns the cheapest choice that saves enough, as ascending indices of `items`; nothing if there is none. Walks along the line
+// with all Pareto-optimal pairs of savings and cost. If there are more than `most` pairs, some are dropped: the choice still saves
+// enough, but may cost a little more.
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most = 2000);
 
 }  // namespace halfstep

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/catalog/initial.h"
 
 #include <algorithm>
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "apps/catalog/initial.h"
 #include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/pattern.h"
 #include "apps/schema/suggest.h"

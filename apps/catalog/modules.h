@@ -122,6 +122,22 @@ void set_precisions(Module& model, const ModelPrecision& precision, const std::s
 // name and set different dtypes. For the whole model.
 void check_precisions(Module& model, const ModelPrecision& precision);
 
+// ---- initial values
+
+// An initialiser, named as in torch.nn.init without the last underscore.
+struct InitRow {
+  Component component;
+  std::function<void(const Json& self, const Tensor& parameter)> fill;
+};
+Catalog<InitRow>& init_catalog();
+
+// Returns the keys that every layer has.
+std::vector<Field> initial_fields();
+
+// Applies `init`, `tie`, `freeze` and `freeze_statistics` of the config of `module`. Throws ConfigError for a pattern that matches
+// no name, for an initialiser that does not fit a parameter, and for layers that cannot share a weight.
+void initialise(Module& module, const Json& self);
+
 }  // namespace halfstep::app
 
 // Registers a class of yours as a layer of JSON configs, under its own name, with fields that its constructor takes in order:

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "apps/catalog/modules.h"
-#include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
 #include "framework/base/list_text.h"
 #include "framework/io/checkpoint/checkpoint.h"

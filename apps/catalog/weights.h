@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "apps/catalog/catalog.h"
+#include "apps/schema/json.h"
+#include "framework/io/weights/weight_file.h"
 #include "layers/module/module.h"
 
 namespace halfstep::app {
@@ -19,5 +21,9 @@ std::vector<std::string> load_weights(Module& module, const Json& model, const s
 
 // Compares the files with the model on Device::meta, without copying, and skips missing files. Returns the same lines.
 std::vector<std::string> check_weights(const Json& model, const std::string& path);
+
+// Returns the config line with which a file of weights would fit the model, or empty if no line would. `state`: the file's
+// tensors under the names that `weights` gives them.
+std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/catalog/weights_help.h"
+#include "apps/catalog/weights.h"
 
 #include <algorithm>
 #include <cctype>

@@ -2,7 +2,7 @@
 // Rules of the section "data".
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
-#include "apps/config/rule_set.h"
+#include "apps/config/rules.h"
 
 namespace halfstep::app {
 namespace {

@@ -8,7 +8,6 @@
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
-#include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 #include "framework/data/formats/read_once.h"

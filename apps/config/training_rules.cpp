@@ -8,7 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/config/rule_set.h"
+#include "apps/config/rules.h"
 #include "apps/config/sections.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/device.h"

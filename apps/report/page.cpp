@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/page.h"
+#include "apps/report/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,6 @@
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
-#include "apps/report/summary.h"
 #include "apps/terminal/progress.h"
 #include "framework/base/text_stream.h"
 

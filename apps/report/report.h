@@ -3,9 +3,13 @@
 #pragma once
 
 #include <filesystem>
+#include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/report/bench_file.h"
+#include "apps/report/mistakes.h"
 #include "apps/report/record.h"
 
 namespace halfstep::app {
@@ -27,5 +31,32 @@ struct ReportOptions {
 };
 // Returns the page about these runs. Throws as read_run.
 std::string report_of(const std::vector<std::filesystem::path>& folders, const ReportOptions& options = {});
+
+// ---- the page about runs: one self-contained HTML file
+
+// The plan of a run's step (plan_json with "calls"), or why there is none.
+struct PlannedStep {
+  Json plan = Json::object();
+  std::string fault;
+};
+
+// Returns the page for at least one run; plans, mistakes: one for each run, or empty.
+std::string report_page(const std::vector<RecordedRun>& runs, const std::vector<PlannedStep>& plans,
+                        const std::vector<Mistakes>& mistakes = {});
+
+// ---- its first tables: results, and differences between the configs
+
+// Returns the run's name with its color mark.
+std::string key_of(const std::vector<RecordedRun>& runs, size_t run);
+bool is_share(const std::string& key);  // whether it is from 0 to 1: "val/accuracy"
+
+// Writes each run with the metrics at its best step, in the units of the file. mistakes: one for each run, or empty.
+void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, const std::vector<Mistakes>& mistakes);
+void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs);
+
+// ---- the page about measurements
+
+// Returns a page about times, memory by purpose, and agreement of losses. Needs at least one file.
+std::string bench_page(const std::vector<Measurement>& files);
 
 }  // namespace halfstep::app

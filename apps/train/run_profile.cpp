@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/run_profile.h"
+#include "apps/train/trainer.h"
 
 #include <utility>
 

@@ -17,15 +17,32 @@
 #include "apps/train/checkpoint_saver.h"
 #include "apps/train/due_times.h"
 #include "apps/train/explainer.h"
+#include "apps/train/profile.h"
 #include "apps/train/rank_agreement.h"
 #include "apps/train/run_context.h"
 #include "apps/train/run_ending.h"
 #include "apps/train/run_health.h"
 #include "apps/train/run_lines.h"
-#include "apps/train/run_profile.h"
 #include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
+
+// Profiles the first steps of a run: prints where their time is spent, and writes it to the run's folder (profile.h).
+class RunProfile {
+ public:
+  explicit RunProfile(RunContext& run) : run_(run) {}
+
+  void take(int64_t steps);  // call before the run; else the others do nothing
+  void begin_step();
+  void end_step(bool stepped);  // after a step, or if the data ends before one
+  void end_run();               // if the run ends before all steps were profiled
+
+ private:
+  void report();
+
+  RunContext& run_;
+  std::optional<StepProfiler> profiler_;
+};
 
 class Trainer {
  public:

@@ -7,7 +7,6 @@
 #include <limits>
 #include <random>
 
-#include "amp/step/interval_cover.h"
 #include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/op_log.h"
