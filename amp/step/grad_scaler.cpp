@@ -359,7 +359,6 @@ void GradScaler::set_growth_interval(int64_t v) {
   impl_->options.growth_interval = v;
 }
 double GradScaler::get_min_scale() const { return impl_->options.min_scale; }
-double GradScaler::get_max_scale() const { return impl_->options.max_scale; }
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
 bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
 

@@ -100,7 +100,6 @@ class GradScaler {
   void set_growth_interval(Interval) = delete;
   bool is_enabled() const;
   double get_min_scale() const;
-  double get_max_scale() const;
   bool is_fixed() const;  // enabled, and the scale never moves
 
   StateDict state_dict() const;                  // empty if disabled or fixed; waits for the device

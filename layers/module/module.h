@@ -230,7 +230,6 @@ class Module {
   void register_listed(const std::string& name, std::shared_ptr<Module> child);
   // Marks a lazy layer: its parameters and buffers get their sizes when a module is moved into it.
   void wait_for_sizes();
-  bool waits_for_sizes() const;
   // Returns parameter i, in the order of registration.
   const Tensor& own_parameter(size_t i) const { return parameters_[i]->get(); }
   size_t own_parameters() const { return parameters_.size(); }

@@ -94,13 +94,6 @@ void Module::wait_for_sizes() {
   }
 }
 
-bool Module::waits_for_sizes() const {
-  const auto waits = [](const auto& slots) {
-    return std::any_of(slots.begin(), slots.end(), [](const auto& s) { return s->waits; });
-  };
-  return waits(parameters_) || waits(buffers_);
-}
-
 void Module::check_sizes() const {
   visit([](const Module& m) {
     for (const auto* slots : {&m.parameters_, &m.buffers_}) {
