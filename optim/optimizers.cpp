@@ -47,7 +47,7 @@ std::string option_text(const std::string& name, const OptionValue& value, const
   std::string out = name + "=";
   if (number) return out + joined(*number);
   if (flag) return out + "True";
-  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return out + joined(*integer);
   if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
   out += '(';
   for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '(' ? "" : ", ", x);

@@ -83,7 +83,7 @@ class Schedule {
 
  private:
   friend class DeviceRates;
-  friend class ScheduleOfOthers;
+  friend class CompositeSchedule;
   void step_if(bool applied);
   // Sets rates and momenta after `count` steps. keep_set: except rates that the user set in the meantime.
   void place(int64_t count, bool keep_set);

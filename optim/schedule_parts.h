@@ -56,7 +56,7 @@ class ReduceLROnPlateau : public Schedule {
 };
 
 // A schedule made of other schedules of the same optimizer. The counts of these parts are not used.
-class ScheduleOfOthers : public Schedule {
+class CompositeSchedule : public Schedule {
  public:
   bool is_absolute() const override;
   bool covers(int64_t count) const override;
@@ -71,7 +71,7 @@ class ScheduleOfOthers : public Schedule {
   std::string describe() const override;
 
  protected:
-  ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
+  CompositeSchedule(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
   bool is_made_of_others() const override { return true; }
   // Returns the count that a part sees, or nothing if the part is not active.
   virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
@@ -85,7 +85,7 @@ class ScheduleOfOthers : public Schedule {
 // Applies all parts at once: each takes the rate of the one before as its initial rate. With several parts, none may be absolute
 // (LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR, CyclicLR): PyTorch accepts such a part, and at each step it undoes those
 // before it.
-class ChainedScheduler : public ScheduleOfOthers {
+class ChainedScheduler : public CompositeSchedule {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);
   double rate(double initial, int64_t count) const override;
@@ -103,7 +103,7 @@ struct SequentialLRArguments {
   Required<std::vector<SchedulePtr>> schedulers;
   Required<std::vector<int64_t>> milestones;
 };
-class SequentialLR : public ScheduleOfOthers {
+class SequentialLR : public CompositeSchedule {
  public:
   SequentialLR(Optimizer& optimizer, const SequentialLRArguments& a) : SequentialLR(optimizer, *a.schedulers, *a.milestones) {}
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
@@ -118,12 +118,12 @@ class SequentialLR : public ScheduleOfOthers {
 };
 
 // Grows linearly from lr / steps to lr, or to the first rate of `schedule`, which then follows with its own step 0.
-class WarmupLR : public ScheduleOfOthers {
+class WarmupLR : public CompositeSchedule {
  public:
   WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
-  bool holds(int64_t count) const override { return count >= steps_ && ScheduleOfOthers::holds(count); }
+  bool holds(int64_t count) const override { return count >= steps_ && CompositeSchedule::holds(count); }
   int64_t section(int64_t count) const override { return parts()[0]->section(count < steps_ ? 0 : count - steps_); }
 
  private:
@@ -132,7 +132,7 @@ class WarmupLR : public ScheduleOfOthers {
 };
 
 // Advances a schedule once in `steps` steps, for schedules that PyTorch steps once an epoch.
-class Epochs : public ScheduleOfOthers {
+class Epochs : public CompositeSchedule {
  public:
   Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override { return parts()[0]->rate(initial, count / steps_); }

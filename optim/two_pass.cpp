@@ -183,10 +183,10 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
     x = addmm(x, addmm(gram, gram, gram, o.ns_coefficients[1], o.ns_coefficients[2]), x, o.ns_coefficients[0]);
   }
   if (rows > columns) x = x.t();
-  const double high = double(rows), wide = double(columns);
-  const double ratio = o.adjust_lr_fn == "original"          ? std::sqrt(std::max(1.0, high / wide))
-                       : o.adjust_lr_fn == "match_rms_adamw" ? 0.2 * std::sqrt(std::max(high, wide))
-                                                             : std::sqrt(high / wide);
+  const double height = double(rows), width = double(columns);
+  const double ratio = o.adjust_lr_fn == "original"          ? std::sqrt(std::max(1.0, height / width))
+                       : o.adjust_lr_fn == "match_rms_adamw" ? 0.2 * std::sqrt(std::max(height, width))
+                                                             : std::sqrt(height / width);
   return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 

@@ -209,8 +209,8 @@ class Comparison {
     const NoGrad off;
     const std::vector<NamedTensor> parameters = step_.module.named_parameters();
     const auto has_copy = [](const NamedTensor& p) { return autocast::shadow_of(p.tensor).defined(); };
-    const bool there = std::any_of(parameters.begin(), parameters.end(), has_copy);
-    if (!there) {
+    const bool any_copy = std::any_of(parameters.begin(), parameters.end(), has_copy);
+    if (!any_copy) {
       before.put_back_for(step_.low);
       const EnableGrad on;
       const Autocast region(step_.device, {.dtype = step_.low, .cache_enabled = true, .policies = step_.policies});
@@ -222,7 +222,7 @@ class Comparison {
       Tensor leaf = p.tensor.detach().to(*step_.low).to(p.tensor.dtype());
       leaf.requires_grad_(true);
       out.push_back({p.name, leaf});
-      if (!there) autocast::drop_shadow(p.tensor);
+      if (!any_copy) autocast::drop_shadow(p.tensor);
     }
     return out;
   }

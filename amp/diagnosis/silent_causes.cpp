@@ -44,12 +44,12 @@ std::vector<GradientError> compare(const StepUnderTest& step, const StepReplayRe
   for (size_t i = 0; i < all.size(); ++i) {
     const Tensor& exact = single.gradients[i];
     if (!exact.defined()) continue;
-    const Tensor there = exact != 0.0;
-    const int64_t count = count_nonzero(there).item<int64_t>();
+    const Tensor nonzero = exact != 0.0;
+    const int64_t count = count_nonzero(nonzero).item<int64_t>();
     GradientError e{.name = all[i].name, .zero = count == 0};
     if (count > 0 && rounded.finite() && rounded.gradients[i].defined()) {
       const Tensor& low = rounded.gradients[i];
-      e.flushed = double(count_nonzero(logical_and(low == 0.0, there)).item<int64_t>()) / double(count);
+      e.flushed = double(count_nonzero(logical_and(low == 0.0, nonzero)).item<int64_t>()) / double(count);
       const Tensor wide = exact.to(DType::f64);
       e.error = (norm(low.to(DType::f64) / scale - wide) / norm(wide)).item<double>();
     }

@@ -51,19 +51,19 @@ void average_buffers(Module& module, ProcessGroup& group) {
     if (!b.tensor.defined()) continue;
     // Use float64, so that values that agree on all ranks stay equal bit for bit, also with three ranks.
     const bool is_mean = is_floating(b.tensor.dtype());
-    const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
-    group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));
-    if (is_mean) whole.div_(double(group.size()));
-    if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
+    const Tensor own = b.tensor.detach().contiguous(), contiguous = is_mean ? own.to(DType::f64) : own;
+    group.wait(group.all_reduce({contiguous}, is_mean ? ReduceOp::sum : ReduceOp::max));
+    if (is_mean) contiguous.div_(double(group.size()));
+    if (!contiguous.shares_memory_with(b.tensor)) b.tensor.detach().copy_(contiguous);
   }
 }
 
 void broadcast_state(Module& module, ProcessGroup& group, int root) {
   const NoGrad off;
   for (const NamedTensor& t : module.state_tensors()) {
-    const Tensor whole = t.tensor.detach().contiguous();
-    group.wait(group.broadcast({whole}, root));
-    if (!whole.shares_memory_with(t.tensor)) t.tensor.copy_(whole);
+    const Tensor contiguous = t.tensor.detach().contiguous();
+    group.wait(group.broadcast({contiguous}, root));
+    if (!contiguous.shares_memory_with(t.tensor)) t.tensor.copy_(contiguous);
   }
 }
 

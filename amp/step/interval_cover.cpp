@@ -44,22 +44,23 @@ std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t
   fronts[0] = {{}};
   for (size_t p = 0; p < places; ++p) {
     std::vector<PartialChoice>& here = fronts[p];
-    std::erase_if(here, [&](const PartialChoice& pair) { return pair.saved < problem.needs[p]; });
+    std::erase_if(here, [&](const PartialChoice& choice) { return choice.saved < problem.needs[p]; });
     thin(here, most);
     for (const size_t i : starting[p]) {
       const IntervalCover::Interval& item = problem.items[i];
       double within = 0;  // need that only earlier savings can meet
       for (size_t q = p + 1; q < item.end; ++q) within = std::max(within, problem.needs[q]);
-      for (const PartialChoice& pair : here) {
-        if (pair.saved < within) break;  // pairs are sorted by falling savings
-        fronts[item.end].push_back({std::min(pair.saved + item.saves, later[item.end]), pair.cost + item.cost, int(links.size())});
-        links.push_back({i, pair.last});
+      for (const PartialChoice& choice : here) {
+        if (choice.saved < within) break;  // pairs are sorted by falling savings
+        fronts[item.end].push_back(
+            {std::min(choice.saved + item.saves, later[item.end]), choice.cost + item.cost, int(links.size())});
+        links.push_back({i, choice.last});
       }
     }
     if (p + 1 == places) break;
-    for (PartialChoice pair : here) {
-      pair.saved = std::min(pair.saved, later[p + 1]);
-      fronts[p + 1].push_back(pair);
+    for (PartialChoice choice : here) {
+      choice.saved = std::min(choice.saved, later[p + 1]);
+      fronts[p + 1].push_back(choice);
     }
     here = {};
   }

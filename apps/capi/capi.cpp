@@ -232,9 +232,9 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
   const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(m.output)});
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
   check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
-  const bool whole = form.input_dtype == DType::i64;
-  check<BadInput>(!whole || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
-  if (whole) {
+  const bool takes_integers = form.input_dtype == DType::i64;
+  check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
+  if (takes_integers) {
     const auto* tokens = static_cast<const int64_t*>(inputs);
     const int64_t all = numel(shape), vocabulary = form.vocabulary;
     for (int64_t i = 0; i < all; ++i)

@@ -112,8 +112,8 @@ Json with_statistics(const Json& config, std::string* note) {
   std::optional<PictureStatistics> found;
   for (const char* split : {"train", "val", "test"})
     if (!config["data"][split].is_null()) out = with_statistics(out, split, found);
-  if (note && found && found->looked_at < found->all)
-    *note = joined("Normalize: mean and deviation of ", found->looked_at, " of the ", found->all, " pictures of data.train");
+  if (note && found && found->examined < found->all)
+    *note = joined("Normalize: mean and deviation of ", found->examined, " of the ", found->all, " pictures of data.train");
   return out;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 Json json_of(const OptionValue& value) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
-  if (const auto* const whole = std::get_if<int64_t>(&value)) return *whole;
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return *integer;
   if (const auto* const number = std::get_if<double>(&value)) return *number;
   if (const auto* const text = std::get_if<std::string>(&value)) return *text;
   Json out;

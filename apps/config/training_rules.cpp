@@ -30,10 +30,10 @@ class TrainingRules : private RuleSet {
     if (clean({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
     if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
-    if (clean({"data", "train", "amp"})) batch_of_one(facts, *model);
+    if (clean({"data", "train", "amp"})) check_batch_of_one(facts, *model);
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
-    if (optimizer->needs_closure()) closure(*optimizer);
+    if (optimizer->needs_closure()) check_closure(*optimizer);
     if (clean({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
     if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
@@ -113,7 +113,7 @@ class TrainingRules : private RuleSet {
   }
 
   // Checks an optimizer that evaluates the loss itself, several times in a step.
-  void closure(const Optimizer& optimizer) {
+  void check_closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
     if (clean({"amp", "device", "train"}) && precision_.scaler.fixed)
@@ -135,7 +135,7 @@ class TrainingRules : private RuleSet {
   }
 
   // Checks layers, such as batch norms, that cannot train on a single sample, which an epoch's last batch may be.
-  void batch_of_one(const DataFacts& facts, Module& model) {
+  void check_batch_of_one(const DataFacts& facts, Module& model) {
     const Json &loader = c_["data"]["loader"], &t = c_["train"];
     const int64_t batch = loader["batch_size"];
     const std::optional<Epoch> epoch = epoch_of(facts);

@@ -187,13 +187,13 @@ class Doctor {
   }
 
   void memory() {
-    const double there = options_.memory ? *options_.memory : device_memory(plan_.device);
-    if (there <= 0) return;
+    const double device_bytes = options_.memory ? *options_.memory : device_memory(plan_.device);
+    if (device_bytes <= 0) return;
     const double peak = double(plan_.middle.peak);
-    const int64_t most = largest_batch(kRoom * there);
-    if (peak > kRoom * there) {
+    const int64_t most = largest_batch(kRoom * device_bytes);
+    if (peak > kRoom * device_bytes) {
       add({"data.loader.batch_size",
-           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(there), " that ", plan_.device, " has"),
+           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(device_bytes), " that ", plan_.device, " has"),
            most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch. Or ",
                              "\"train\": {\"checkpoint_activations\": \"auto\"}, which computes activations again")
                     : std::string("even the smallest batch is too much: a smaller model, or SGD, which keeps less than Adam"),
@@ -254,10 +254,10 @@ class Doctor {
       if (!batch) batch = s.train->next();
       const auto [input, target] = on_device(*batch, s.device);
       const double loaded = since(from);
-      const auto there = Clock::now();
+      const auto loaded = Clock::now();
       step(input, target);
       backend_for(s.device).synchronize();
-      loading.push_back(loaded), stepping.push_back(since(there));
+      loading.push_back(loaded), stepping.push_back(since(loaded));
     }
     const auto middle = [](std::vector<double> v) {
       v.erase(v.begin());  // drop the first, cold one

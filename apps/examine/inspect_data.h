@@ -19,7 +19,7 @@ struct DataReport {
   int64_t samples = 0, classes = 0;
   Shape input, target;                                // of a sample, before transforms
   std::vector<int64_t> class_counts;                  // empty without classes
-  std::vector<std::string> class_names;               // their numbers, where the data has no names
+  std::vector<std::string> class_names;               // class numbers, if the data has no names
   std::vector<std::string> input_names;               // empty: inputs are not made of columns
   std::vector<std::string> target_names;              // of a table of numbers
   std::vector<ChannelStatistics> inputs;              // before transforms

@@ -149,9 +149,9 @@ void try_remedies(const fs::path& run, const ReplayOptions& given, ReplayResult&
   Diagnosis& d = *bad.fault;
   ReplayOptions o = given;
   // The checkpoint's weights may have diverged already.
-  const bool late = bad.loss_before > 0 && !bad.losses.empty() && !(std::abs(bad.losses[0]) <= 10 * bad.loss_before);
-  if (late && bad.last > kFromStart) return;
-  if (late) o.from = 0;
+  const bool diverged_before = bad.loss_before > 0 && !bad.losses.empty() && !(std::abs(bad.losses[0]) <= 10 * bad.loss_before);
+  if (diverged_before && bad.last > kFromStart) return;
+  if (diverged_before) o.from = 0;
   if (d.cause != "optimizer_blowup" && d.cause != "divergence") return;
   const Json optimizer = open_run("doctor", run, o.from).config["optimizer"], lr = optimizer["lr"];
   const auto replace = [&](const char* text, const Remedy& by) {

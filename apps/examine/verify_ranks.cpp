@@ -116,12 +116,13 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
       s.train->set_state({s.train->state().epoch + 1, 0});
       continue;
     }
-    const Batch whole = on_device(*batch, s.device);
-    if (whole.input.size(0) % ranks != 0 && default_generator().state() != unused) break;
+    const Batch all_rows = on_device(*batch, s.device);
+    if (all_rows.input.size(0) % ranks != 0 && default_generator().state() != unused) break;
     StepResult last;
     for (int r = 0; r < ranks; ++r) {
-      const BatchRows rows = part_of(whole.input.size(0), r, ranks);
-      if (rows.rows > 0) last = step(whole.input.narrow(0, rows.first, rows.rows), whole.target.narrow(0, rows.first, rows.rows));
+      const BatchRows rows = part_of(all_rows.input.size(0), r, ranks);
+      if (rows.rows > 0)
+        last = step(all_rows.input.narrow(0, rows.first, rows.rows), all_rows.target.narrow(0, rows.first, rows.rows));
     }
     if (!last.stepped) last = step.flush();
     if (last.outcome.applied()) out[++applied] = state_hashes(pack(s, config.json, {}), *s.model);

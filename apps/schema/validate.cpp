@@ -59,7 +59,7 @@ class Checker {
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
                const std::string& path, const Json& head = Json::object()) {
     Json out = head;
-    std::vector<std::string> known, offered;  // types that do not work yet are known, but not offered
+    std::vector<std::string> known, offered;  // keys that are not supported yet are known, but not offered
     for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
@@ -115,7 +115,7 @@ class Checker {
   }
 
   Json pattern(const Json& value, const std::string& path) {
-    constexpr size_t kLongest = 1000;  // most bytes of a string
+    constexpr size_t kLongest = 1000;  // bytes of a pattern
     const std::string text = value.get<std::string>();
     if (text.size() > kLongest) {
       issues_.error(path, "must not be longer than " + std::to_string(kLongest) + " bytes");
@@ -129,10 +129,11 @@ class Checker {
     if (value.is_boolean() && f.also_boolean) return value;
     if (!value.is_array() && f.or_single && f.item->kind == Kind::component) return field(value, *f.item, path);
     if (!value.is_array()) {
-      Issues unsaid;  // discarded: the list's message already describes single items
-      const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
+      Issues discarded;  // the list's message already describes single items
+      const Json one = f.or_single ? Checker(discarded, document_).field(value, *f.item, path) : Json();
       if (one.is_null()) return wrong(value, f, path);
-      for (const Issue& issue : unsaid.list()) issues_.error(issue.path, issue.message, issue.at_key);  // right kind, other error
+      for (const Issue& issue : discarded.list())
+        issues_.error(issue.path, issue.message, issue.at_key);  // right kind, other error
       return one;
     }
     if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);

@@ -96,11 +96,11 @@ Tensor read_array(const fs::path& file, const std::string& name) {
 
 // Statistics of an array's values.
 struct ArrayValues {
-  bool whole = true;
+  bool all_integers = true;
   int64_t not_finite = 0;
   double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
   std::set<double> distinct{};  // at most kMostLabels + 1
-  bool zero_one() const { return whole && least >= 0 && most <= 1; }
+  bool zero_one() const { return all_integers && least >= 0 && most <= 1; }
 };
 ArrayValues values_of(const Tensor& t) {
   constexpr int64_t kPiece = int64_t(1) << 20;
@@ -115,7 +115,7 @@ ArrayValues values_of(const Tensor& t) {
         ++out.not_finite;
         continue;
       }
-      out.whole = out.whole && p[i] == std::floor(p[i]);
+      out.all_integers = out.all_integers && p[i] == std::floor(p[i]);
       out.least = std::min(out.least, p[i]), out.most = std::max(out.most, p[i]);
       sum += p[i], squares += p[i] * p[i], ++count;
       if (out.distinct.size() <= kMostLabels) out.distinct.insert(p[i]);
@@ -199,7 +199,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
   }
   if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
   if (!typed) {
-    if (values.whole && values.distinct.size() <= 20 && !wide)
+    if (values.all_integers && values.distinct.size() <= 20 && !wide)
       out.notes.push_back(
           joined(name, " has ", values.distinct.size(),
                  " whole numbers as floats, read as numbers to predict; if they are classes: --task classification"));

@@ -132,7 +132,7 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     }
     if (kind == CellKind::date) value = date.days;
     ++(kind == CellKind::date ? c.dates : c.numbers);
-    c.whole = c.whole && value == std::floor(value);
+    c.all_integers = c.all_integers && value == std::floor(value);
     counts = counts && (std::isnan(before) || value == before + 1);
     grows = grows && !(value <= before);
     before = value, least = std::min(least, value), most = std::max(most, value);
@@ -151,8 +151,8 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   else
     find_odd(sheet, r, c);
   const bool all = filled == c.rows && c.kind == ColumnKind::number && c.odd.empty();
-  c.counts_up = all && c.whole && counts;
-  c.permutes = all && c.whole && c.distinct == c.rows && most - least + 1 == double(c.rows);
+  c.counts_up = all && c.all_integers && counts;
+  c.permutes = all && c.all_integers && c.distinct == c.rows && most - least + 1 == double(c.rows);
   c.grows = filled == c.rows && grows && (c.kind == ColumnKind::number || c.kind == ColumnKind::date);
   if (c.kind == ColumnKind::text || c.kind == ColumnKind::mixed) c.hint = shared_hint(sheet, c, r);
   return c;
@@ -274,7 +274,7 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
 }
 
 std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
-  const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.whole;
+  const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.all_integers;
   if (c.kind == ColumnKind::empty) return "is empty";
   if (20 * c.filled() < c.rows) return joined("is empty but for ", c.filled(), c.filled() == 1 ? " row" : " rows");
   if (c.distinct == 1 && !c.has_gaps()) return "has one value alone";

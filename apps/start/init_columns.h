@@ -24,7 +24,7 @@ struct InitColumn {
   size_t rows = 0, numbers = 0, dates = 0, texts = 0;  // counts of cells; the rest is missing
   size_t empties = 0;                                  // missing cells without a word
   size_t distinct = 0;                                 // distinct cells that are not missing
-  bool whole = true;                                   // all numbers are integers
+  bool all_integers = true;                            // all numbers are integers
   bool counts_up = false;                              // each number is one more than the one before
   bool permutes = false;                               // they are consecutive integers in another order
   bool grows = false;                                  // each number, or date, is above the one before

@@ -125,7 +125,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
 // Returns whether the target is one of classes. Throws for a task that it does not allow.
 bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
   const bool texts = target.kind != ColumnKind::number,
-             few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
+             few = target.all_integers && target.distinct <= 20 && 5 * target.distinct <= target.filled();
   check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
                      phrase(sheet, target), " has texts or dates",
                      Help{target.example.empty() ? "--task classification has a class for each date"
@@ -206,9 +206,9 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
                       joined(target.distinct, " different ",
-                             texts          ? "texts"
-                             : target.whole ? "whole numbers"
-                                            : "numbers",
+                             texts                 ? "texts"
+                             : target.all_integers ? "whole numbers"
+                                                   : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 

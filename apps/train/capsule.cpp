@@ -92,16 +92,17 @@ std::optional<fs::path> write_capsule(const Config& config, Session& s, const St
                                       const Diagnosis& verdict) {
   const fs::path folder = fs::path(config.output_dir) / "capsules", path = folder / joined("step-", about.number, ".safetensors");
   if (capsules_in(folder) >= config.diagnostics.capsules && !fs::exists(path)) return {};
-  const bool whole = !s.optimizer->is_sharded();
+  const bool has_whole_state = !s.optimizer->is_sharded();
   CheckpointContents state =
-      halfstep::pack(RunParts{*s.model, whole ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
+      halfstep::pack(RunParts{*s.model, has_whole_state ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
   Json json = step_json(step, about, verdict);
   TensorMap tensors;
   for (size_t i = 0; i < step.batches.size(); ++i) {
     tensors[numbered("input", i)] = step.batches[i].inputs.at(0);
     tensors[numbered("target", i)] = step.batches[i].targets.at(0);
   }
-  if (!whole || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb) << 20) {
+  if (!has_whole_state || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb)
+                                                                                                  << 20) {
     json["checkpoint"] = checkpoint_before(config.output_dir, about.number);
   } else {
     for (const auto& [name, t] : state.model) tensors[kModelPart + name] = t;

@@ -186,8 +186,9 @@ void Trainer::end_epoch() {
   reset_states(*run_.s.model);  // the data's streams begin again
   outcomes_.read();
   // train.max_steps counts applied steps, and would never be reached if no target of the data counts.
-  const bool whole = run_.s.batches_per_epoch == run_.s.train->size();
-  if (!run_.config.train.epochs && run_.n.epoch_over == 0 && outcomes_.bad_losses() == 0 && (whole || run_.epoch() >= kEmptyEpochs))
+  const bool whole_epoch = run_.s.batches_per_epoch == run_.s.train->size();
+  if (!run_.config.train.epochs && run_.n.epoch_over == 0 && outcomes_.bad_losses() == 0 &&
+      (whole_epoch || run_.epoch() >= kEmptyEpochs))
     health_.check_progress();
   run_.n.train_loss = run_.n.epoch_over > 0 ? std::optional(run_.n.epoch_loss / run_.n.epoch_over) : std::nullopt;
   run_.n.epoch_loss = 0, run_.n.epoch_over = 0;

@@ -76,14 +76,14 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
   double least = INFINITY, most = -INFINITY;
   size_t column = 0;
   for (int64_t i = 0; i < rows; ++i) {
-    bool far = false;
+    bool found_far = false;
     for (int64_t k = 0; k < each; ++k, ++p) {
       const size_t at = low.size() > 1 ? size_t(k) : 0;
-      if (!is_far(*p, low[at], high[at]) || (samples + far > 0 && at != column)) continue;
-      column = at, far = true;
+      if (!is_far(*p, low[at], high[at]) || (samples + found_far > 0 && at != column)) continue;
+      column = at, found_far = true;
       least = std::min<double>(least, *p), most = std::max<double>(most, *p);
     }
-    if (far && samples++ == 0) first = i;
+    if (found_far && samples++ == 0) first = i;
   }
   if (samples == 0) return;
   const std::string of = low.size() > 1 ? joined(" in column ", column) : "";
@@ -167,13 +167,13 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
     if (y.numel() != samples * numel(form.target)) return refuse(joined("answers are numbers ", form.target));
     return y.to(DType::f32).reshape(with_batch(samples, form.target));
   }
-  const Tensor whole = y.to(DType::f64).contiguous();
+  const Tensor values = y.to(DType::f64).contiguous();
   if (!form.target.empty() || form.label_sequences)
     return y.shape() == with_batch(samples, form.target) && !y.is_floating_point() && !form.label_sequences
                ? y.to(DType::i64)
                : refuse("answers are a class for each position");
   Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
-  const double* p = whole.const_data_ptr<double>();
+  const double* p = values.const_data_ptr<double>();
   int64_t* to = out.data_ptr<int64_t>();
   if (y.numel() == samples) {
     for (int64_t i = 0; i < samples; ++i)

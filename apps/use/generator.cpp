@@ -70,8 +70,8 @@ std::vector<int64_t> numbers_in(std::string_view text, int64_t vocabulary) {
 bool begins_code_point(std::string_view bytes) {
   for (size_t more = 1; more <= 3; ++more) {
     for (const char fill : {'\x80', '\xBF'}) {  // smallest and largest continuation byte
-      const std::string whole = std::string(bytes) + std::string(more, fill);
-      if (utf8_length(whole, 0) == whole.size()) return true;
+      const std::string completed = std::string(bytes) + std::string(more, fill);
+      if (utf8_length(completed, 0) == completed.size()) return true;
     }
   }
   return false;

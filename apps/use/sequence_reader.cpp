@@ -52,8 +52,8 @@ void SequenceReader::find_mode() {
   mode_ = Mode::window;
   context_ = options_.seq_len;
   try {
-    const Tensor whole = call_alone(tokens, kInFloat32).to(DType::f32);
-    if (options_.by_steps) try_steps(tokens, whole);
+    const Tensor at_once = call_alone(tokens, kInFloat32).to(DType::f32);
+    if (options_.by_steps) try_steps(tokens, at_once);
     if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), kInFloat32);
   } catch (const ShapeError& e) {
     mode_ = Mode::fixed;
@@ -62,7 +62,7 @@ void SequenceReader::find_mode() {
   cache_.clear();
 }
 
-void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor& whole) {
+void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor& at_once) {
   const std::span<const int64_t> all = tokens;
   const size_t half = all.size() / 2;
   Tensors parts;
@@ -77,7 +77,7 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
     why_not_ = one_line(e);
   }
   if (!why_not_.empty()) return;
-  const double largest = whole.abs().max().item<double>(), error = (cat(parts, 0) - whole).abs().max().item<double>();
+  const double largest = at_once.abs().max().item<double>(), error = (cat(parts, 0) - at_once).abs().max().item<double>();
   if (error <= kAgreement * largest) {  // false for NaN
     mode_ = Mode::steps;
     context_ = cache_.positions() > 0 ? options_.seq_len : 0;

@@ -156,9 +156,9 @@ Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Ten
                     "anchor, positive and negative must have one number of dimensions, got ", anchor.shape(), ", ",
                     positive.shape(), " and ", negative.shape());
   const auto measure = distance ? distance : PairwiseDistance();  // corresponds to PyTorch's None
-  Tensor apart = measure(anchor, negative);
-  if (swap) apart = minimum(apart, measure(positive, negative));
-  const Tensor loss = relu(measure(anchor, positive) - apart + margin);
+  Tensor negative_distance = measure(anchor, negative);
+  if (swap) negative_distance = minimum(negative_distance, measure(positive, negative));
+  const Tensor loss = relu(measure(anchor, positive) - negative_distance + margin);
   return reduction == Reduction::none ? loss : reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
 

@@ -109,13 +109,14 @@ class StateMapper {
     }
     items_ = std::move(left);
     for (const std::string& name : order) {
-      const JoinedTensor& whole = all.at(name);
-      std::string there;
+      const JoinedTensor& wanted = all.at(name);
+      std::string found_names;
       size_t absent = 0;
-      for (const FileTensor* part : whole.parts) part ? void(there += (there.empty() ? "" : ", ") + part->name) : void(++absent);
-      check<ValueError>(absent == 0, "load", name, " must be joined of ", whole.parts.size(), " tensors, but the file has only ",
-                        there);
-      add_joined(name, whole.parts, whole.how.add, whole.how.dim);
+      for (const FileTensor* part : wanted.parts)
+        part ? void(found_names += (found_names.empty() ? "" : ", ") + part->name) : void(++absent);
+      check<ValueError>(absent == 0, "load", name, " must be joined of ", wanted.parts.size(), " tensors, but the file has only ",
+                        found_names);
+      add_joined(name, wanted.parts, wanted.how.add, wanted.how.dim);
     }
   }
 
@@ -131,9 +132,9 @@ class StateMapper {
       of += (of.empty() ? "" : ", ") + part->name;
     }
     try {
-      Tensor whole = tensors[0];
-      for (size_t i = 1; add && i < tensors.size(); ++i) whole = whole + tensors[i];
-      items_.push_back({name, add ? whole : cat(tensors, dim)});
+      Tensor sum = tensors[0];
+      for (size_t i = 1; add && i < tensors.size(); ++i) sum = sum + tensors[i];
+      items_.push_back({name, add ? sum : cat(tensors, dim)});
     } catch (const Error& e) { fail<ValueError>("load", name, " must be joined of tensors that fit: ", of, ": ", e.what()); }
     out_.joined.push_back(name + " of " + of);
   }

@@ -237,9 +237,9 @@ class R2 : public NumberMetric {
     if (columns_.size() <= column) columns_.resize(column + 1);
     Column& c = columns_[column];
     c.error += (output - target) * (output - target);
-    const double apart = target - c.mean;  // Welford, 1962
-    c.mean += apart / ++c.count;
-    c.spread += apart * (target - c.mean);
+    const double deviation = target - c.mean;  // Welford, 1962
+    c.mean += deviation / ++c.count;
+    c.spread += deviation * (target - c.mean);
   }
 
  private:
