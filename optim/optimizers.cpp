@@ -35,7 +35,7 @@ Option<O> decoupled_of() {
 }
 constexpr const char* kShrinks = "weight decay, apart from the gradient";
 
-using Names = std::vector<std::string>;
+using StateNames = std::vector<std::string>;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ std::string option_text(const std::string& name, const OptionValue& value, const
   std::string out = name + "=";
   if (number) return out + joined(*number);
   if (flag) return out + "True";
-  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return out + joined(*integer);
   if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
   out += '(';
   for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '(' ? "" : ", ", x);
@@ -74,7 +74,7 @@ void SGDOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), name,
                               "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
 }
-Names SGDOptions::states() const { return momentum == 0 ? Names{} : Names{"momentum_buffer"}; }
+StateNames SGDOptions::states() const { return momentum == 0 ? StateNames{} : StateNames{"momentum_buffer"}; }
 UpdateRule SGDOptions::rule() const {
   return math::SgdRule{.lr = lr,
                        .momentum = momentum,
@@ -94,8 +94,8 @@ OptionList<O> adam_list(const char* decay) {
           option("amsgrad", &O::amsgrad, "use the largest second moment seen"),
           maximize_of<O>()};
 }
-Names adam_states(bool amsgrad) {
-  return amsgrad ? Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : Names{"exp_avg", "exp_avg_sq"};
+StateNames adam_states(bool amsgrad) {
+  return amsgrad ? StateNames{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : StateNames{"exp_avg", "exp_avg_sq"};
 }
 template <class O>
 math::AdamRule adam_rule(const O& o, bool decoupled) {
@@ -114,14 +114,14 @@ const OptionList<AdamOptions>& AdamOptions::list() {
   static const auto& all = *new OptionList<AdamOptions>(adam_list<AdamOptions>("weight decay, added to the gradient"));
   return all;
 }
-Names AdamOptions::states() const { return adam_states(amsgrad); }
+StateNames AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
 const OptionList<AdamWOptions>& AdamWOptions::list() {
   static const auto& all = *new OptionList<AdamWOptions>(adam_list<AdamWOptions>(kShrinks));
   return all;
 }
-Names AdamWOptions::states() const { return adam_states(amsgrad); }
+StateNames AdamWOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
 const OptionList<NAdamOptions>& NAdamOptions::list() {
@@ -135,7 +135,7 @@ const OptionList<NAdamOptions>& NAdamOptions::list() {
                                  maximize_of<O>()};
   return all;
 }
-Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+StateNames NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule NAdamOptions::rule() const {
   return math::NadamRule{.lr = lr,
                          .beta1 = betas[0],
@@ -153,7 +153,7 @@ const OptionList<RAdamOptions>& RAdamOptions::list() {
       *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
   return all;
 }
-Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+StateNames RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule RAdamOptions::rule() const {
   return math::RadamRule{.lr = lr,
                          .beta1 = betas[0],
@@ -171,7 +171,7 @@ const OptionList<AdamaxOptions>& AdamaxOptions::list() {
                                  maximize_of<O>()};
   return all;
 }
-Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
+StateNames AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
 UpdateRule AdamaxOptions::rule() const {
   return math::AdamaxRule{
       .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
@@ -188,8 +188,8 @@ const OptionList<RMSpropOptions>& RMSpropOptions::list() {
                                  maximize_of<O>()};
   return all;
 }
-Names RMSpropOptions::states() const {
-  Names names{"square_avg"};
+StateNames RMSpropOptions::states() const {
+  StateNames names{"square_avg"};
   if (momentum > 0) names.push_back("momentum_buffer");
   if (centered) names.push_back("grad_avg");
   return names;
@@ -216,7 +216,7 @@ const OptionList<AdagradOptions>& AdagradOptions::list() {
       maximize_of<O>()};
   return all;
 }
-Names AdagradOptions::states() const { return {"sum"}; }
+StateNames AdagradOptions::states() const { return {"sum"}; }
 UpdateRule AdagradOptions::rule() const {
   return math::AdagradRule{.lr = lr,
                            .lr_decay = lr_decay,
@@ -233,7 +233,7 @@ const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
                          decay_of<O>(), maximize_of<O>()};
   return all;
 }
-Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
+StateNames AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
 UpdateRule AdadeltaOptions::rule() const {
   return math::AdadeltaRule{.lr = lr, .rho = rho, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
@@ -248,7 +248,7 @@ const OptionList<ASGDOptions>& ASGDOptions::list() {
                                  maximize_of<O>()};
   return all;
 }
-Names ASGDOptions::states() const { return {"ax"}; }
+StateNames ASGDOptions::states() const { return {"ax"}; }
 Tensor ASGDOptions::derived(const Tensor& step) const {
   const NoGrad off;
   return reciprocal(clamp(step - t0, 1.0, {}));
@@ -269,7 +269,7 @@ void RpropOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0], " and ",
                               step_sizes[1]);
 }
-Names RpropOptions::states() const { return {"prev", "step_size"}; }
+StateNames RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
   return math::RpropRule{.lr = lr,
                          .eta_minus = etas[0],
@@ -285,7 +285,7 @@ const OptionList<LionOptions>& LionOptions::list() {
                                  decay_of<O>(kShrinks), maximize_of<O>()};
   return all;
 }
-Names LionOptions::states() const { return {"exp_avg"}; }
+StateNames LionOptions::states() const { return {"exp_avg"}; }
 UpdateRule LionOptions::rule() const {
   return math::LionRule{.lr = lr, .beta1 = betas[0], .beta2 = betas[1], .weight_decay = weight_decay, .maximize = maximize};
 }
@@ -303,7 +303,7 @@ const OptionList<AdEMAMixOptions>& AdEMAMixOptions::list() {
       maximize_of<O>()};
   return all;
 }
-Names AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
+StateNames AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
 UpdateRule AdEMAMixOptions::rule() const {
   return math::AdemamixRule{.lr = lr,
                             .beta1 = betas[0],

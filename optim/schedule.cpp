@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-// "Name(key=value, ...)" of pairs that is() makes.
+// Prints "Name(key=value, ...)" of pairs that is() makes.
 template <class... Pairs>
 std::string text_of(const char* name, const Pairs&... pairs) {
   TextWriter out;
@@ -42,7 +42,7 @@ void check_word(const char* name, const char* key, const std::string& value, con
   check<ValueError>(std::find(all.begin(), all.end(), value) != all.end(), name, key, " must be one of ", words, ", got ", value);
 }
 
-// Half a cosine from `from` to `to` as x goes from 0 to 1.
+// Follows half a cosine from `from` to `to` as x goes from 0 to 1.
 double cosine(double from, double to, double x) { return to + (from - to) * (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 }  // namespace
@@ -190,7 +190,7 @@ double CosineAnnealingLR::rate(double initial, int64_t count) const {
 std::optional<double> CosineAnnealingLR::initial_for(double rate, int64_t count) const {
   if (count < warmup_steps_) return rate * double(warmup_steps_) / double(count + 1);
   const double share = cosine(1, 0, double(std::min(count, t_max_) - warmup_steps_) / double(t_max_ - warmup_steps_));
-  if (share < 1e-12) return {};  // eta_min, whatever the rate
+  if (share < 1e-12) return {};  // the result is eta_min for any rate
   return eta_min_ + (rate - eta_min_) / share;
 }
 std::string CosineAnnealingLR::describe() const {
@@ -245,7 +245,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : S
   check<ValueError>(o.max_lr == 0 || own > 0, "OneCycleLR", "max_lr is in proportion to the optimizer's lr, which must be > 0");
   start();
 }
-// Between the turning points of the cycle: its start, its top, the end of its second phase and its end.
+// Interpolates between the turning points of the cycle: its start, its top, the end of its second phase and its end.
 double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   const OneCycleOptions& o = options_;
   const double t = double(std::min(count, o.total_steps - 1)), total = double(o.total_steps), up = o.pct_start * total - 1;
@@ -261,7 +261,7 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   }
   return turns[phases];
 }
-// Of the rates of now, as a state that is loaded may bring others.
+// Reads the current rates, which a loaded state may have changed.
 double OneCycleLR::scale() const {
   const double own = initial_lr(0);
   return options_.max_lr == 0 || own == 0 ? 1 : options_.max_lr / own;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them. Names, arguments and
-// formulas are PyTorch's where it has the schedule; its values are held to in tests/optim/schedule_test.cpp.
+// Learning-rate schedules: closed forms of the number of applied steps. Skipped steps do not count. Names, arguments, formulas and
+// values are PyTorch's where it has the schedule (tests/optim/schedule_test.cpp).
 //
 //   CosineAnnealingLR schedule(opt, 1000);           // or (opt, {.T_max = 1000}), as Python has it
 //   for (...) { ...; schedule.step(outcome.applied()); }
 //
-// A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
-// do: at half the rate, all later rates are halved, and where a schedule has come down to 0 for good, it stays. Those of LambdaLR,
-// CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, do not, and warn.
+// A rate that the user sets (Optimizer::param_groups, set_lr) is used in the next step. Later rates continue from it, as in
+// PyTorch: at half the rate, all later rates are halved; a rate that has decayed to 0 for good keeps the value set. LambdaLR,
+// CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, ignore it, and warn.
 //
-// Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
-// have left. Those four cannot, and throw ValueError.
-// A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
+// Several schedules of one optimizer, each of them stepped, multiply, as in PyTorch: each continues from the rate that the others
+// set. Those four cannot, and throw ValueError. Step a schedule of epochs once an epoch, or wrap it in Epochs(steps).
 #pragma once
 
 #include <cmath>
@@ -28,7 +27,7 @@
 
 namespace halfstep {
 
-// lr gamma^(count / step_size)
+// Computes lr gamma^floor(count / step_size).
 struct StepLRArguments {
   ByName by_name = ByName();
   Required<int64_t> step_size;
@@ -46,7 +45,7 @@ class StepLR : public FactorSchedule {
   double gamma_;
 };
 
-// {30, 80}, or a std::vector. Not one itself, as GCC would take {.milestones = ...} for its elements.
+// {30, 80}, or a std::vector. Not a vector itself, as GCC would take {.milestones = ...} for its elements.
 class Milestones {
  public:
   template <std::integral... T>
@@ -57,7 +56,7 @@ class Milestones {
  private:
   std::vector<int64_t> values_;
 };
-// lr gamma^(number of milestones at or below count)
+// Computes lr gamma^(number of milestones at or below count).
 struct MultiStepLRArguments {
   ByName by_name = ByName();
   Required<std::vector<int64_t>> milestones;
@@ -75,7 +74,7 @@ class MultiStepLR : public FactorSchedule {
   double gamma_;
 };
 
-// lr gamma^count
+// Computes lr gamma^count.
 struct ExponentialLRArguments {
   ByName by_name = ByName();
   Required<double> gamma;
@@ -91,7 +90,7 @@ class ExponentialLR : public FactorSchedule {
   double gamma_;
 };
 
-// lr (1 - min(count, total_iters) / total_iters)^power
+// Computes lr (1 - min(count, total_iters) / total_iters)^power.
 struct PolynomialLRArguments {
   ByName by_name = ByName();
   int64_t total_iters = 5;
@@ -109,7 +108,7 @@ class PolynomialLR : public FactorSchedule {
   double power_;
 };
 
-// From lr start_factor to lr end_factor in total_iters steps, along a line.
+// Interpolates linearly from lr start_factor to lr end_factor in total_iters steps.
 struct LinearLRArguments {
   ByName by_name = ByName();
   double start_factor = 1.0 / 3, end_factor = 1;
@@ -127,7 +126,7 @@ class LinearLR : public FactorSchedule {
   int64_t total_iters_;
 };
 
-// lr factor until total_iters, then lr.
+// Computes lr factor until total_iters, then lr.
 struct ConstantLRArguments {
   ByName by_name = ByName();
   double factor = 1.0 / 3;
@@ -145,7 +144,7 @@ class ConstantLR : public FactorSchedule {
   int64_t total_iters_;
 };
 
-// lr function(count)
+// Computes lr function(count).
 struct LambdaLRArguments {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
@@ -165,7 +164,7 @@ class LambdaLR : public FactorSchedule {
   std::function<double(int64_t)> function_;
 };
 
-// The rate before, times function(count), from count 1 on: lr function(1) ... function(count)
+// Multiplies the rate before by function(count), from count 1 on: lr function(1) ... function(count).
 struct MultiplicativeLRArguments {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
@@ -183,10 +182,10 @@ class MultiplicativeLR : public FactorSchedule {
 
  private:
   std::function<double(int64_t)> function_;
-  mutable std::vector<double> products_{1};  // of the counts so far
+  mutable std::vector<double> products_{1};  // by count
 };
 
-// Of "Attention is all you need": lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1. Usual is an lr of 1.
+// Computes lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1 ("Attention is all you need"). lr is usually 1.
 class NoamLR : public FactorSchedule {
  public:
   NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps);
@@ -197,7 +196,8 @@ class NoamLR : public FactorSchedule {
   int64_t d_model_, warmup_steps_;
 };
 
-// A line from lr / warmup_steps up to lr, then lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's inverse_sqrt).
+// Grows linearly from lr / warmup_steps to lr, then decays as lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's
+// inverse_sqrt).
 class InverseSqrtLR : public FactorSchedule {
  public:
   InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps);
@@ -208,8 +208,8 @@ class InverseSqrtLR : public FactorSchedule {
   int64_t warmup_steps_;
 };
 
-// Warm-up, stable, decay: a line up to lr, lr for stable_steps, then down to lr min_factor in decay_steps: along a line, half a
-// cosine, or as 1 - sqrt (Hägele et al. 2024).
+// Warm-up, stable, decay: grows linearly to lr, keeps it for stable_steps, and decays to lr min_factor in decay_steps: linearly,
+// by half a cosine, or as 1 - sqrt (Hägele et al. 2024).
 struct WSDOptions {
   int64_t warmup_steps = 0, stable_steps = 0, decay_steps = 1;
   double min_factor = 0;
@@ -225,8 +225,8 @@ class WSDLR : public FactorSchedule {
   WSDOptions options_;
 };
 
-// Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at t_max (and eta_min after).
-// eta_min is absolute, for every group.
+// Grows linearly from lr/warmup to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at t_max, and stays
+// there. eta_min is absolute, for all groups.
 struct CosineAnnealingLRArguments {
   ByName by_name = ByName();
   Required<int64_t> T_max;
@@ -248,7 +248,7 @@ class CosineAnnealingLR : public Schedule {
   double eta_min_;
 };
 
-// Half a cosine from lr to eta_min again and again: the first takes t_0 steps, each other t_mult times as many as the one before.
+// Repeats half a cosine from lr to eta_min: the first takes t_0 steps, each other t_mult times as many as the one before.
 struct CosineAnnealingWarmRestartsArguments {
   ByName by_name = ByName();
   Required<int64_t> T_0;
@@ -269,9 +269,9 @@ class CosineAnnealingWarmRestarts : public Schedule {
   double eta_min_;
 };
 
-// Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
-// The largest rate of the first group is max_lr, or its own rate when that is 0; those of others are in proportion to their rates.
-// Either total_steps is given, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
+// Raises the rate to its maximum and lowers it to almost nothing; the momentum moves the other way (Smith & Topin 2019). The first
+// group's maximum is max_lr, or its own rate if that is 0; the other groups' are in proportion to their rates. Give total_steps,
+// or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
@@ -295,11 +295,12 @@ class OneCycleLR : public Schedule {
 
  private:
   double at(int64_t count, const double (&turns)[4]) const;
-  double scale() const;  // of a group's rate, to its largest
+  double scale() const;  // the ratio of a group's maximum to its rate
   OneCycleOptions options_;
 };
 
-// Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.
+// Moves the rate between base_lr and max_lr and back; the momentum moves the other way (Smith 2017). Rates are absolute, for all
+// groups.
 struct CyclicOptions {
   double base_lr = 0, max_lr = 0;
   int64_t step_size_up = 2000, step_size_down = 0;  // down 0: as up

@@ -60,13 +60,13 @@ def _address(array):  # array.ctypes.data alone takes longer than some models
 
 
 def threads(count=0):
-    """Sets how many threads compute, 0: as many as before. Returns the number."""
+    """Sets the number of threads, unless it is 0, and returns it."""
     return _checked(_lib.hs_threads(count))
 
 
 class Model:
     def __init__(self, path, **options):
-        """options: device="cpu", amp=False (compute in float32), averages=False (the trained weights, not their average)."""
+        """Opens a model. options: device="cpu", amp=False (use float32), averages=False (trained weights, not their average)."""
         self._open = None
         self._open = _checked(_lib.hs_open(os.fsencode(path), json.dumps(options).encode()))
         self.about = json.loads(_checked(_lib.hs_describe(self._open)))  # hs_describe in halfstep_predict.h says what is in it
@@ -76,7 +76,7 @@ class Model:
         self.classes = (list(names) or [str(i) for i in range(count)]) if count else []
 
     def __call__(self, x, raw=False):
-        """Probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
+        """Returns probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
         x = numpy.asarray(x)
         whole, single = x.dtype.kind in "iu", x.shape == self.input
         x = numpy.ascontiguousarray(x[None] if single else x, numpy.int64 if whole else numpy.float32)

@@ -36,7 +36,7 @@ class Settings(dict):
 
 
 def objects():
-    """What trainers save beside the weights."""
+    """Returns objects that trainers save beside the weights."""
     settings = Settings(lr=0.1)
     settings.note = "kept as an attribute"
     return {"args": argparse.Namespace(lr=0.1, data=pathlib.PurePosixPath("/data")), "best": np.float64(0.93),
@@ -46,7 +46,7 @@ def objects():
 
 
 def loop():
-    """An object that holds itself."""
+    """Returns an object that holds itself."""
     out = argparse.Namespace()
     out.me = (out, [out])
     return out

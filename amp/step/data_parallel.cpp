@@ -12,7 +12,7 @@
 
 namespace halfstep {
 
-// The reducer, notified by the engine when a backward of this module is over.
+// Runs the reducer when the engine reports that a backward of this module has ended.
 class DistributedDataParallel::Exchange : public LeafListener {
  public:
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
@@ -59,7 +59,7 @@ void average_buffers(Module& module, ProcessGroup& group, double samples) {
   const double all = *least == *most ? double(group.size()) : std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    // In float64, so that what is the same on all ranks stays so to the bit, also of three.
+    // Use float64, so that values that agree on all ranks stay equal bit for bit, also with three ranks.
     const bool is_mean = is_floating(b.tensor.dtype());
     const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
     if (is_mean && weight == 0) whole.fill_(0);  // also what is not finite
@@ -73,9 +73,9 @@ void average_buffers(Module& module, ProcessGroup& group, double samples) {
 void broadcast_state(Module& module, ProcessGroup& group, int root) {
   const NoGrad off;
   for (const NamedTensor& t : module.state_tensors()) {
-    const Tensor whole = t.tensor.detach().contiguous();
-    group.wait(group.broadcast({whole}, root));
-    if (!whole.shares_memory_with(t.tensor)) t.tensor.copy_(whole);
+    const Tensor contiguous = t.tensor.detach().contiguous();
+    group.wait(group.broadcast({contiguous}, root));
+    if (!contiguous.shares_memory_with(t.tensor)) t.tensor.copy_(contiguous);
   }
 }
 

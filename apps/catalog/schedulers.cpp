@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of schedules.
+// Rows of schedules.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -11,14 +11,14 @@
 namespace halfstep::app {
 namespace {
 
-// What a schedule's own times count, in steps.
+// Returns the number of steps in a schedule's unit of time.
 int64_t unit_of(const Json& self, const RunLength& run) { return self["interval"] == "epoch" ? run.steps_per_epoch : 1; }
 
 Field count_field(const char* key, Json fallback, const char* doc, int64_t least = 1) {
   return integer(key, std::move(fallback), doc).at_least(double(least)).at_most(kMaxCount);
 }
 
-// Half a cosine, which is smooth within an epoch too, and warms up by itself.
+// Makes half a cosine, which is smooth within epochs too, and warms up by itself.
 SchedulePtr make_cosine(const Json& self, Optimizer& optimizer, const RunLength& run) {
   const int64_t t_max = self["T_max"].is_null() ? run.total_steps : self["T_max"].get<int64_t>() * unit_of(self, run);
   const int64_t warmup = self["warmup_steps"];
@@ -26,7 +26,7 @@ SchedulePtr make_cosine(const Json& self, Optimizer& optimizer, const RunLength&
   return std::make_shared<CosineAnnealingLR>(optimizer, t_max, self["eta_min"].get<double>(), warmup);
 }
 
-// make(self, optimizer, length): the schedule, with the length of the run in the unit that it counts in.
+// Makes a row from make(self, optimizer, length), where length is the run's length in the schedule's unit.
 template <class Make>
 SchedulerRow row_of(std::string type, std::string doc, std::vector<Field> fields, const Make& make) {
   return {{std::move(type), std::move(doc), std::move(fields)},
@@ -35,7 +35,7 @@ SchedulerRow row_of(std::string type, std::string doc, std::vector<Field> fields
           }};
 }
 
-// The schedule of `self`, at the pace of its interval and after its warm-up.
+// Constructs the schedule of `self`, stepped at its interval and after its warm-up.
 SchedulePtr make_one(const Json& self, Optimizer& optimizer, const RunLength& run) {
   const SchedulerRow& row = scheduler_catalog().row(self);
   if (row.own_clock) return row.make(self, optimizer, run);
@@ -211,7 +211,7 @@ void add_plateau(T& made) {
             }});
 }
 
-// The schedules of a list follow one another; the last goes to the end.
+// Constructs a list of schedules that follow one another; the last one runs to the end.
 SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLength& run) {
   std::vector<SchedulePtr> parts;
   std::vector<int64_t> milestones;

@@ -39,7 +39,7 @@ ImageSize size_of(const Json& self) {
   const auto size = integers_of(self["size"]);
   return {size[0], size.back()};
 }
-// As torchvision reads it.
+// Reads a padding as torchvision does.
 std::array<int64_t, 4> crop_padding(const Json& self) {
   if (self["padding"].is_null()) return {};
   const auto p = integers_of(self["padding"]);
@@ -51,7 +51,7 @@ PadOptions pad_of(const Json& self) { return {self["fill"], parse_pad_mode(self[
 Sampling sampling_of(const Json& self) { return self["interpolation"] == "nearest" ? Sampling::nearest : Sampling::bilinear; }
 WarpOptions warp_of(const Json& self) { return {sampling_of(self), self["fill"]}; }
 
-// A number d means [middle - d, middle + d].
+// Reads a range; a number d means [middle - d, middle + d].
 std::optional<std::array<double, 2>> range_about(double middle, const Json& value, double least) {
   if (value.is_null()) return {};
   const auto given = numbers_of(value);

@@ -30,7 +30,7 @@ std::string_view bytes_of(const Tensor& t, int64_t sample) {
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-// Of each input of a table, or column of a series: "price", "color=red", "sold.year". Empty for other data.
+// Names the inputs of a table, or the columns of a series: "price", "color=red", "sold.year". Empty for other data.
 std::vector<std::string> input_names(const DataForm& form) {
   std::vector<std::string> out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source)) return series->options.columns;
@@ -98,7 +98,7 @@ void print_channels(std::ostream& out, const char* what, const std::vector<Chann
   if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
 }
 
-// The samples of each class; empty where samples have no class of their own, or there are too many classes for a sheet.
+// Returns the samples of each class; empty if samples have no class, or there are too many classes for a sheet.
 std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
   if (data.classes() == 0 || data.classes() > kMostRows || !data.target_shape().empty()) return {};
   std::vector<std::vector<int64_t>> out(size_t(data.classes()));
@@ -135,10 +135,10 @@ DataReport inspect_data(const Config& config, const std::string& split) {
     int64_t first;
     size_t target;
   };
-  std::unordered_map<size_t, Seen> seen;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
+  std::unordered_map<size_t, Seen> seen;  // by a 64-bit hash of the input, which avoids accidental collisions
   const std::hash<std::string_view> hash;
   for_each_batch(*data, [&](const Batch& batch, int64_t first) {
-    // Of a series the columns are the last dimension.
+    // A series has its columns in the last dimension.
     const auto columns = [&](const Tensor& t, int64_t count) {
       return is_series ? t.reshape({t.size(0), -1, count}).transpose(1, 2) : t;
     };

@@ -32,20 +32,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Traced {
+struct TracedRun {
   StateTrace states;
   KernelHashes log;
-  int64_t applied = 0;  // the last step
+  int64_t applied = 0;  // last step
 };
-// Runs the config in one way. log_step: whose kernels are listed; 0: none.
-using Way = std::function<Traced(int64_t log_step)>;
+// A way to run the config. log_step: the step whose kernels are listed; 0: none.
+using RunVariant = std::function<TracedRun(int64_t log_step)>;
 
 class Verifier {
  public:
   Verifier(const Config& config, const VerifyOptions& options) : config_(config), o_(options), scratch_("verify") {}
 
   Certificate run() {
-    Traced all = plain(0);
+    TracedRun all = plain(0);
     out_.states = std::move(all.states);
     half_ = all.applied / 2;
     check<ConfigError>(half_ >= 1, "verify", "a config must train for two steps at least, got ", all.applied);
@@ -70,13 +70,13 @@ class Verifier {
   }
 
   // Trains in a folder of this name, from its newest checkpoint if it has one.
-  Traced train(const std::string& folder, std::vector<std::string> sets, int64_t log_step, bool witnessed = false,
-               std::optional<int64_t> until = {}) {
+  TracedRun train(const std::string& folder, std::vector<std::string> sets, int64_t log_step, bool witnessed = false,
+                  std::optional<int64_t> until = {}) {
     for (const char* set : {"checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false", "diagnostics.capsules=0"})
       sets.push_back(set);
     if (folder != kResumed) sets.push_back(R"(checkpoint.every="never")");
     sets.push_back("output_dir=" + (scratch_.path() / folder).string());
-    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // it would open a log of its own
+    if (witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // explaining would open another log
     if (config_.device.is_cuda() && folder != "recorded") sets.push_back("performance.cuda_graph=false");
     const Config config = resolve_config(config_.json, "the config", {.sets = std::move(sets)});
     RunDir dir(config.output_dir, "auto", false);
@@ -85,7 +85,7 @@ class Verifier {
     Watch watch{.until = until.value_or(o_.steps)};
     watch.begins = [&](int64_t step, const Batch& batch) { tracer.begins(step, batch); };
     int64_t applied = 0;
-    watch.stepped = [&](const TriedStep& tried, Session& session) {
+    watch.stepped = [&](const AttemptedStep& tried, Session& session) {
       if (tried.applied) applied = tried.step;
       tracer.stepped(tried.attempt, session);
     };
@@ -94,25 +94,25 @@ class Verifier {
     return {tracer.states(), tracer.log(), applied};
   }
 
-  Traced plain(int64_t log_step) { return train("plain", {}, log_step); }
+  TracedRun plain(int64_t log_step) { return train("plain", {}, log_step); }
 
-  // The first run ends after a checkpoint, with which the second one begins.
-  Traced resumed(int64_t log_step) {
+  // Ends a run after a checkpoint, and starts a second one from it.
+  TracedRun resumed(int64_t log_step) {
     fs::remove_all(scratch_.path() / kResumed);
     const std::string often = joined("checkpoint.every=\"", half_, " steps\"");
-    Traced first = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step, false, half_);
-    Traced second = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step);
+    TracedRun first = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step, false, half_);
+    TracedRun second = train(kResumed, {often, "checkpoint.keep_last=0"}, log_step);
     first.states.merge(second.states);
     if (first.log.empty()) first.log = std::move(second.log);
     return first;
   }
 
-  // From the checkpoint of the run that was stopped.
-  Traced replayed(int64_t log_step) {
+  // Replays from the checkpoint of the run that was stopped.
+  TracedRun replayed(int64_t log_step) {
     RunTracer tracer(config_.device, false, log_step);
     ReplayOptions options{.from = half_, .until = o_.steps, .sets = {"diagnostics.explain=false"}, .seeks = false};
     options.begins = [&](int64_t step, const Batch& batch) { tracer.begins(step, batch); };
-    options.stepped = [&](const TriedStep& tried, Session& session) { tracer.stepped(tried.attempt, session); };
+    options.stepped = [&](const AttemptedStep& tried, Session& session) { tracer.stepped(tried.attempt, session); };
     replay(scratch_.path() / kResumed, options);
     return {tracer.states(), tracer.log(), {}};
   }
@@ -125,7 +125,7 @@ class Verifier {
       add({.name = "recorded", .result = Check::Result::not_run, .why = joined(config_.device, " records no such steps")});
   }
 
-  // Judged where the config asks for bits that do not depend on it. More threads than cores share them.
+  // Fails only if the config promises bits that do not depend on the number of threads. Uses more threads than cores if necessary.
   void other_threads() {
     const int now = num_threads();
     const bool judged = config_.device.is_cpu() && config_.performance.threads_independent;
@@ -137,7 +137,7 @@ class Verifier {
     }
   }
 
-  void compare(const std::string& name, const Way& way, bool judged = true) {
+  void compare(const std::string& name, const RunVariant& way, bool judged = true) {
     Check check{.name = name, .judged = judged};
     try {
       const StateTrace states = way(0).states;
@@ -157,8 +157,8 @@ class Verifier {
     add(std::move(check));
   }
 
-  // Both ways once more, with the kernels of the step.
-  std::string place_of_difference(const StateDifference& d, const Way& way) {
+  // Runs both ways again, with the kernels of the step logged.
+  std::string place_of_difference(const StateDifference& d, const RunVariant& way) {
     if (d.parts.empty()) return "one run has no such step";
     if (std::find(d.parts.begin(), d.parts.end(), "batch") != d.parts.end()) return "the batch: the data set or its transforms";
     const KernelHashes first = plain(d.step).log, other = way(d.step).log;
@@ -169,7 +169,7 @@ class Verifier {
   static constexpr const char* kResumed = "resumed";
   const Config& config_;
   const VerifyOptions& o_;
-  int64_t half_ = 0;  // where a run is stopped
+  int64_t half_ = 0;  // step at which a run is stopped
   ScratchFolder scratch_;
   Certificate out_;
 };
@@ -226,14 +226,14 @@ Json certificate_json(const Certificate& certificate) {
   return {{"holds", certificate.holds()}, {"checks", checks}, {"states", states}};
 }
 
-// Ranks are processes of this program, started as a launcher would start them. In this process their parts of each batch are
-// micro-batches of one step.
+// Starts ranks as processes of this program, as a launcher would. In this process their parts of each batch are micro-batches of
+// one step.
 
 namespace {
 
 constexpr const char* kVerify = "verify";
 
-// Processes that are ended with this object.
+// Processes that end with this object.
 class Processes {
  public:
   [[nodiscard]] Processes() = default;
@@ -242,7 +242,7 @@ class Processes {
   }
   Processes(const Processes&) = delete;
 
-  // Its output goes to `log`.
+  // Starts a process whose output goes to `log`.
   void start(const std::vector<std::string>& command, const std::vector<std::string>& variables, const fs::path& log) {
     std::vector<std::string> words = command, environment = variables;
     for (char** v = environ; *v; ++v) environment.push_back(*v);
@@ -263,7 +263,8 @@ class Processes {
     check<IoError>(error == 0, kVerify, "cannot start ", words[0]);
     pids_.push_back(pid);
   }
-  // The code of the first that did not end with 0, and its number; 0 if all did. Those that only miss another come last.
+  // Returns the exit code of the first process that failed, and its number; 0 if none did. Processes that only lost a peer come
+  // last.
   std::pair<int, size_t> wait() {
     std::pair<int, size_t> out{0, 0};
     for (size_t i = 0; i < pids_.size(); ++i) {
@@ -283,7 +284,7 @@ class Processes {
   std::vector<pid_t> pids_;
 };
 
-// Why docs/distributed.md promises nothing for this config; empty: it does.
+// Returns why docs/distributed.md promises nothing for this config; empty if it does.
 std::string no_promise(const Config& c) {
   const std::string data = c.data.train.dump();
   if (c.json["data"]["loader"]["stateful"] == true) return "stateful streams are read in one process";
@@ -299,8 +300,8 @@ std::string no_promise(const Config& c) {
   return "";
 }
 
-// One process: each step takes the parts of all ranks, one after the other. Where they differ in size and the model draws random
-// numbers, nothing is promised any more: the trace ends.
+// Trains in one process: each step takes the parts of all ranks in order. The trace ends where they differ in size and the model
+// draws random numbers, after which nothing is promised.
 StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   Session s = make_session(config, nullptr, FirstValues::with_files);
   TrainStepOptions options = step_options(config);
@@ -309,7 +310,7 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   s.model->train();
   const Generator::State unused = default_generator().state();
   StateTrace out;
-  int64_t applied = 0;  // a checkpoint of the ranks has the number of applied steps
+  int64_t applied = 0;  // the ranks' checkpoint counts applied steps
   while (applied < std::min(steps, s.total_steps)) {
     std::optional<Batch> batch;
     if (s.train->state().next_batch < s.batches_per_epoch) batch = s.train->next();
@@ -317,12 +318,13 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
       s.train->set_state({s.train->state().epoch + 1, 0});
       continue;
     }
-    const Batch whole = on_device(*batch, s.device);
-    if (whole.input.size(0) % ranks != 0 && default_generator().state() != unused) break;
+    const Batch all_rows = on_device(*batch, s.device);
+    if (all_rows.input.size(0) % ranks != 0 && default_generator().state() != unused) break;
     StepResult last;
     for (int r = 0; r < ranks; ++r) {
-      const BatchRows rows = part_of(whole.input.size(0), r, ranks);
-      if (rows.rows > 0) last = step(whole.input.narrow(0, rows.first, rows.rows), whole.target.narrow(0, rows.first, rows.rows));
+      const BatchRows rows = part_of(all_rows.input.size(0), r, ranks);
+      if (rows.rows > 0)
+        last = step(all_rows.input.narrow(0, rows.first, rows.rows), all_rows.target.narrow(0, rows.first, rows.rows));
     }
     if (!last.stepped) last = step.flush();
     if (last.outcome.applied()) out[++applied] = state_hashes(pack(s, config.json, {}), *s.model);
@@ -330,7 +332,7 @@ StateTrace in_micro_batches(const Config& config, int ranks, int64_t steps) {
   return out;
 }
 
-// Over Gloo where its plugin can be opened, else by mpirun. Returns the first line of what failed.
+// Runs ranks over Gloo if its plugin can be opened, else by mpirun. Returns the first line of an error.
 std::string run_ranks(const VerifyOptions& o, const fs::path& config, const fs::path& scratch) {
   const std::vector<std::string> train{
       o.program.string(),     "train", config.string(), "--quiet", "--threads", std::to_string(num_threads()), "--until",
@@ -379,7 +381,7 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
   try {
     const std::string fault = run_ranks(o, file, scratch);
     check<Error>(fault.empty(), kVerify, fault);
-  } catch (const IoError& e) {  // no mpirun
+  } catch (const IoError& e) {  // mpirun is missing
     out.why = one_line(e);
     return out;
   }
@@ -396,7 +398,7 @@ Check verify_ranks(const Config& given, const VerifyOptions& o, const fs::path& 
     out.why = "parts that differ in size draw other random numbers than micro-batches";
     return out;
   }
-  // Running statistics are those of each rank's rows.
+  // Running statistics depend on each rank's rows.
   out.difference = first_difference(one, many, {"parameters", "optimizer", "scaler", "schedule", "generator"});
   out.result = out.difference ? Check::Result::differs : Check::Result::equal;
   out.steps = int64_t(many.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/bench_page.h"
+#include "apps/report/report.h"
 
 #include <algorithm>
 #include <cmath>

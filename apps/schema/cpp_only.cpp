@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types that are there in C++ only, by kind: a config, which hands one tensor from layer to layer, has no place for their others.
+// Types that exist in C++ only, by kind: they need more than the one tensor that a config passes from layer to layer.
 #include <map>
 
 #include "apps/schema/schema.h"

@@ -10,7 +10,7 @@
 namespace halfstep::app {
 namespace {
 
-// Names of our keys and types in other trainers. A word may mean several; the one that is legal in its place counts.
+// Other trainers' names of our keys and types. A word may have several meanings; the one allowed in its place counts.
 // clang-format off
 constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"otype", "type"}, {"class", "type"}, {"kind", "type"}, {"class_path", "type"}, {"_target_", "type"}, {"learning_rate", "lr"},

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-// The statistics of the norms that training moves, under their names in the model's state.
+// Returns the statistics of the norms that training updates, by name in the model's state.
 StateDict moving_statistics(Module& model) {
   StateDict out;
   for (const auto& [path, module] : model.named_modules()) {
@@ -32,13 +32,13 @@ StateDict copies_of(const StateDict& state) {
   return out;
 }
 
-// Both have the same tensors in one order.
+// Copies tensors between lists of the same order.
 void assign(const StateDict& from, const StateDict& to) {
   const NoGrad off;
   for (size_t i = 0; i < from.size(); ++i) to[i].tensor.detach().copy_(from[i].tensor);
 }
 
-// Puts the loader and the default generator back where they were.
+// Restores the loader's position and the default generator.
 class SavedPlace {
  public:
   [[nodiscard]] explicit SavedPlace(DataLoader<>& loader)
@@ -73,7 +73,7 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
     const FreshStates begin(*s.model);
     const NoGrad off;
     const RunningStatistics anew(*s.model);
-    const GroupScope together(group);  // for norms whose statistics are those of all ranks, as in training
+    const GroupScope together(group);  // for norms with statistics over all ranks, as in training
     s.train->set_state({});
     for (int64_t i = 0; i < s.batches_per_epoch; ++i) {
       const std::optional<Batch> batch = s.train->next();

@@ -14,17 +14,17 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFreeShare = 0.9;  // of the device's memory: the rest is for data, libraries and other programs
+constexpr double kFreeShare = 0.9;  // share of the device's memory to use: the rest is for data, libraries and other programs
 constexpr int kPlanRounds = 3;
 
-// How many ranks share the device's memory with this one: all of its machine on a CPU, none on a GPU.
+// Returns the number of ranks that share the device's memory: all of the machine on a CPU, one on a GPU.
 int sharers(ProcessGroup& group, Device device) {
   if (!device.is_cpu()) return 1;
   const std::vector<std::string> hosts = group.gather(host_name());
   return int(std::count(hosts.begin(), hosts.end(), hosts[size_t(group.rank())]));
 }
 
-// The first step of a run has a peak of its own, which is as a rule lower: its optimizer has no state at first.
+// Plans for a step's peak. The first step usually has a lower one, because the optimizer has no state yet.
 RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given, int ranks) {
   double excess = 0;
   RecomputationPlan plan;

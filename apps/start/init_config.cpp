@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Letters, digits, - and _ of a file's name, for a run and its folder.
+// Makes the name of a run and its folder from a file's: letters, digits, - and _.
 std::string run_name(const fs::path& path) {
   std::string out;
   for (const char c : (path.filename().empty() ? path.parent_path().filename() : path.stem()).string())
@@ -34,7 +34,7 @@ bool exists_any(const fs::path& folder, std::initializer_list<const char*> names
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
 
-// --- data sets in their publishers' files ---
+// ---- published data sets
 
 InitParts init_published(const fs::path& root, const char* type, int64_t samples, int64_t side) {
   InitParts out;
@@ -50,7 +50,7 @@ InitParts init_published(const fs::path& root, const char* type, int64_t samples
   return out;
 }
 
-// --- text ---
+// ---- text
 
 InitParts init_texts(const fs::path& file) {
   const TextDataset characters(file, {.seq_len = 64});
@@ -75,9 +75,9 @@ InitParts init_texts(const fs::path& file) {
   return out;
 }
 
-// --- the whole ---
+// ---- all kinds
 
-// Files that are no data, or not enough of it.
+// Refuses files that are not data, or not enough of it.
 void refuse_other_files(const fs::path& data, const std::string& end) {
   const auto refuse = [&](const char* what, const std::string& help) { fail<DataError>("init", data.string(), what, Help{help}); };
   if (end == ".npy")
@@ -112,10 +112,10 @@ InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
                      " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
   if (text) return init_texts(data);
   refuse_other_files(data, end);
-  return init_table(data, wishes);  // whatever its name, its first lines say whether it is one
+  return init_table(data, wishes);  // whatever its name: its first lines decide
 }
 
-// Names of columns may hold ends of lines, which would end a comment.
+// Replaces line breaks, which names of columns may contain, since they would end a comment.
 std::string in_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
@@ -125,7 +125,7 @@ std::string in_one_line(std::string text) {
 void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
   constexpr size_t kColumn = 60;
   std::string text = indent + line.code + (comma ? "," : "");
-  if (!line.comment.empty() && text.size() + 2 > kColumn) {  // above it
+  if (!line.comment.empty() && text.size() + 2 > kColumn) {  // puts it above the line
     out += indent + "// " + in_one_line(line.comment) + '\n';
   } else if (!line.comment.empty()) {
     text.resize(kColumn, ' ');
@@ -134,9 +134,9 @@ void add(std::string& out, const std::string& indent, const InitLine& line, bool
   out += text + '\n';
 }
 
-// Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
+// Opens the pictures. Returns false if a few are unreadable and the config now omits them. Throws DataError for more.
 bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config) {
-  constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
+  constexpr int64_t kFew = 20;  // one bad picture in this many is accepted
   const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
   if (pictures.pictures == 0) return true;
   if (pictures.bad == 0) {
@@ -151,8 +151,8 @@ bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& con
   return false;
 }
 
-// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
-// number of classes of a sample; 0: it has none.
+// Throws DataError unless `halfstep validate` accepts the config; else adds its warnings, and its measurements. Returns the number
+// of classes of a sample; 0: none.
 int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts) {
   std::string wrong;
   const std::vector<std::string> before = made.notes;
@@ -173,7 +173,7 @@ int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& part
       }
       if (wrong.empty()) return f.target.empty() ? f.classes : 0;
     }
-  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL
+  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with NUL
     fail<DataError>("init", data.string(), ": names cannot be written into a config: ", e.what(), Help{"rename the columns"});
   }
   if (wrong.empty()) return 0;
@@ -202,7 +202,7 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
                           R"( "ReLU")", pools ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
                    ""});
   };
-  const bool small = side < 16;  // there is room for one pooling, and one convolution would be too few
+  const bool small = side < 16;  // there is room for only one pooling, and one convolution would be too few
   if (small) add_block(channels, false), channels *= 2;
   for (int64_t size = side, first = 1; first || (size >= 8 && channels <= 128); size /= 2, channels *= 2, first = 0)
     add_block(channels, size >= 8);
@@ -231,7 +231,7 @@ InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
   add(t, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"}, true);
   add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
   t += "}\n";
-  constexpr int64_t kMatrixClasses = 20;  // more are hard to read
+  constexpr int64_t kMatrixClasses = 20;  // a larger matrix is hard to read
   if (const int64_t classes = check_init(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
     std::string line;
     add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);

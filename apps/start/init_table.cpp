@@ -47,28 +47,28 @@ void add_split(InitParts& out, const char* type, const fs::path& file, const std
                         std::string_view(split) == "train" ? train : val});
 }
 
-// Names the cells that are taken for missing values although they hold something else.
+// Notes cells that are declared as missing although they contain something else.
 void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
   for (const size_t row : c.odd)
     cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
-  out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
+  out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
                              "; correct it in the file, or leave it"));
 }
 
 namespace {
 
-// --- the target ---
+// ---- the target
 
 struct TargetChoice {
   const InitColumn* column = nullptr;
   std::string why;
-  std::vector<std::string> others;  // that could be one as well
+  std::vector<std::string> others;  // other possible targets
 };
 
-// Why a column is not taken for the target without a wish; "": it could be one.
+// Returns why a column is not chosen as target unless requested; "": it could be.
 std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
   const std::string left_out = reason_to_leave_out(sheet, c);
   if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
@@ -90,7 +90,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
     if (against.empty())
       could.push_back(&c);
     else
-      reasons += (reasons.empty() ? "" : "; ") + spoken(sheet, c) + ' ' + against;
+      reasons += (reasons.empty() ? "" : "; ") + phrase(sheet, c) + ' ' + against;
   }
   const auto take = [&](const InitColumn* c, const char* why) {
     if (!out.column && c) out.column = c, out.why = why;
@@ -108,7 +108,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   if (!wishes.target.empty()) {
     take(&all[sheet.find(wishes.target)], "as asked");
     check<DataError>(out.column->distinct > 1, "init", file.string(), ": the target must have two different values, but ",
-                     spoken(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
+                     phrase(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
                      Help{could.empty() ? "no column has them: is the file whole?" : "give another --target"});
   }
   take(named({"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"}), "by its name");
@@ -122,22 +122,22 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   return out;
 }
 
-// Is the target one of classes? Throws for a task that it does not allow.
+// Returns whether the target is one of classes. Throws for a task that it does not allow.
 bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
   const bool texts = target.kind != ColumnKind::number,
-             few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
+             few = target.all_integers && target.distinct <= 20 && 5 * target.distinct <= target.filled();
   check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
-                     spoken(sheet, target), " has texts or dates",
+                     phrase(sheet, target), " has texts or dates",
                      Help{target.example.empty() ? "--task classification has a class for each date"
                                                  : joined("such as \"", target.example.substr(0, 40), '"')});
   const bool classes = wishes.task == "classification" || (wishes.task.empty() && (texts || few));
   check<DataError>(!classes || target.distinct <= kMostClasses, "init", "a target may have ", kMostClasses, " classes, but ",
-                   spoken(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
+                   phrase(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
                    Help{texts ? "give another --target" : "--task regression predicts numbers"});
   return classes;
 }
 
-// --- the table ---
+// ---- the table
 
 bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
@@ -145,7 +145,7 @@ bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
-// Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
+// Adds "missing" and its words. The reader omits rows without a target; in a text target a word such as NA may be a class.
 void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target, bool classes,
                  const std::vector<const InitColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
@@ -158,13 +158,13 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   for (const InitColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
   if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
   if (without > 0)
-    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
+    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", phrase(sheet, target),
                                without == 1 ? ", and is left out" : ", and are left out"));
   for (const std::string& w : words_are_classes ? target.words : std::set<std::string>()) {
     size_t rows = 0;
     for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.at) == w;
     const std::string word = in_quotes(w);
-    out.notes.push_back(joined(word, " counts as a class of ", spoken(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
+    out.notes.push_back(joined(word, " counts as a class of ", phrase(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
                                "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
   }
   if (cells > 0)
@@ -176,8 +176,8 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
-// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
+// Returns whether the first row of a table without numbers in its first rows is a header: yes if none of its cells recurs, except
+// in rows that are wholly equal, and cells of other rows do; no if one recurs. Empty: undecided.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
   const std::vector<size_t>& same = sheet.same_as_first();
@@ -206,13 +206,13 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
                       joined(target.distinct, " different ",
-                             texts          ? "texts"
-                             : target.whole ? "whole numbers"
-                                            : "numbers",
+                             texts                 ? "texts"
+                             : target.all_integers ? "whole numbers"
+                                                   : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 
-// The columns that a model is to see; the others are listed with the reason.
+// Returns the columns that the model gets; lists the others with reasons.
 std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
                                                 const InitColumn& target, const fs::path& file) {
   std::vector<const InitColumn*> inputs;
@@ -227,7 +227,7 @@ std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& she
       inputs.push_back(&c);
       continue;
     }
-    excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
+    excluded.push_back(reference(sheet, c)), why.push_back(phrase(sheet, c) + ' ' + reason);
     free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
@@ -260,7 +260,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   const InitColumn& target = *choice.column;
   const bool classes = has_classes(sheet, target, wishes);
   InitParts out;
-  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
+  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", phrase(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   if (header)
@@ -305,7 +305,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                    in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
             "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  const bool many = rows >= 5000;  // a second hidden layer gains nothing, or loses, on fewer
+  const bool many = rows >= 5000;  // on fewer rows a second hidden layer does not help
   for (int layer = 0; layer < (many ? 2 : 1); ++layer)
     out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
   out.layers.push_back(
@@ -319,7 +319,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
     std::vector<std::string> others;
     for (const InitColumn& c : r.columns) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
-      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : phrase(sheet, c));
     }
     add_texts(out, sheet, texts, list_text(others));
   }

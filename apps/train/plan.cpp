@@ -217,7 +217,7 @@ std::string plan_text(const StepPlan& plan) {
   return text + "\n ]\n}\n";
 }
 
-// The calls of a planned step as a table.
+// Prints the calls of a planned step as a table.
 
 namespace {
 
@@ -237,9 +237,9 @@ bool moves_nothing(const LoggedCall& call) {
 
 std::string amount(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
 
-// "cross_entropy: computes in float32 and reads 16 bits; reduction=mean", each once; a backward call says nothing new.
+// Returns distinct reasons: "cross_entropy: computes in float32 and reads 16 bits; reduction=mean". Backward calls add none.
 std::vector<std::string> reasons_of(const StepPlan& plan) {
-  std::vector<std::pair<std::string, std::string>> found;  // why, and of which ops
+  std::vector<std::pair<std::string, std::string>> found;  // reasons, and the ops they apply to
   for (const LoggedCall& call : plan.calls) {
     if (moves_nothing(call) || call.reason == "as its forward") continue;
     const std::string why = call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes), op(call.op);
@@ -257,7 +257,7 @@ std::vector<std::string> reasons_of(const StepPlan& plan) {
 }  // namespace
 
 void print_calls(std::ostream& out, const StepPlan& plan, size_t width) {
-  const bool in_table = width == 0;  // the reasons
+  const bool in_table = width == 0;  // whether the table has the reasons
   Cells cells{{"pass", "layer", "op", "dtype", "MFLOP", "read", "written", "saved", "casts"}};
   if (in_table) cells[0].emplace_back("why");
   std::map<std::string, int64_t> folded;

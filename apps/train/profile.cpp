@@ -27,7 +27,7 @@ double median(std::vector<double> values) {
 
 bool is_row(const ProfileSpan& span) { return span.depth == 0 && span.kind != SpanKind::step && span.kind != SpanKind::part; }
 
-// Seconds in which at least one of them runs.
+// Returns the seconds in which at least one kernel runs.
 double busy_seconds(const std::vector<ProfileKernel>& by_time) {
   int64_t sum = 0, until = 0;
   for (const ProfileKernel& k : by_time) {
@@ -81,7 +81,7 @@ void StepProfiler::begin() {
   open_ = true;
   backend_for(device_).synchronize();
   const bool timed_by_call = seen_ >= kWarmUp && (seen_ - kWarmUp) % 2 == 1;
-  if (timed_by_call) scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);  // which takes time on a GPU
+  if (timed_by_call) scope_ = std::make_unique<ProfileScope>(device_, kSpans - spans_);  // costs time on a GPU
   began_ = Clock::now();
   if (!timed_by_call) return;
   if (!first_) first_ = began_;
@@ -95,8 +95,8 @@ void StepProfiler::end() {
   backend_for(device_).synchronize();
   const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
   if (scope_) {
-    Taken taken{scope_->spans(), scope_->kernels(), seconds,
-                std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
+    ProfiledStep taken{scope_->spans(), scope_->kernels(), seconds,
+                       std::chrono::duration_cast<std::chrono::nanoseconds>(began_ - *first_).count()};
     spans_ += taken.spans.size() + taken.kernels.size();
     no_kernels_ = scope_->no_kernels();
     const bool cut = scope_->left_out() > 0;
@@ -180,7 +180,7 @@ std::string StepProfiler::trace(int process) const {
   const auto name_row = [&](int row, const std::string& text) {
     event({{"name", "thread_name"}, {"ph", "M"}, {"pid", process}, {"tid", row}, {"args", {{"name", text}}}});
   };
-  // begin, duration: microseconds.
+  // Appends a span. begin, duration: microseconds.
   const auto span = [&](const std::string& name, const char* category, int row, double begin, double duration, const Json& args) {
     event({{"name", name},
            {"cat", category},
@@ -192,13 +192,13 @@ std::string StepProfiler::trace(int process) const {
            {"args", args}});
   };
   constexpr int kCalls = 0, kDevice = 1;
-  std::map<uint32_t, int> streams;  // and their rows
+  std::map<uint32_t, int> streams;  // streams and their rows
   const bool on_device = !device_.is_cpu();
   event({{"name", "process_name"}, {"ph", "M"}, {"pid", process}, {"tid", 0}, {"args", {{"name", joined("rank ", process)}}}});
   name_row(kCalls, "calls");
   if (on_device) name_row(kDevice, joined(device_));
   constexpr const char* categories[] = {"step", "pass", "op", "cast", "wait"};
-  for (const Taken& step : taken_) {
+  for (const ProfiledStep& step : taken_) {
     for (const ProfileSpan& s : step.spans) {
       Json args = {{"pass", name(s.pass)}};
       if (s.layer) args["layer"] = *s.layer;
@@ -234,12 +234,12 @@ void write_profile(const std::filesystem::path& folder, const StepProfiler& prof
   atomic_write(inside / "trace.json.gz", zipped(profiler.trace()));
 }
 
-// A profile as tables and as JSON.
+// Formats a profile as tables and as JSON.
 
 namespace {
 
 constexpr size_t kRows = 20;       // of a table; profile.json has all
-constexpr double kLeast = 0.0005;  // of the step, below which a row is not shown
+constexpr double kLeast = 0.0005;  // share of the step below which a row is omitted
 
 std::string milliseconds_text(double seconds) {
   const double ms = seconds * 1e3;
@@ -252,7 +252,7 @@ std::string percent_text(double share) {
   out << std::fixed << std::setprecision(1) << 100 * share << " %";
   return out.str();
 }
-// A rate in thousands of millions a second.
+// Formats a rate in units of 10^9 for each second.
 std::string rate_text(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? number_text(amount / seconds * 1e-9, 3) : "";
 }
@@ -260,7 +260,7 @@ std::string rate_text(double amount, double seconds) {
 std::string plural(double n, const char* what) { return joined(number_text(n, 6), " ", what, n == 1 ? "" : "s"); }
 
 struct Total {
-  double seconds = 0, calls = 0, floor = 0, floored = 0;  // floored: seconds of rows that have a floor
+  double seconds = 0, calls = 0, floor = 0, floored = 0;  // floored: seconds of rows with a floor
   void add(const ProfileRow& row) {
     seconds += row.seconds, calls += row.calls;
     if (row.work) floor += row.work->floor_seconds, floored += row.seconds;
@@ -268,7 +268,7 @@ struct Total {
 };
 std::string floor_text(const Total& t) { return t.floored > 0 && t.floor > 0 ? percent_text(t.floor / t.floored) : ""; }
 
-// The calls of each name, by time.
+// Appends a table of the calls of each name, sorted by time.
 void totals_table(std::vector<std::string>& lines, const StepProfile& p, const std::string& title,
                   const std::function<std::string(const ProfileRow&)>& name_of) {
   std::map<std::string, Total> sums;
@@ -330,7 +330,7 @@ void kernels_table(std::vector<std::string>& lines, const StepProfile& p) {
   const auto small = std::ranges::find_if(p.kernels, [&](const KernelRow& row) { return row.seconds < kLeast * p.seconds; });
   const size_t shown = std::min(size_t(small - p.kernels.begin()), kRows);
   const auto line = [&](const std::string& calls, const std::string& time, const std::string& share, std::string name) {
-    constexpr size_t kName = 68;  // the line has 100 columns then
+    constexpr size_t kName = 68;  // makes lines of 100 columns
     if (name.size() > kName) name = name.substr(0, kName - 3) + "...";
     TextWriter out;
     out << std::right << std::setw(7) << calls << std::setw(12) << time << std::setw(9) << share << "  " << name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says and gives back when it ends.
+// Prints the end of a run, and makes its summary.
 #pragma once
 
 #include <cstdint>

@@ -68,7 +68,7 @@ void RunLines::show(bool evaluates) {
   v.step = run_.n.applied(), v.steps = run_.s.total_steps;
   v.lr = run_.s.optimizer->lr();
   v.samples_per_second = steps > 0 ? double(run_.n.samples - run_.first_samples) / std::max(1e-9, run_.clock.training()) : 0;
-  // Epochs count all steps, train.max_steps those that are applied.
+  // Epochs count all steps, train.max_steps applied ones.
   const int64_t done = run_.config.train.epochs ? run_.n.steps : run_.n.applied(),
                 left = std::max<int64_t>(run_.s.total_steps - done, 0);
   v.seconds_left = steps > 0 ? spent / double(steps) * double(left) : INFINITY;
@@ -127,7 +127,7 @@ void RunLines::log_epoch() {
 void RunLines::end_epoch(bool evaluated, bool is_best) { epochs_.add(run_.epoch(), epoch_parts(evaluated), is_best); }
 
 std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
-  const bool terminal = run_.progress.has_bar();  // which has columns, and less room
+  const bool terminal = run_.progress.has_bar();  // has columns, and less room
   const std::string all = run_.config.train.epochs ? joined("/", *run_.config.train.epochs) : "", now = joined(run_.epoch());
   const std::string indent(terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
   std::vector<LinePart> out = {{"epoch " + indent + now + all}};

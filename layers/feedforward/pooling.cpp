@@ -7,7 +7,7 @@ namespace {
 struct Window {
   Dims kernel, stride, padding;
 };
-// Checked: one number each.
+// Checks the arguments and returns them with one number for each dimension.
 Window window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
   Window out;
   out.kernel = kernel_size.each(dims, type, "kernel_size", 1);
@@ -64,7 +64,7 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
   const AvgPoolOptions options{w.stride, w.padding, o.ceil_mode, o.count_include_pad, o.divisor_override};
   const auto pool = dims == 1 ? avg_pool1d : dims == 2 ? avg_pool2d : avg_pool3d;
   Repr text(type);
-  if (dims == 1)  // PyTorch makes its arguments tuples
+  if (dims == 1)  // PyTorch prints tuples here
     text.arg("kernel_size", w.kernel).arg("stride", w.stride).arg("padding", w.padding);
   else
     text.arg("kernel_size", kernel_size).arg("stride", or_kernel(o.stride, kernel_size)).arg("padding", o.padding);

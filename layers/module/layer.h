@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers are made of: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
+// Parts of layers: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
 #pragma once
 
 #include <concepts>
@@ -14,11 +14,11 @@
 
 namespace halfstep {
 
-// A whole number as an argument of a constructor: fractions, which would be cut off, and bools do not compile.
-class Whole {
+// An integer argument of a constructor. Fractions, which would be truncated, and bools do not compile.
+class Integer {
  public:
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Whole(T value) : value_(int64_t(value)) {}
+  requires(!std::same_as<T, bool>) Integer(T value) : value_(int64_t(value)) {}
   operator int64_t() const { return value_; }
 
  private:
@@ -41,7 +41,7 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
-  // The options in the order of their list, as it says that they are shown.
+  // Appends the options in the order of their list, as the list says.
   template <HasOptionList O>
   Repr& options(const O& options) {
     const O usual;
@@ -86,7 +86,7 @@ class FunctionLayer : public Module {
   Function function_;
 };
 
-// The name of a class as an argument of a template.
+// A class name as a template argument.
 struct ClassName {
   char text[40] = {};
   template <size_t n>
@@ -95,7 +95,7 @@ struct ClassName {
   }
 };
 
-// "Conv" and 2: "Conv2d".
+// Appends the dimensions: "Conv" and 2 give "Conv2d".
 constexpr ClassName with_dims(ClassName family, int dims) {
   size_t end = 0;
   while (family.text[end]) ++end;
@@ -103,7 +103,7 @@ constexpr ClassName with_dims(ClassName family, int dims) {
   family.text[end + 1] = 'd';
   return family;
 }
-// What a class of a family has for `dims` spatial dimensions: its name, and how many numbers its sizes are.
+// A family's class for `dims` spatial dimensions: its name, and the count of its sizes.
 template <ClassName family, int dims>
 struct OfDims {
   static constexpr int kDims = dims;
@@ -119,8 +119,8 @@ class PlainLayer : public FunctionLayer {
   PlainLayer() : FunctionLayer(Repr(kName).str(), function) {}
 };
 
-// A type that can be given for the first option of O, by position: Dropout(0.3). A bool is no number, a fraction no whole
-// number.
+// Accepts a type that can be given for the first option of O, by position: Dropout(0.3). A bool is not a number, and a fraction
+// not an integer.
 template <class T, class O>
 concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
                       (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||
@@ -135,7 +135,7 @@ O with_first(const T& first) {
     return O{std::string(first)};
 }
 
-// A function of a tensor and options: how a struct of options computes it.
+// Computes the function of an options struct.
 template <class O>
 Tensor call_options(const Tensor& x, const O& options) {
   return options(x);
@@ -154,11 +154,11 @@ class OptionLayer : public FunctionLayer {
   explicit OptionLayer(const T& first) : OptionLayer(with_first<O>(first)) {}
 };
 
-// A rank that a layer takes. Throws ShapeError that names it.
+// Throws ShapeError, naming the layer, unless x has between `least` and `most` dimensions.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);
 
-// The spatial sizes of an output that was asked for, which is said whole, as x's shape would be, or by those alone. Throws
-// ShapeError for another number of sizes.
+// Returns the spatial part of a requested output size, given as a full shape or as spatial sizes. Throws ShapeError for another
+// count of sizes.
 Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims);
 
 }  // namespace halfstep

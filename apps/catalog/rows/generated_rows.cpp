@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets that need no files.
+// Rows of data sets that need no files.
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/digits.h"
 #include "framework/data/sets/generators.h"
@@ -49,7 +49,7 @@ Field count(const char* key, int64_t fallback, const char* doc, int64_t least = 
   return integer(key, fallback, doc).at_least(double(least)).at_most(1 << 24);
 }
 
-// A row of a data set that is drawn from an Options with a split, a size and a seed.
+// Makes the row of a data set that is drawn from an Options with a split, a size and a seed.
 template <class D, class Options>
 DatasetRow drawn_row(const char* type, const char* doc, std::vector<Field> more, std::function<void(const Json&, Options&)> read) {
   std::vector<Field> fields = {which_split(), count("size", 1000, "samples")};

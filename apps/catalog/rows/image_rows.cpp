@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of images.
+// Rows of image data sets.
 #include <algorithm>
 
 #include "apps/catalog/pictures.h"
@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-// A row of the MNIST family. `kind_of`: of a config.
+// Makes a row of the MNIST family. `kind_of` reads the kind from a config.
 DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more, std::function<MnistKind(const Json&)> kind_of,
                      bool known_sizes) {
   std::vector<Field> fields = {root_field("folder with the files, or with a folder of them"), which_split()};
@@ -49,11 +49,11 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
 }
 
 const std::vector<std::string>& picture_fits() {
-  static const std::vector<std::string> all = {"crop", "squash", "pad"};  // as PictureFit
+  static const std::vector<std::string> all = {"crop", "squash", "pad"};  // in the order of PictureFit
   return all;
 }
 const std::vector<std::string>& backgrounds() {
-  static const std::vector<std::string> all = {"black", "white", "none"};  // as Background
+  static const std::vector<std::string> all = {"black", "white", "none"};  // in the order of Background
   return all;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of rows of labels, which a model of CTCLoss puts out a step at a time.
+// Metrics of rows of labels, which a model trained by CTCLoss emits step by step.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace halfstep::app {
 namespace {
 
-// The fewest labels to put in, take out and change so that one row becomes the other.
+// Returns the edit distance: the fewest insertions, deletions and substitutions that turn one row into the other.
 int64_t distance(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
   std::vector<int64_t> row(to.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = int64_t(j);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations, normalisations, Dropout, Embedding, and layers that move elements.
+// Rows of activations, normalisations, Dropout, Embedding, and layers that move elements.
 #include "apps/catalog/rows/layer_rows.h"
 
 #include <map>
@@ -78,7 +78,7 @@ Sizes ReadArg<Sizes>::from(const Json& value) {
   return each;
 }
 
-// The rows of pointwise.def that are layers, by type.
+// Returns the rows of pointwise.def that are layers, by type.
 std::map<std::string, ModuleRow> rows_of_ops() {
   std::map<std::string, ModuleRow> out;
 #define HS_ONE_OPTION(row, layer, ...) out.emplace(#layer, option_row<layer>(std::string(info_of(Pointwise::row).doc)));
@@ -120,7 +120,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(option_row<Softmin>("Softmax of -x"));
   all.add(option_row<LogSoftmax>("ln of Softmax"));
   all.add(plain_row<Softmax2d>("Softmax over the channels of an image"));
-  for (auto& [type, row] : of_ops) all.add(std::move(row));  // with no place of their own
+  for (auto& [type, row] : of_ops) all.add(std::move(row));  // the remaining ones, at the end
 }
 
 void add_norm_rows(Catalog<ModuleRow>& all) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of numbers in files.
+// Rows of data sets of numbers in files.
 #include <algorithm>
 
 #include "apps/catalog/rows/dataset_rows.h"
@@ -27,17 +27,17 @@ CsvOptions::Header header_of(const Json& self) {
   return !self["header"].is_boolean() ? Header::automatic : self["header"] == true ? Header::yes : Header::no;
 }
 
-// In a function, since other files may build the catalogue before this file's variables are initialised.
+// Returns a static list, since other files may build the catalogue before this file's variables are initialised.
 const std::vector<std::string>& missing_words() {
-  static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // as CsvMissing
+  static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // in the order of CsvMissing
   return all;
 }
 const std::vector<std::string>& series_missing() {
-  static const std::vector<std::string> all = {"refuse", "drop", "last", "interpolate"};  // as SeriesMissing
+  static const std::vector<std::string> all = {"refuse", "drop", "last", "interpolate"};  // in the order of SeriesMissing
   return all;
 }
 const std::vector<std::string>& date_orders() {
-  static const std::vector<std::string> all = {"ymd", "dmy", "mdy"};  // as CsvDateOrder
+  static const std::vector<std::string> all = {"ymd", "dmy", "mdy"};  // in the order of CsvDateOrder
   return all;
 }
 
@@ -72,7 +72,7 @@ std::vector<std::string> columns_of(const Json& list) {
   return out;
 }
 
-// What the data set of a request depends on: its file and the training data's, and the config.
+// Returns a cache key: the split's file, the training data's file, and the config.
 std::string kept_as(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool table = train.self()["type"] == "CSV";
@@ -81,11 +81,11 @@ std::string kept_as(const SplitRequest& r) {
   const Json loss = r.config.value("loss", Json::object());
   Json keys = {r.config["seed"], r.split, r.self(), train.self(), loss.value("ignore_index", Json())};
   for (Json& k : keys)
-    if (k.is_object()) k.erase("transforms");  // which are done to its batches
+    if (k.is_object()) k.erase("transforms");  // applied to batches, not to the data set
   return joined(own, '\n', of_train, '\n', line_of(keys));
 }
 
-// How the texts of "texts" become tokens. learns: the tokens are not those of the training data.
+// Returns how "texts" are tokenised. learns: learn tokens instead of taking the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
   TokenRowOptions out{.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>()),
@@ -121,7 +121,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.one_hot = self["categories"] == "one_hot";
   options.part = split_options(r);
   options.part.stratified = options.part.stratified && options.classification;  // else the rules of data refuse it
-  // Held-out data has the columns, categories, classes and scale of the training data.
+  // Held-out data takes columns, categories, classes and scale from the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
   const TableForm* const known = r.known ? std::get_if<TableForm>(&r.known->source) : nullptr;
@@ -165,7 +165,7 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   options.standardize = self["standardize"];
   options.header = header_of(self);
   options.format = format_of(self);
-  // Held-out data has the columns, scale and step of the training data.
+  // Held-out data takes columns, scale and step from the training data.
   const SplitRequest train = train_of(r);
   std::optional<TimeSeriesOptions> known;
   if (r.known && std::holds_alternative<SeriesForm>(r.known->source))

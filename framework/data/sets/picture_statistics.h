@@ -12,7 +12,7 @@ namespace halfstep {
 
 struct PictureStatistics {
   std::vector<ChannelStatistics> channels;
-  int64_t looked_at = 0, all = 0;  // samples
+  int64_t examined = 0, all = 0;  // samples
   std::vector<double> means() const;
   std::vector<double> deviations() const;  // 1 of a channel that is constant
 };

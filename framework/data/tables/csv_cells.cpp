@@ -154,10 +154,11 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   constexpr const char* kOrders[] = {"ymd", "dmy", "mdy"};
   for (int order = 0; order < 3 && out.what.empty(); ++order) {
     if (!parse_date(cell, CsvDateOrder(order), date)) continue;
-    CsvDate also;
-    const std::string which = order == 0 ? ""
-                                         : joined(", \"date_order\": \"", kOrders[order], '"',
-                                                  order == 1 && parse_date(cell, CsvDateOrder::mdy, also) ? " or \"mdy\"" : "");
+    CsvDate month_first;
+    const std::string which = order == 0
+                                  ? ""
+                                  : joined(", \"date_order\": \"", kOrders[order], '"',
+                                           order == 1 && parse_date(cell, CsvDateOrder::mdy, month_first) ? " or \"mdy\"" : "");
     return {"dates", "list the column in \"dates\"" + which};
   }
   return {};

@@ -8,7 +8,7 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/compare.h"
-#include "apps/report/page.h"
+#include "apps/report/report.h"
 #include "framework/base/check.h"
 #include "tests/apps/tiny_run.h"
 
