@@ -253,11 +253,11 @@ class Doctor {
       std::optional<Batch> batch = s.train->next();
       if (!batch) batch = s.train->next();
       const auto [input, target] = on_device(*batch, s.device);
-      const double loaded = since(from);
+      const double loading_time = since(from);
       const auto loaded = Clock::now();
       step(input, target);
       backend_for(s.device).synchronize();
-      loading.push_back(loaded), stepping.push_back(since(loaded));
+      loading.push_back(loading_time), stepping.push_back(since(loaded));
     }
     const auto middle = [](std::vector<double> v) {
       v.erase(v.begin());  // drop the first, cold one
