@@ -198,7 +198,7 @@ TEST_CASE("metrics of a time series are in the units of its file") {
   write(dir / "s", "10\n30\n50\n1000\n");
   const TimeSeriesDataset data(dir / "s", {.end = 0.75});
   const Batch b = data.batch(std::vector<int64_t>{1});
-  const Compared made = as_measured(zeros({1, 1}), b.target, {{"type", "MSELoss"}}, data.form());
+  const ComparedTensors made = as_measured(zeros({1, 1}), b.target, {{"type", "MSELoss"}}, data.form());
   CHECK(made.output.item<double>() == doctest::Approx(30));
   CHECK(made.target.item<double>() == doctest::Approx(50));
 }
