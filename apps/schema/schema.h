@@ -113,6 +113,8 @@ struct Family {
 
 // Types that only programs can use, by the kind of component: "layer".
 std::vector<std::string> cpp_only_components(const std::string& what);
+// What a config has in place of a key of another program's, or, for key "", in place of a type: "; ..."; "" where nothing is known.
+std::string in_place_of(const std::string& what, const std::string& type, const std::string& key);
 
 // A whole document.
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);
