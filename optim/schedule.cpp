@@ -127,10 +127,15 @@ MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRA
   check<ValueError>(bool(function_), "MultiplicativeLR", "needs a function of the count of applied steps");
   start();
 }
-double MultiplicativeLR::factor(int64_t count) const {
-  while (int64_t(products_.size()) <= count) products_.push_back(products_.back() * function_(int64_t(products_.size())));
+const MultiplicativeLR::Product& MultiplicativeLR::at(int64_t count) const {
+  while (int64_t(products_.size()) <= count) {
+    const auto [product, zeros] = products_.back();
+    const double next = product * function_(int64_t(products_.size()));
+    products_.push_back(next == 0 ? Product{1, zeros + 1} : Product{next, zeros});
+  }
   return products_[size_t(count)];
 }
+double MultiplicativeLR::factor(int64_t count) const { return at(count).zeros > 0 ? 0 : at(count).product; }
 
 NoamLR::NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps)
     : FactorSchedule(optimizer), d_model_(d_model), warmup_steps_(warmup_steps) {

@@ -177,12 +177,20 @@ class MultiplicativeLR : public FactorSchedule {
       : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
   std::optional<double> entry_factor() const override { return function_(0); }
-  bool holds(int64_t) const override { return false; }
+  // After a function(count) of 0, a rate that the user sets is multiplied by the next ones.
+  std::optional<double> held_for(double rate, int64_t count) const override { return rate / at(count).product; }
+  double held_rate(double held, int64_t count) const override { return held * at(count).product; }
+  int64_t section(int64_t count) const override { return at(count).zeros; }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:
+  struct Product {
+    double product;  // of the functions since the last one that made it 0
+    int64_t zeros;   // how often one did
+  };
+  const Product& at(int64_t count) const;
   std::function<double(int64_t)> function_;
-  mutable std::vector<double> products_{1};  // by count
+  mutable std::vector<Product> products_{{1, 0}};  // by count
 };
 
 // Computes lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1 ("Attention is all you need"). lr is usually 1.

@@ -217,6 +217,12 @@ double ChainedScheduler::rate(double initial, int64_t count) const {
   return rate;
 }
 
+int64_t ChainedScheduler::section(int64_t count) const {
+  int64_t out = 0;
+  for (const SchedulePtr& part : parts()) out += part->section(count);
+  return out;
+}
+
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones)
     : CompositeSchedule(optimizer, "SequentialLR", std::move(schedules)), milestones_(std::move(milestones)) {
   check<ValueError>(milestones_.size() + 1 == parts().size(), "SequentialLR", "needs one milestone less than schedules, got ",
@@ -253,9 +259,10 @@ std::optional<double> SequentialLR::initial_for(double rate, int64_t count) cons
 }
 
 int64_t SequentialLR::section(int64_t count) const {
-  size_t part = part_at(count);
-  while (part > 0 && parts()[part]->entry_factor()) --part;
-  return int64_t(part);
+  const size_t part = part_at(count);
+  const int64_t begun = part > 0 ? milestones_[part - 1] : 0;
+  const bool goes_on = part > 0 && parts()[part]->entry_factor();
+  return (goes_on ? section(begun - 1) : begun) + parts()[part]->section(count - begun);
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

@@ -90,6 +90,7 @@ class ChainedScheduler : public CompositeSchedule {
   ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  int64_t section(int64_t count) const override;
 
  private:
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }

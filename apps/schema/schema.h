@@ -114,6 +114,8 @@ struct Family {
 
 // Returns the types of a kind of component ("layer") that only programs can use.
 std::vector<std::string> cpp_only_components(const std::string& what);
+// Returns what a config has in place of another program's key, or, for key "", of its type: "; ..."; "": unknown.
+std::string in_place_of(const std::string& what, const std::string& type, const std::string& key);
 
 // Validates a whole document.
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);

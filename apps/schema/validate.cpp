@@ -57,7 +57,7 @@ class Checker {
   }
 
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
-               const std::string& path, const Json& head = Json::object()) {
+               const std::string& path, const Json& head = Json::object(), const Family* family = nullptr) {
     Json out = head;
     std::vector<std::string> known, offered;  // keys that are not supported yet are known, but not offered
     for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
@@ -68,7 +68,7 @@ class Checker {
       }
     }
     for (const auto& [key, ignored] : value.items()) {
-      if (!contains(known, key)) unknown(key, offered, what, path);
+      if (!contains(known, key)) unknown(key, offered, what, path, family);
     }
     const auto own = [&](const std::string& key) {
       return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
@@ -204,24 +204,42 @@ class Checker {
       if (contains(family.cpp_only, name)) {
         issues_.error(type_path, name + " takes several tensors, where a config has one: it is for C++ only (docs/layers.md)");
       } else {
-        const std::string hint = did_you_mean(name, types);
+        std::string hint = in_place_of(family.what, name, "");
+        if (hint.empty()) hint = did_you_mean(name, types);
         issues_.error(type_path, "unknown " + family.what + " " + shown(name) + (hint.empty() ? "; use " + one_of(types) : hint));
       }
       return nullptr;
     }
-    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}});
+    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}}, &family);
   }
 
-  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path) {
+  // family: of the component that has the key; null for a section.
+  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path,
+               const Family* family) {
     if (issues_.full()) return issues_.error("", "");
-    std::string hint = did_you_mean(key, keys);
-    if (hint.empty()) hint = elsewhere(key);
+    std::string hint = family ? in_place_of(family->what, what, key) : "", owners;
+    if (hint.empty()) hint = did_you_mean(key, keys);
+    if (hint.empty() && family) owners = owners_of(key, *family);
+    if (hint.empty() && owners.empty()) hint = elsewhere(key);
     if (hint.empty() && keys.empty()) hint = "; " + what + " takes none";
     if (hint.empty()) {
       hint = "; " + (what.empty() ? "a config" : what) + " takes ";
       for (size_t i = 0; i < keys.size(); ++i) hint += (i ? ", " : "") + keys[i];
     }
-    issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + hint, true);
+    issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + owners + hint, true);
+  }
+  // Other components that take it: "; StepLR and CyclicLR do". Keys of data sets have their like in the sections of data.
+  static std::string owners_of(const std::string& key, const Family& family) {
+    if (family.what == "data set") return "";
+    std::string out;
+    int others = -2;  // beyond those that are named
+    for (const Component& c : family.components) {
+      if (std::none_of(c.fields.begin(), c.fields.end(), [&](const Field& f) { return f.key == key; })) continue;
+      if (++others <= 0) out += (out.empty() ? ", which " : ", ") + c.type;
+    }
+    if (out.empty()) return "";
+    return out + (others > 0 ? " and " + std::to_string(others) + (others == 1 ? " other take" : " others take")
+                             : others == 0 ? " take" : " takes");
   }
 
   // Suggests a key of another section, also for another program's name.

@@ -28,15 +28,17 @@ Tensor rows_for(const Module& self, const char* layer, const Tensor& table, cons
 }
 
 Tensor waves(int64_t max_len, int64_t d_model) {
-  std::vector<float> values;
-  values.reserve(size_t(max_len * d_model));
+  const Shape shape{max_len, 1, d_model};
+  if (default_device().is_meta()) return Tensor::empty(shape);
+  const Tensor out = Tensor::empty(shape, {.device = Device::cpu});
+  float* at = out.data_ptr<float>();
   for (int64_t i = 0; i < max_len; ++i) {
     for (int64_t j = 0; j < d_model; ++j) {
       const double angle = double(i) * std::pow(10000.0, -double(j / 2 * 2) / double(d_model));
-      values.push_back(float(j % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+      *at++ = float(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }
-  return from_vector(values, {max_len, 1, d_model});
+  return out.to(default_device());
 }
 
 Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {

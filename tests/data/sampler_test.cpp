@@ -11,6 +11,7 @@
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/data/loading/loader.h"
+#include "framework/data/loading/subsets.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
@@ -178,6 +179,43 @@ TEST_CASE("DataLoader: a sample that is drawn again has other random numbers, on
   const auto once = std::make_shared<WeightedSampler>(std::vector<double>(12, 1.0), 12, false);
   DataLoader without(data, {.batch_size = 5, .sampler = once, .seed = 4});
   CHECK(epoch_of(without, inputs) == data->batch(once->order(4, 0), 0).input.to_vector<double>());
+}
+
+TEST_CASE("Subset: a sample that is listed several times has random numbers of its own at each place") {
+  const Tensor x = arange(0, 4).reshape({4, 1}).to(DType::f32), y = arange(0, 4).to(DType::i64);
+  const auto data = transformed(std::make_shared<TensorDataset<>>(x, y, 4), {std::make_shared<Noise>()}, 7);
+  const auto inputs = [](const Batch& b) { return b.input.to_vector<double>(); };
+  const Subset<Dataset> part(data, {2, 0, 2, 2, 1, 0});
+  DataLoader loader(part, {.batch_size = 4, .num_workers = 2});
+  const std::vector<double> first = epoch_of(loader, inputs), second = epoch_of(loader, inputs);
+  CHECK(std::set<double>(first.begin(), first.end()).size() == 6);
+  CHECK(first != second);
+  CHECK(first == inputs(part.batch(std::vector<int64_t>{0, 1, 2, 3, 4, 5})));
+  // The first of each has the numbers that it has alone; a part of a part, and draws of a sampler, have others again.
+  CHECK(inputs(part.batch(std::vector<int64_t>{1, 4})) == inputs(data->batch(std::vector<int64_t>{0, 1}, 0)));
+  const Subset<Dataset> twice(part, {0, 2, 2, 0, 1});
+  const std::vector<double> of_part = inputs(twice.batch(std::vector<int64_t>{0, 1, 2, 3, 4}, 1));
+  CHECK(std::set<double>(of_part.begin(), of_part.end()).size() == 5);
+  DataLoader drawn(part, {.batch_size = 5, .sampler = WeightedSampler(std::vector<double>(6, 1.0), 30), .seed = 1});
+  const std::vector<double> all = epoch_of(drawn, inputs);
+  CHECK(std::set<double>(all.begin(), all.end()).size() == 30);
+}
+
+TEST_CASE("ConcatDataset: transforms of its parts have random numbers of their own for each sample and epoch") {
+  const Tensor x = zeros({3, 1}), y = arange(0, 3).to(DType::i64);
+  const std::shared_ptr<const Dataset> data =
+      transformed(std::make_shared<TensorDataset<>>(x, y, 3), {std::make_shared<Noise>()}, 7);
+  std::vector<double> before;
+  for (const int workers : {0, 2}) {
+    DataLoader loader(ConcatDataset(data, data), {.batch_size = 4, .seed = 3, .num_workers = workers});
+    std::vector<double> all;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const double v : epoch_of(loader, [](const auto& b) { return b.first.template to_vector<double>(); })) all.push_back(v);
+    CHECK(std::set<double>(all.begin(), all.end()).size() == 12);
+    if (workers > 0) CHECK(all == before);
+    before = all;
+  }
+  CHECK(ConcatDataset(data).get(2).first.to_vector<double>() == data->get(2).first.to_vector<double>());
 }
 
 TEST_CASE("channel_statistics: against the formulas, with what is not finite set apart") {

@@ -51,6 +51,27 @@ TEST_CASE("accumulation beside an embedding that divides gradients by uses gets 
   CHECK(!contains(warnings({"train.accumulate_steps=3", "model.layers.0.scale_grad_by_freq=false"}), "scale_grad_by_freq"));
 }
 
+TEST_CASE("a component that is given another one's key says who takes it, or which of its own it is") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto with = [&](const std::string& set) { return error_of(file, {.sets = {set}}); };
+  const auto of = [&](const char* type, const char* key) {
+    return with(joined(R"(scheduler={"type": ")", type, R"(", ")", key, R"(": 3})"));
+  };
+  CHECK(contains(of("OneCycleLR", "epochs"), "epochs: unknown key of OneCycleLR; it lasts for total_steps, which are epochs"));
+  CHECK(contains(of("OneCycleLR", "T_max"), "unknown key of OneCycleLR; did you mean \"total_steps\"?"));
+  CHECK(contains(of("MultiStepLR", "step_size"), "; did you mean \"milestones\"?"));
+  CHECK(contains(of("StepLR", "factor"), "; did you mean \"gamma\"?"));
+  CHECK(contains(of("ExponentialLR", "step_size"), "key of ExponentialLR, which StepLR takes; ExponentialLR takes type, gamma"));
+  CHECK(contains(of("StepLR", "patience"), "key of StepLR, which ReduceLROnPlateau takes; StepLR takes type, step_size"));
+  CHECK(contains(of("StepLR", "max_lr"), "unknown key of StepLR, which OneCycleLR, CyclicLR take; StepLR takes"));
+  CHECK(contains(of("ReduceLROnPlateau", "mode"), "key of ReduceLROnPlateau; checkpoint.monitor names the metric"));
+  CHECK(contains(of("LambdaLR", "gamma"), "unknown scheduler \"LambdaLR\"; it takes a function"));
+  CHECK(contains(of("SequentialLR", "gamma"), "unknown scheduler \"SequentialLR\"; give a list of schedules"));
+  CHECK(contains(with(R"(optimizer={"type": "Adagrad", "momentum": 0.9})"), "unknown key of Adagrad, which SGD, "));
+  CHECK(contains(with(R"(loss={"type": "MSELoss", "ignore_index": 3})"), "key of MSELoss, which CrossEntropyLoss, NLLLoss take;"));
+}
+
 TEST_CASE("what a run would refuse of optimizer, schedule and steps is found when its config is checked") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);  // 4 steps
