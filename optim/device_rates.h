@@ -20,11 +20,11 @@ class DeviceRates {
   ~DeviceRates();
   DeviceRates(const DeviceRates&) = delete;
 
-  void prepare();                         // call before a step, outside a recording: sends the host's changes
+  void prepare();                           // call before a step, outside a recording: sends the host's changes
   void add_to(math::StepTail& tail) const;  // adds the schedule's part of a step's end; may be recorded
   // Call after a step was queued, replayed or not: the device counts the step; the host notes that its count is out of date.
   void advanced();
-  void settle();                          // updates schedule and optimizer; reads from the device if steps are pending
+  void settle();  // updates schedule and optimizer; reads from the device if steps are pending
 
  private:
   static constexpr int64_t kWindow = 1024;

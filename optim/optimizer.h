@@ -26,7 +26,7 @@ namespace halfstep {
 
 struct ParamGroup {
   std::vector<Tensor> params;
-  std::optional<double> lr = {};            // unset: the lr of the options
+  std::optional<double> lr = {};  // unset: the lr of the options
   std::optional<double> weight_decay = {};
   std::any options = {};  // of the optimizer's type, e.g. SGDOptions; replaces the shared options
 
@@ -59,8 +59,8 @@ class Optimizer {
   virtual bool handles_amp() const { return false; }
   // Returns whether step() itself evaluates the loss, more than once: LBFGS.
   virtual bool needs_closure() const { return false; }
-  virtual std::string describe() const = 0;   // "SGD(lr=0.1, momentum=0.9)"
-  uint64_t id() const { return id_; }         // unique, even if an optimizer is constructed at this one's address
+  virtual std::string describe() const = 0;  // "SGD(lr=0.1, momentum=0.9)"
+  uint64_t id() const { return id_; }        // unique, even if an optimizer is constructed at this one's address
 
   void zero_grad();  // makes gradients undefined
   // Adds parameters, also between steps. Construct a TrainStep on a GPU afterwards.
@@ -82,7 +82,7 @@ class Optimizer {
   // Returns the rate with which the group was constructed, or which was set before its first schedule: schedules are relative to
   // it.
   double initial_lr(size_t group) const;
-  std::vector<Tensor> parameters() const;      // of all groups
+  std::vector<Tensor> parameters() const;  // of all groups
   // Return the momentum, or beta1, that a schedule may move. Throw ValueError if the optimizer has none.
   double momentum(size_t group = 0) const;
   void set_momentum(double momentum, size_t group);
@@ -206,10 +206,10 @@ class Optimizer {
   // Returns the settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: the
   // step has several passes, and the caller checks gradients and finishes the step.
   StepControl control(size_t group, bool whole = true);
-  Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
+  Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
-  void finish(size_t group);  // advances versions and declares shadows current
-  void followed();            // runs the followers; call at the end of each step
+  void finish(size_t group);                 // advances versions and declares shadows current
+  void followed();                           // runs the followers; call at the end of each step
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // computes its loss, with recording on; none without one
@@ -245,7 +245,7 @@ class Optimizer {
   void add_options(std::map<std::string, Tensor>& out) const;
   void load_options(const std::map<std::string, Tensor>& given);
   void load_states(const std::map<std::string, Tensor>& given);
-  bool follows(const std::string& state) const;          // whether it is a follower's state
+  bool follows(const std::string& state) const;  // whether it is a follower's state
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !follows(state); }
   void unscale_all(size_t group) const;
   std::vector<ParamGroup> groups_;
@@ -261,10 +261,10 @@ class Optimizer {
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
   bool scheduled_ = false;               // a schedule was made
   uint64_t stepped_by_ = 0;              // id of the schedule that moved rates last; 0: none since one was made
-  std::vector<size_t> first_param_;  // position of each group's first parameter
+  std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
-  std::function<void()> check_;           // writes amp_.found_inf; null if that is up to date
+  std::function<void()> check_;         // writes amp_.found_inf; null if that is up to date
   std::optional<math::StepTail> tail_;  // of the step, until a kernel takes it
   bool keeps_unscaled_ = true;
   int64_t states_dropped_ = 0;
@@ -286,7 +286,7 @@ class FusedOptimizer : public Optimizer {
   using Optimizer::Optimizer;
   virtual UpdateRule rule(size_t group, double lr) const = 0;
   virtual std::vector<std::string> states(size_t group) const = 0;  // names of the rule's states, in its order
-  virtual const char* number() const { return nullptr; }             // name of the number that it keeps for a parameter, if any
+  virtual const char* number() const { return nullptr; }            // name of the number that it keeps for a parameter, if any
   std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
   bool is_number(const std::string& name) const override;
   Sharing sharing() const override { return Sharing::elements; }

@@ -25,10 +25,10 @@ class Schedule {
   void step(Applied applied) {
     step_if(applied);
   }
-  int64_t count() const;                       // applied steps
-  void set_count(int64_t count);               // for resuming: also sets the learning rate
-  double lr(size_t group = 0) const;           // the optimizer's current rate
-  std::vector<double> get_last_lr() const;     // of all groups
+  int64_t count() const;                    // applied steps
+  void set_count(int64_t count);            // for resuming: also sets the learning rate
+  double lr(size_t group = 0) const;        // the optimizer's current rate
+  std::vector<double> get_last_lr() const;  // of all groups
   // Returns the rate of a group with the rate `initial` after `count` applied steps.
   virtual double rate(double initial, int64_t count) const = 0;
   // Returns the initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate.
@@ -73,12 +73,12 @@ class Schedule {
   void use_device_count(std::function<void()> settle) { settle_ = std::move(settle); }
 
  protected:
-  explicit Schedule(Optimizer& optimizer);     // `optimizer` must outlive it
-  void follow();                               // adopts the rates that the user or another schedule set
+  explicit Schedule(Optimizer& optimizer);  // `optimizer` must outlive it
+  void follow();                            // adopts the rates that the user or another schedule set
   // Sets the first learning rate from the rate that earlier schedules began with. Call it at the end of a constructor.
   void start();
   virtual bool is_made_of_others() const { return false; }  // made of schedules, which begin with the optimizer's rate
-  void changed();                              // call when rates changed though the count did not
+  void changed();                                           // call when rates changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
  private:
@@ -96,8 +96,8 @@ class Schedule {
     bool held;
   };
   const ByHand* by_hand(size_t group, int64_t count) const;  // null: none applies
-  std::map<size_t, double> initial_;   // by group, after another schedule changed its rate
-  std::map<size_t, ByHand> by_hand_;   // by group
+  std::map<size_t, double> initial_;                         // by group, after another schedule changed its rate
+  std::map<size_t, ByHand> by_hand_;                         // by group
   std::function<void()> settle_;
   uint64_t id_;  // unique
 };

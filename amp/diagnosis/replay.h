@@ -13,11 +13,11 @@
 namespace halfstep {
 
 struct StepReplay {
-  std::string name;                  // "float16 at scale 1"
-  std::optional<DType> low;          // of the region; unset: float32
-  double scale = 1;                  // of the loss
+  std::string name;                    // "float16 at scale 1"
+  std::optional<DType> low;            // of the region; unset: float32
+  double scale = 1;                    // of the loss
   KernelLog::Change change = nullptr;  // for tests
-  bool keep_gradients = false;       // in the result
+  bool keep_gradients = false;         // in the result
 };
 
 // The largest magnitude that a kernel of the backward wrote to a 16-bit tensor.
@@ -35,12 +35,12 @@ struct StepReplayResult {
   Origin origin;                               // of the first loss or gradient that is not finite
   std::optional<KernelEvent> event, nan_born;  // of the origin
   std::string layer;                           // of the event; if several layers are one op, that of the weight that it reads
-  std::string weight;  // read by the event, perhaps through its cast, or the origin itself: "fc1.weight"
+  std::string weight;                          // read by the event, perhaps through its cast, or the origin itself: "fc1.weight"
   // For a gradient that overflows where a module's input was cast: the layer that computed that input.
   std::string feeding_layer;
-  std::vector<GradientPeak> peaks;             // one for each such kernel, in order
-  std::vector<KernelEvent> events;             // if requested
-  Tensors gradients;                           // if requested: of the parameters, as after backward; some may be undefined
+  std::vector<GradientPeak> peaks;  // one for each such kernel, in order
+  std::vector<KernelEvent> events;  // if requested
+  Tensors gradients;                // if requested: of the parameters, as after backward; some may be undefined
   bool finite() const { return error.empty() && loss_finite && gradients_finite; }
 };
 

@@ -17,12 +17,12 @@ namespace halfstep {
 
 // A micro-batch.
 struct TestedBatch {
-  std::function<Tensor()> loss;       // forward and loss: one number, in the caller's autocast region
-  Tensors inputs, targets;            // tensors of the batch; may be empty if unknown
-  double weight = 1;                  // of the loss in the step's gradient
-  std::vector<int64_t> samples = {};  // indices of the rows' samples in the data, if known
+  std::function<Tensor()> loss;        // forward and loss: one number, in the caller's autocast region
+  Tensors inputs, targets;             // tensors of the batch; may be empty if unknown
+  double weight = 1;                   // of the loss in the step's gradient
+  std::vector<int64_t> samples = {};   // indices of the rows' samples in the data, if known
   std::optional<BatchRows> rows = {};  // rows of the step whose random numbers the loss draws; unset: it is the only batch
-  double over = 1;  // denominator of the loss: means over several batches are weighted by it
+  double over = 1;                     // denominator of the loss: means over several batches are weighted by it
 };
 
 // The model's parameters, buffers and kept states must be those from before the step.
@@ -39,9 +39,9 @@ struct StepUnderTest {
 
 // Facts about the run before the step. Zero: unknown.
 struct StepHistory {
-  double loss = 0;             // median of |loss| over applied steps
-  double update = 0;           // largest change of the weights in a step, relative to their norm
-  bool broke_weights = false;  // they were finite before the step but not after it
+  double loss = 0;                 // median of |loss| over applied steps
+  double update = 0;               // largest change of the weights in a step, relative to their norm
+  bool broke_weights = false;      // they were finite before the step but not after it
   std::optional<double> eps = {};  // the optimizer's; unset: it has none, or it is unknown
 };
 

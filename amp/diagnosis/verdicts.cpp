@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/diagnose.h"
-
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
+#include "amp/diagnosis/diagnose.h"
 #include "framework/base/check.h"
 
 namespace halfstep {

@@ -25,11 +25,11 @@ class AccumulationWindow {
  public:
   AccumulationWindow(int64_t micro_batches, int64_t ranks) : micro_batches_(micro_batches), ranks_(ranks) {}
 
-  void open(const BatchRows& first);      // takes the rows of the first micro-batch
+  void open(const BatchRows& first);                           // takes the rows of the first micro-batch
   void begin(const BatchRows& part, const Denominator& over);  // call before each micro-batch that has rows
   void count(const BatchRows& part, const Denominator& over);  // call after each micro-batch
-  void close() { pending_ = 0; }          // keeps the counts until the next open()
-  int64_t pending() const { return pending_; }  // micro-batches in the open window
+  void close() { pending_ = 0; }                               // keeps the counts until the next open()
+  int64_t pending() const { return pending_; }                 // micro-batches in the open window
   bool at_last() const { return pending_ + 1 == micro_batches_; }
   bool full() const { return pending_ >= micro_batches_; }
   int64_t samples() const { return samples_; }          // of all ranks

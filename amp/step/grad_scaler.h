@@ -36,8 +36,8 @@ class StepOutcome {
   explicit StepOutcome(Tensor found_inf) : found_inf_(std::move(found_inf)) {}
   bool applied() const;                                      // false: a gradient was not finite; on meta always true
   bool overflow() const { return !applied(); }
-  const std::optional<Tensor>& value() const;                // result of the optimizer's step; nothing if skipped
-  const Tensor& found_inf() const { return found_inf_; }     // 0-dim f32 on the device; undefined without a scaler
+  const std::optional<Tensor>& value() const;             // result of the optimizer's step; nothing if skipped
+  const Tensor& found_inf() const { return found_inf_; }  // 0-dim f32 on the device; undefined without a scaler
 
  private:
   friend class GradScaler;
@@ -47,14 +47,14 @@ class StepOutcome {
 
 struct GradScalerOptions {
   double init_scale = 65536.0;
-  double growth_factor = 2.0;     // > 1
-  double backoff_factor = 0.5;    // in (0, 1)
-  int64_t growth_interval = 2000; // clean updates before the scale grows
-  bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
-  double min_scale = 0;           // lower bound of the scale
+  double growth_factor = 2.0;      // > 1
+  double backoff_factor = 0.5;     // in (0, 1)
+  int64_t growth_interval = 2000;  // clean updates before the scale grows
+  bool enabled = true;             // false: scale() returns its argument, step() is opt.step(), update() nothing
+  double min_scale = 0;            // lower bound of the scale
   double max_scale = std::numeric_limits<float>::max();  // upper bound, except for a larger init_scale
-  bool fixed = false;             // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
-                                  // not finite
+  bool fixed = false;  // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
+                       // not finite
 };
 
 class GradScaler {
@@ -71,7 +71,7 @@ class GradScaler {
 
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
-  void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
+  void backward(const Tensor& loss, double weight = 1);     // scale(loss * weight).backward(), without computing that product
   void backward(const Tensor& loss, const Tensor& weight);  // 0-dim, on the loss's device
   // Returns the first gradient of backward: weight * scale, or weight if disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
@@ -83,10 +83,10 @@ class GradScaler {
   StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {});
   void update(std::optional<double> new_scale = {});
   template <std::same_as<bool> Scale>
-  void update(Scale) = delete;                 // a scale of 1 or 0
-  void update(const Tensor& new_scale);        // one element, without grad; copied
+  void update(Scale) = delete;           // a scale of 1 or 0
+  void update(const Tensor& new_scale);  // one element, without grad; copied
 
-  void abandon();                              // after a failed iteration: forgets unscale_ and step since the last update
+  void abandon();  // after a failed iteration: forgets unscale_ and step since the last update
 
   double get_scale() const;                    // waits for the device; 1 when disabled
   int64_t get_growth_tracker() const;

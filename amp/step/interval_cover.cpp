@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/step/recomputation.h"
-
 #include <algorithm>
+
+#include "amp/step/recomputation.h"
 
 namespace halfstep {
 namespace {

@@ -23,8 +23,8 @@ class RankExchange {
   RankExchange(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options, bool planned)
       : group_(group), reducer_(parameters, group, options), planned_(planned) {}
 
-  void open() { loss_sum_ = 0, reducer_.open(); }  // begins a window
-  void arm() { reducer_.arm(); }     // call before its last backward, whose gradients are summed
+  void open() { loss_sum_ = 0, reducer_.open(); }        // begins a window
+  void arm() { reducer_.arm(); }                         // call before its last backward, whose gradients are summed
   void add_loss(double loss, const Denominator& over) {  // of a micro-batch
     if (over.value() != 0) loss_sum_ += loss * over.value();
   }

@@ -41,10 +41,10 @@ class StateRollback {
   // after steps in which it did not, such as frozen statistics, is noticed.
   struct Buffer {
     Tensor tensor;
-    Tensor before = {};    // values before the step
-    uint64_t version = 0;  // and its version
+    Tensor before = {};                    // values before the step
+    uint64_t version = 0;                  // and its version
     std::shared_ptr<Storage> memory = {};  // memory to which the version belongs
-    bool moves = true;  // the last step wrote to it: a recording of steps then copies it at any version
+    bool moves = true;                     // the last step wrote to it: a recording of steps then copies it at any version
     bool changed() const { return tensor.version() != version || tensor.storage() != memory || memory->is_exposed(); }
   };
   struct LayerState {
@@ -55,7 +55,7 @@ class StateRollback {
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
   bool any_stateful_ = false;
   std::vector<LayerState> kept_;  // of the step in progress
-  bool open_ = false;       // a step is in progress
+  bool open_ = false;             // a step is in progress
 };
 
 }  // namespace halfstep

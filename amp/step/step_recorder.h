@@ -37,10 +37,10 @@ namespace halfstep {
 enum class GraphMode : uint8_t { off, automatic, on };
 
 struct StepResult {
-  Tensor loss;           // 0-dim, detached: of this micro-batch, neither scaled nor weighted; undefined from flush()
-  Tensor output;         // of the module, detached; overwritten by the next step when steps are replayed; undefined from flush()
-  bool stepped = false;  // this call ended a window and called the optimizer
-  StepOutcome outcome;   // meaningful when stepped: applied, or skipped for overflow, or because no target counts
+  Tensor loss;             // 0-dim, detached: of this micro-batch, neither scaled nor weighted; undefined from flush()
+  Tensor output;           // of the module, detached; overwritten by the next step when steps are replayed; undefined from flush()
+  bool stepped = false;    // this call ended a window and called the optimizer
+  StepOutcome outcome;     // meaningful when stepped: applied, or skipped for overflow, or because no target counts
   bool no_target = false;  // skipped because no target of the window counts: all are ignored, or of weight 0
   // The loss's denominator, with a group that of the window. Not set for a step on a GPU whose window is one batch.
   Denominator over = 0.0;
@@ -50,7 +50,7 @@ struct StepResult {
 class StepRecorder {
  public:
   static constexpr int kWarmup = 3;
-  static constexpr int kPreparations = 4;                   // recordings that may meet unprepared work before it gives up
+  static constexpr int kPreparations = 4;                    // recordings that may meet unprepared work before it gives up
   static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
   static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which it chooses
   static constexpr int64_t kRing = 256;
@@ -118,7 +118,7 @@ class StepRecorder {
   uint64_t seed_ = 0;      // of the generator when it was recorded
   std::vector<WatchedTensor> watched_;
   std::vector<double> settings_;
-  StepResult recorded_;  // in the recording's memory
+  StepResult recorded_;         // in the recording's memory
   bool kept_[2] = {};           // whether the step kept input or target beyond its end: these must stay where it read them
   Tensor ring_;                 // a math::ResultRing
   Tensor losses_, found_infs_;  // memory to which it points

@@ -33,13 +33,13 @@
 namespace halfstep {
 
 struct TrainStepOptions {
-  Device device = Device::cpu;   // of the autocast region
+  Device device = Device::cpu;    // of the autocast region
   std::optional<DType> amp = {};  // autocast with this dtype, f16 or bf16; nothing: no autocast
-  double clip_grad_norm = 0;     // 0: off; applies to unscaled gradients, as does the next
-  double clip_grad_value = 0;    // 0: off
-  double clip_grad_agc = 0;      // 0: off; the factor of clip_grad_agc_, which runs first
-  bool grad_norm = false;        // report the norm of the gradients also without clip_grad_norm; changes no bit of the step
-  int64_t accumulate_steps = 1;  // micro-batches a step (accumulation_window.h)
+  double clip_grad_norm = 0;      // 0: off; applies to unscaled gradients, as does the next
+  double clip_grad_value = 0;     // 0: off
+  double clip_grad_agc = 0;       // 0: off; the factor of clip_grad_agc_, which runs first
+  bool grad_norm = false;         // report the norm of the gradients also without clip_grad_norm; changes no bit of the step
+  int64_t accumulate_steps = 1;   // micro-batches a step (accumulation_window.h)
   GraphMode graph = GraphMode::automatic;  // for devices that can record; needs accumulate_steps 1
   ProcessGroup* group = nullptr;           // ranks that train one model (rank_exchange.h); must outlive the step
   ReducerOptions reducer = {};             // options of the gradient exchange
@@ -164,9 +164,9 @@ class TrainStep {
   // The computation of a step in the region: the module's output, which may be undefined, and the loss.
   struct Work {
     std::function<std::pair<Tensor, Tensor>(const Tensor& seed)> forward;  // seed: see Loss::with_seed
-    Tensors inputs = {}, targets = {};  // if known
-    bool on_device = false;             // the inputs are on the region's device
-    Denominator over = 0.0;             // denominator of the loss
+    Tensors inputs = {}, targets = {};                                     // if known
+    bool on_device = false;                                                // the inputs are on the region's device
+    Denominator over = 0.0;                                                // denominator of the loss
   };
   // `ring`: second destination of the loss and found_inf (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);
@@ -175,7 +175,7 @@ class TrainStep {
   StepResult compute(const Work& work, const BatchRows& part);
   Work work_of(const Tensor& input, const Tensor& target, const BatchRows& part);
   Denominator denominator_of(const Tensor& target, const BatchRows& part) const;
-  StepResult skipped();  // ends a window in which no target counts
+  StepResult skipped();              // ends a window in which no target counts
   StepUnderTest under_test() const;  // without batches
   TestedBatch tested(const Work& work, const BatchRows& part) const;
   void keep(const Work& work, const BatchRows& part);

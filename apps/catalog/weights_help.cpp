@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/catalog/weights.h"
-
 #include <algorithm>
 #include <cctype>
 #include <set>
 #include <vector>
 
+#include "apps/catalog/weights.h"
 #include "apps/schema/pattern.h"
 #include "layers/module/save.h"
 #include "layers/sequences/embedding.h"

@@ -65,9 +65,9 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
   if (!group) return dir;
   found = from_first(*group, found);
   if (dir) return dir;
-  RunDir::FoundRun same;
-  if (!found.is_null()) same = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
-  return std::make_unique<RunDir>(config.output_dir, same);
+  RunDir::FoundRun shared;
+  if (!found.is_null()) shared = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
+  return std::make_unique<RunDir>(config.output_dir, shared);
 }
 
 // Opens all pictures before training: an unreadable one would end the run when it is met.

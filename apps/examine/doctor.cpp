@@ -189,7 +189,7 @@ class Doctor {
   void memory() {
     const double device_bytes = options_.memory ? *options_.memory : device_memory(plan_.device);
     if (device_bytes <= 0) return;
-    const double peak = double(plan_.middle.peak);
+    const double peak = double(plan_.later_steps.peak);
     const int64_t most = largest_batch(kRoom * device_bytes);
     if (peak > kRoom * device_bytes) {
       add({"data.loader.batch_size",
@@ -205,7 +205,7 @@ class Doctor {
   int64_t largest_batch(double bytes) const {
     const auto fits = [&](int64_t batch) {
       try {
-        return double(plan_step(config_, batch).middle.peak) <= bytes;
+        return double(plan_step(config_, batch).later_steps.peak) <= bytes;
       } catch (const MemoryError&) { return false; } catch (const ShapeError&) { return false; } catch (const ValueError&) {
         return false;
       }
@@ -253,11 +253,11 @@ class Doctor {
       std::optional<Batch> batch = s.train->next();
       if (!batch) batch = s.train->next();
       const auto [input, target] = on_device(*batch, s.device);
-      const double loading_time = since(from);
-      const auto loaded = Clock::now();
+      const double loaded = since(from);
+      const auto step_begin = Clock::now();
       step(input, target);
       backend_for(s.device).synchronize();
-      loading.push_back(loading_time), stepping.push_back(since(loaded));
+      loading.push_back(loaded), stepping.push_back(since(step_begin));
     }
     const auto middle = [](std::vector<double> v) {
       v.erase(v.begin());  // drop the first, cold one

@@ -16,9 +16,9 @@ enum class Unit : uint8_t { number, share, bytes, power };
 struct Curve {
   std::string name;
   Points points;
-  size_t color = 0;    // 0 to 7, cyclic
-  bool dots = false;   // few values, such as evaluations'
-  bool faint = false;  // behind another curve, and without a name
+  size_t color = 0;     // 0 to 7, cyclic
+  bool dots = false;    // few values, such as evaluations'
+  bool faint = false;   // behind another curve, and without a name
   bool dashed = false;  // a bound, without values of its own
 };
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/report.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,10 +6,10 @@
 #include <set>
 
 #include "apps/record/metric_sinks.h"
-#include "apps/record/metric_sinks.h"
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
+#include "apps/report/report.h"
 #include "apps/terminal/progress.h"
 #include "framework/base/text_stream.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/report.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,6 +6,7 @@
 #include <ostream>
 
 #include "apps/report/chart.h"
+#include "apps/report/report.h"
 #include "apps/terminal/progress.h"
 
 namespace halfstep::app {

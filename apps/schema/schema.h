@@ -33,25 +33,25 @@ struct Field {
   Json fallback = nullptr;  // null: absent unless given
   bool needed = false;
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;  // the bound itself is excluded
-  std::vector<std::string> words = {};       // text: the allowed words (none: any); other kinds: words allowed besides values
-  int min_items = 0, max_items = 1 << 30;    // length of a list
+  bool low_open = false, high_open = false;     // the bound itself is excluded
+  std::vector<std::string> words = {};          // text: the allowed words (none: any); other kinds: words allowed besides values
+  int min_items = 0, max_items = 1 << 30;       // length of a list
   std::shared_ptr<const Field> item = nullptr;  // of a list; of a map: its values
   bool keys_are_patterns = false;               // of a map: keys are regular expressions
-  bool or_single = false;     // of a list: one item without brackets is allowed
-  bool null_items = false;    // of a list: items may be null
+  bool or_single = false;                       // of a list: one item without brackets is allowed
+  bool null_items = false;                      // of a list: items may be null
   const Section* section = nullptr;
   const Family* family = nullptr;
-  bool switchable = false;    // a section: `true` or `false` is allowed
+  bool switchable = false;     // a section: `true` or `false` is allowed
   std::string short_for = {};  // a section: a string is allowed, the value of this key
   bool also_integer = false;   // text: an integer is allowed
   bool is_pattern = false;     // text: must be a regular expression
   bool also_boolean = false;   // a list: true or false is allowed
-  int from_input = 0;         // of a layer: if omitted, the size of this dimension of the input (not 0, the batch); if a
-                              // number is given, it must be that size; a list, where allowed, is not checked
-  bool from_target = false;   // "auto" is the number of classes, or the width of the target
-  bool from_tokens = false;   // "auto" is the number of tokens of the data
-  bool from_streams = false;  // "auto" is true if the data is read in streams
+  int from_input = 0;          // of a layer: if omitted, the size of this dimension of the input (not 0, the batch); if a
+                               // number is given, it must be that size; a list, where allowed, is not checked
+  bool from_target = false;    // "auto" is the number of classes, or the width of the target
+  bool from_tokens = false;    // "auto" is the number of tokens of the data
+  bool from_streams = false;   // "auto" is true if the data is read in streams
 
   Field required() const;
   Field above(double bound) const;  // > bound
@@ -60,9 +60,9 @@ struct Field {
   Field at_most(double bound) const;
   Field or_word(std::string word) const;
   Field items(int least, int most) const;
-  Field or_one() const;      // of a list: one item without brackets is allowed
-  Field with_nulls() const;  // of a list: items may be null
-  Field or_boolean() const;  // of a list
+  Field or_one() const;                  // of a list: one item without brackets is allowed
+  Field with_nulls() const;              // of a list: items may be null
+  Field or_boolean() const;              // of a list
   Field or_text(std::string key) const;  // of a section
   Field from_input_dim(int dim) const;
   Field or_target_width() const;  // or "auto"
@@ -107,7 +107,7 @@ struct Component {
 struct Family {
   std::string what;  // its kind: "layer", "optimizer"
   std::vector<Component> components;
-  std::vector<Field> common;         // fields of every component
+  std::vector<Field> common;          // fields of every component
   std::vector<std::string> cpp_only;  // types that programs can use, but configs cannot
   const Component* find(std::string_view type) const;
 };

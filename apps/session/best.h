@@ -21,7 +21,7 @@ struct BestCheckpoint {
 
 struct BestCheckpoints {
   std::vector<BestCheckpoint> list;  // best first; at most checkpoint.keep_best
-  std::optional<double> top;  // best value so far, which list[0] may miss by a standard error
+  std::optional<double> top;         // best value so far, which list[0] may miss by a standard error
 
   int64_t step() const { return list.empty() ? -1 : list[0].step; }
 };

@@ -25,9 +25,9 @@ struct RatePoint {
 };
 struct RateSearch {
   std::vector<RatePoint> points;
-  bool diverged = false;            // ended early: the loss reached four times its minimum, or was not finite
-  std::optional<double> steepest;   // where the smooth loss falls fastest over log lr: a good rate; unset if it never falls
-  std::optional<double> lowest;     // where it is lowest: too large a rate
+  bool diverged = false;           // ended early: the loss reached four times its minimum, or was not finite
+  std::optional<double> steepest;  // where the smooth loss falls fastest over log lr: a good rate; unset if it never falls
+  std::optional<double> lowest;    // where it is lowest: too large a rate
 };
 // Trains the config's model from its first weights with rates that grow by a constant factor over `range` (Smith 2017). Groups
 // keep their ratios to the first one's rate. Writes nothing. Throws ValueError for an empty range.

@@ -39,7 +39,7 @@ struct InitParts {
   std::string what;
   std::vector<InitLine> data;    // inside "data", without the loader
   std::vector<InitLine> layers;  // of a Sequential
-  std::string loss, metrics;        // metrics: a JSON list, or ""
+  std::string loss, metrics;     // metrics: a JSON list, or ""
   std::string loss_comment;
   double lr = 0.001;
   int64_t batch_size = 32, samples = 0;  // samples: of the training part

@@ -36,8 +36,8 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>
 
 }  // namespace
 
-std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all,
-                                               const InitColumn& target, bool classes, const InitWishes& wishes) {
+std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all, const InitColumn& target,
+                                            bool classes, const InitWishes& wishes) {
   if (!wishes.text.empty()) {
     const InitColumn& wished = all[sheet.find(wishes.text)];
     check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", phrase(sheet, target));
@@ -63,16 +63,15 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
   return {};
 }
 
-void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts,
-               const std::string& others) {
-  std::vector<std::string> names, spoken_names;
+void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, const std::string& others) {
+  std::vector<std::string> names, phrases;
   bool few_words = true;
   for (const InitColumn* c : texts) {
-    names.push_back(reference(sheet, *c)), spoken_names.push_back(phrase(sheet, *c));
+    names.push_back(reference(sheet, *c)), phrases.push_back(phrase(sheet, *c));
     few_words = few_words && c->has_few_words();
   }
   std::string list, said;
-  for (size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i], said += (i ? " and " : "") + spoken_names[i];
+  for (size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i], said += (i ? " and " : "") + phrases[i];
   const Tokenizer tokenizer = few_words ? Tokenizer::character : Tokenizer::word;
   const int64_t length = usual_length(sheet, texts, tokenizer);
   const auto add = [&](const std::string& code, const std::string& comment) {

@@ -101,7 +101,7 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   Allocator& memory = allocator(Device::meta);
   memory.reset_peak();
   step.run();
-  plan.first = step.peak();
+  plan.first_step = step.peak();
   plan.sent_bytes = -step.sent_bytes();
   memory.reset_peak();
   {
@@ -109,11 +109,11 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
     step.run();
     plan.calls = log.calls();
   }
-  plan.middle = step.peak();
+  plan.later_steps = step.peak();
   plan.sent_bytes += step.sent_bytes();
   for (LoggedCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
-  const auto reached =
-      std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LoggedCall& call) { return call.peak == plan.middle.peak; });
+  const auto reached = std::find_if(plan.calls.begin(), plan.calls.end(),
+                                    [&](const LoggedCall& call) { return call.peak == plan.later_steps.peak; });
   plan.peak_call = size_t(reached - plan.calls.begin());
   return plan;
 }
@@ -127,8 +127,8 @@ void print_summary(std::ostream& out, const StepPlan& plan, size_t width) {
     cells.push_back({row.name, row.what, joined(row.output), std::to_string(row.parameters), joined(row.dtype)});
   print_cells(out, cells, {.width = width, .shortened = {1, 0}, .right = {3}});
   out << "parameters  " << plan.parameters << '\n'
-      << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
-      << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
+      << "first step  peak " << plan.first_step.peak << " bytes: " << tag_text(plan.first_step) << '\n'
+      << "later       peak " << plan.later_steps.peak << " bytes: " << tag_text(plan.later_steps) << '\n';
   if (plan.peak_call < plan.calls.size()) out << "            reached in " << place_of(plan.calls[plan.peak_call]) << '\n';
   if (plan.ranks > 1) out << "ranks       " << bytes_text(plan.sent_bytes) << " sent by each in a step\n";
   if (plan.recomputation) out << "recomputed  " << text(*plan.recomputation) << '\n';
@@ -159,8 +159,8 @@ Json plan_json(const StepPlan& plan) {
            {"parameters", plan.parameters},
            {"layers", layers},
            {"memory",
-            {{"first_step", {{"peak_bytes", plan.first.peak}, {"by_purpose", tag_bytes(plan.first)}}},
-             {"later_steps", {{"peak_bytes", plan.middle.peak}, {"by_purpose", tag_bytes(plan.middle)}}}}},
+            {{"first_step", {{"peak_bytes", plan.first_step.peak}, {"by_purpose", tag_bytes(plan.first_step)}}},
+             {"later_steps", {{"peak_bytes", plan.later_steps.peak}, {"by_purpose", tag_bytes(plan.later_steps)}}}}},
            {"flops", flops_json(plan.flops())},
            {"flops_in_16_bits", plan.low_share()},
            {"casts", plan.casts()},

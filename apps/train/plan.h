@@ -27,8 +27,8 @@ struct StepPlan {
   std::vector<LoggedCall> calls;  // of a step in the middle of a run: 16-bit copies and optimizer states exist
   // Memory of the device without the data set: parameters, one batch and the step. For a CPU as its allocator will count it,
   // workspace included; for a GPU without its libraries' workspace.
-  MemoryStats first, middle;                   // peaks of the run's first step, and of later ones
-  size_t peak_call = 0;                        // index in `calls` of the peak of `middle`
+  MemoryStats first_step, later_steps;         // peaks of the run's first step, and of later ones
+  size_t peak_call = 0;                        // index in `calls` of the peak of `later_steps`
   std::optional<Recomputation> recomputation;  // set if the plan chooses: all else includes it
 
   std::array<double, kDTypeCount> flops() const;  // by dtype

@@ -74,7 +74,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   if (run_.s.total_steps == 0 && run_.n.steps == 0) {
     run_.progress.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                               values.substr(0, values.empty() ? 0 : values.size() - 2)));
-    return say_next();
+    return print_next_commands();
   }
   if (run_.n.steps == run_.first_step) {
     run_.progress.line(joined("nothing left to do: ", values, run_.n.stopped ? "stopped early at step " : "ended at step ",
@@ -82,7 +82,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
                               run_.n.stopped             ? ""
                               : run_.config.train.epochs ? "; a larger train.epochs continues it"
                                                          : "; a larger train.max_steps continues it"));
-    return say_next();
+    return print_next_commands();
   }
   std::string line = "done: ";
   if (run_.n.stopped)
@@ -96,7 +96,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   for (const std::string& columns : lines_by_column(run_.n.val_metrics, 12)) run_.progress.line("val " + columns);
   warn_of_scale(skips_in_row);
   warn_of_no_progress();
-  say_next();
+  print_next_commands();
 }
 
 // Warns of a loss scale that began too high.
@@ -137,7 +137,7 @@ void RunEnding::warn_of_no_progress() const {
 }
 
 // Prints the model's path, and the next commands to type.
-void RunEnding::say_next() const {
+void RunEnding::print_next_commands() const {
   if (!run_.saves()) return;
   const std::string folder = run_.dir.path().string();
   const bool text = std::holds_alternative<TextForm>(run_.s.form.source);

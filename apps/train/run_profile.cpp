@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/trainer.h"
-
 #include <utility>
 
 #include "apps/catalog/infer.h"
 #include "apps/session/ranks.h"
 #include "apps/train/plan.h"
+#include "apps/train/trainer.h"
 
 namespace halfstep::app {
 

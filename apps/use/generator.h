@@ -39,8 +39,8 @@ class TokenText {
  public:
   explicit TokenText(const TextOptions& options) : options_(&options) {}
   std::string add(int64_t token);
-  std::string finish();                   // the incomplete code point at the end
-  void follow(std::string_view text);     // continues after this text
+  std::string finish();                // the incomplete code point at the end
+  void follow(std::string_view text);  // continues after this text
 
  private:
   const TextOptions* options_;

@@ -21,7 +21,7 @@ struct SequenceReaderOptions {
   int64_t vocabulary = 0;  // number of tokens
   Device device{};
   AutocastOptions region{.enabled = false};  // of the model
-  bool by_steps = true;        // false: never read token by token
+  bool by_steps = true;                      // false: never read token by token
 };
 
 // The constructor measures whether the model can read token by token: it compares the scores of up to 128 tokens, in float32, read

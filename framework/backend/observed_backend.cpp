@@ -45,7 +45,7 @@ std::string_view kind_of(const T&) {
   return {};
 }
 
-// "binary_backward" of div: "div_backward".
+// Returns "div_backward" for "binary_backward" of div.
 std::string named(std::string_view kernel, std::string_view kind) {
   if (kind.empty()) return std::string(kernel);
   return std::string(kind) + (kernel.ends_with("_backward") ? "_backward" : "");
@@ -85,7 +85,7 @@ class ObservedBackend : public Backend {
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
     return real_.gains_by_packing(rows, k, n, dtype);
   }
-  // Cuts as the real backend does, so that the bits are the same; the parts run in turn, in this thread.
+  // Returns the device's own number of chunks, which determines the bits of the result.
   int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
     return real_.sides(rows, multiplications, dtype);
   }
@@ -97,7 +97,7 @@ class ObservedBackend : public Backend {
  protected:
   using Views = std::vector<TensorView>;
 
-  // A call of a library, which may decline.
+  // Reports a call of a library, which may decline; returns whether it ran.
   template <class Call>
   bool report_library(const char* name, Views reads, Views writes, const Call& call) {
     for (Views* views : {&reads, &writes}) std::erase_if(*views, [](const TensorView& v) { return !v; });
@@ -136,7 +136,7 @@ class ObservedBackend : public Backend {
     call();
     report_after(observed);
   }
-  // A kernel for each parameter.
+  // Reports an update as one kernel for each parameter.
   template <class Call>
   void report(std::string_view, const Call& call, const std::span<const ParamUpdate>& params, const UpdateRule& rule,
               const StepControl&) {
@@ -175,7 +175,7 @@ class ObservedBackend : public Backend {
   Backend& real_;
 };
 
-// Forwards attention and recurrent networks to the device's library.
+// Reports as one kernel each call that a device's library computes as a whole.
 class ObservedLibraries final : public ObservedBackend, public AttentionLibrary, public RecurrentLibrary {
  public:
   ObservedLibraries(Device device, Backend& real, AttentionLibrary& attention, RecurrentLibrary& recurrent)

@@ -23,7 +23,7 @@ std::string text(DType dtype) {
   return out.str();
 }
 
-// Why an op that autocast looked at computes in the dtype that it does.
+// Returns the reason for the dtype that autocast chose for an op.
 std::string reason_of(const AutocastChoice& what, std::span<const DType> given) {
   const auto has = [&](DType d) { return std::find(given.begin(), given.end(), d) != given.end(); };
   const bool floats = std::any_of(given.begin(), given.end(), is_floating);
@@ -80,7 +80,7 @@ void OpLog::cast(const Tensor& from, const Tensor& to, bool kept) {
 
 void OpLog::kernel(const ObservedKernel& kernel) {
   if (muted_ || !kernel.device.is_meta()) return;
-  if (depth_ == 0 && casting_ == 0) {  // work that is no op's, such as an optimizer's
+  if (depth_ == 0 && casting_ == 0) {  // work outside of ops, such as an optimizer's
     const ObservedCall call{.name = kernel.name, .layer = LayerScope::current()};
     ObservedKernel alone = kernel;
     alone.product.reset();

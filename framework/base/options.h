@@ -33,8 +33,8 @@ namespace halfstep {
 using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;
 enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
 
-// How a member of type T is an option: its kind, its value as data, and back. put returns false for data of another form, and then
-// changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any).
+// Makes a type T usable as an option: its kind, and its conversion to data and back. put changes nothing and returns false for
+// data of another form. Specialise it for a type of your own. Optional: kCount, the length of `numbers` (0: any).
 template <class T>
 struct OptionMember;
 
@@ -99,10 +99,10 @@ struct OptionMember<std::optional<T>> {
   }
 };
 
-// How describe() of a layer prints an option: "p=0.5", "0.5", only if it is not the default, or not at all.
+// How describe() of a layer prints an option: "p=0.5", "0.5", only if it differs from the default, or never.
 enum class OptionShown : uint8_t { named, bare, if_changed, never };
 
-// What is said of an option, whatever its struct.
+// Facts of an option that do not depend on its struct.
 struct OptionFacts {
   std::string name, doc;
   OptionKind kind = OptionKind::number;
@@ -114,7 +114,7 @@ struct OptionFacts {
   OptionShown shown = OptionShown::named;
   bool quoted = false;  // a text in describe()
 
-  // "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty where everything is legal.
+  // Returns the legal values: "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty if all are.
   std::string domain() const;
 };
 
@@ -202,7 +202,7 @@ void check_options(std::string_view owner, const O& options) {
   if constexpr (requires { (options.check)(owner); }) (options.check)(owner);
 }
 
-// The options with this member, which was given by position. Throws ValueError if they have it by name as well.
+// Returns the options with this member, which was given by position. Throws ValueError if they have it by name as well.
 template <class O, class T>
 O with_option(O options, const char* name, T O::*member, const T& value) {
   if (!(OptionMember<T>::get(options.*member) == OptionMember<T>::get(O().*member)))
@@ -211,7 +211,7 @@ O with_option(O options, const char* name, T O::*member, const T& value) {
   return options;
 }
 
-// Are all options of the list the same? Allocates nothing.
+// Returns whether all options of the list have equal values. Allocates nothing.
 template <HasOptionList O>
 bool same_values(const O& a, const O& b) {
   for (const Option<O>& o : O::list())

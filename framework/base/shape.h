@@ -105,8 +105,8 @@ class Sizes {
   bool is_number() const { return is_number_; }
   const Dims& values() const { return values_; }
   bool operator==(const Sizes&) const = default;
-  // One for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of them and for one
-  // below `least`.
+  // Returns one number for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of
+  // them and for one below `least`.
   Dims each(int count, std::string_view layer, std::string_view argument,
             int64_t least = std::numeric_limits<int64_t>::min()) const;
 

@@ -79,10 +79,10 @@ class Sequential : public Module {
   struct Stage {
     Module* module;
     std::vector<std::pair<Linear*, Activation>> linears{};
-    WithRelu relu = nullptr;            // of `module`, if a ReLU follows it
+    WithRelu relu = nullptr;              // of `module`, if a ReLU follows it
     const ConvNorm* conv_norm = nullptr;  // of `module`, if it is a convolution and a batch normalisation follows it
-    const std::string* path = nullptr;  // of the linears, for messages: "0", "0 to 4"
-    bool alone = false;                 // has a precision of its own: is not fused
+    const std::string* path = nullptr;    // of the linears, for messages: "0", "0 to 4"
+    bool alone = false;                   // has a precision of its own: is not fused
   };
   void structure_changed() override;
   void add_to_stages(std::vector<Stage>& stages, size_t i) const;

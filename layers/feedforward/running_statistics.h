@@ -18,7 +18,7 @@ namespace halfstep {
 class RunningStatistics {
  public:
   [[nodiscard]] explicit RunningStatistics(Module& model);  // resets the statistics
-  ~RunningStatistics();                       // restores momenta and modes
+  ~RunningStatistics();                                     // restores momenta and modes
   RunningStatistics(const RunningStatistics&) = delete;
   bool any() const { return !norms_.empty(); }
 

@@ -21,7 +21,7 @@ struct OrthogonalOptions {
 // Keeps a weight [..., m, n] orthogonal: Q^T Q = 1 if m >= n, Q Q^T = 1 if m < n. With the lower triangle L of the original,
 //   matrix_exp    Q = exp(A), A = L - L^T
 //   cayley        Q = (1 + A / 2) (1 - A / 2)^-1
-//                 original's diagonal are those of Q's columns, and are not trained.
+//   householder   Q is the product of the reflections by the columns of L, with a diagonal of ones. The signs of the
 //                 original's diagonal are those of Q's columns, and are not trained.
 // With use_trivialization the result is multiplied by the buffer `base`, and an assigned value becomes the base (Lezcano-Casado,
 // "Trivializations for Gradient-Based Optimization on Manifolds", 2019); without, only householder accepts assignments. An

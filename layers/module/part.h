@@ -3,7 +3,7 @@
 //
 //   struct Net : Module {
 //     Part<Conv2d> conv{this, "conv", 3, 16, 3};                               // the arguments of Conv2d
-//   Part<Conv2d> half{this, "half", Conv2d(16, 16, 3, {.stride = 2})};       // by value, for options in braces
+//     Part<Conv2d> half{this, "half", Conv2d(16, 16, 3, {.stride = 2})};       // by value, for options in braces
 //     Part<Module> act{this, "act", wide ? AnyModule(GELU()) : AnyModule(ReLU())};
 //     Part<Linear> fc;                                                         // fc = add("fc", Linear(in, 10)) in the constructor
 //     Tensor forward(const Tensor& x) override { return fc(act(half(conv(x))).flatten(1)); }

@@ -225,7 +225,7 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
-// May the kernel write x itself? Not where an observer follows values.
+// Returns whether the kernel may write x itself: not while an observer follows values.
 bool direct(const Tensor& x, DType dtype) {
   return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
 }

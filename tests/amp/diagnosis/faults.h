@@ -41,7 +41,7 @@ struct Run {
   Batches batch;
   std::function<void(int step)> before = nullptr;
   int steps = 80;
-  int skips = 3;  // number of skips in a row that are examined
+  int skips = 3;          // number of skips in a row that are examined
   bool observed = false;  // observe each step, for causes that break none
 };
 

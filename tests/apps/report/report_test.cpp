@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/report/report.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/compare.h"
-#include "apps/report/report.h"
 #include "framework/base/check.h"
 #include "tests/apps/tiny_run.h"
 

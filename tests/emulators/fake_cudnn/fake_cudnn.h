@@ -131,10 +131,10 @@ struct Operation {
   Pointwise pointwise;
   Reduction reduction;
   Rng rng;
-  int64_t seed = 0;          // if it is not a tensor
-  size_t extents[3] = {};    // matmul: places in `in` of the used sizes of m, n, k, for each of the first dimension; 0: all
+  int64_t seed = 0;           // if it is not a tensor
+  size_t extents[3] = {};     // matmul: places in `in` of the used sizes of m, n, k, for each of the first dimension; 0: all
   bool reads_beyond = false;  // its operands' ends: see graph.cpp
-  bool accumulates = false;  // adds to the output's values, in an order that varies: see graph.cpp
+  bool accumulates = false;   // adds to the output's values, in an order that varies: see graph.cpp
 
   unsigned family() const;
 };

@@ -62,12 +62,12 @@ extern bool counts_only;
 
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
-void run_pending();                          // runs waiting work of all streams, up to the first that is not ready
-void run_pending(Stream& stream);            // runs work of one stream, and the work it waits for
+void run_pending();                // runs waiting work of all streams, up to the first that is not ready
+void run_pending(Stream& stream);  // runs work of one stream, and the work it waits for
 // Submits work; polls `ready`, which blocks the stream.
 cudaError_t submit_when(cudaStream_t stream, Task task, std::function<bool()> ready, bool at_once = false);
-void do_work(const Task& task);              // a kernel does none if only counting
-void spend(double microseconds);             // adds device time, by which events are timed: all work takes 1, and may add more
+void do_work(const Task& task);   // a kernel does none if only counting
+void spend(double microseconds);  // adds device time, by which events are timed: all work takes 1, and may add more
 extern void (*task_given)(Task&,
                           const Stream&);    // sees, and may wrap, all work submitted to a stream (fake_cupti.cpp); null: none
 void note(const Task& task, bool in_graph);  // for Operations
