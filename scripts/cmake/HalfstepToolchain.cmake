@@ -64,6 +64,16 @@ if(HALFSTEP_NATIVE)
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
+  set(HALFSTEP_NEEDS_V2 ON)
+endif()
+# Where the CPU has an instruction for a product and a sum (all of ARM's, and x86-64 from v3 on), compilers use it, and its rounding
+# is another one. Only loops that gain by it may be compiled so (HALFSTEP_FUSES): what is computed once, as data by a formula and
+# first values of weights, has the same bits on every CPU.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("#if !defined(__aarch64__) && !defined(__FMA__)\n#error none\n#endif\nint main() {}" HALFSTEP_MAY_FUSE)
+if(HALFSTEP_MAY_FUSE OR HALFSTEP_NATIVE)
+  target_compile_options(halfstep_flags INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:HALFSTEP_FUSES>>>>:-ffp-contract=off>)
 endif()
 set(HALFSTEP_LOOP_OPTIMIZATION -O3)
 set(HALFSTEP_LIGHT_OPTIMIZATION -O1)  # of what computes little: it compiles in three quarters of the time
