@@ -8,7 +8,9 @@
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/parallel.h"
+#include "framework/base/check.h"
 #include "framework/base/float_state.h"
+#include "framework/base/old_cpu.h"
 
 namespace halfstep {
 namespace {
@@ -86,6 +88,11 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend() {
+  const char* const lacking = lacking_instructions();
+  check<DeviceError>(!lacking, "cpu", "a CPU of x86-64-v2, as made since about 2009, is needed, got one without ",
+                     lacking ? lacking : "");
+  return std::make_unique<CpuBackend>();
+}
 
 }  // namespace halfstep
