@@ -99,5 +99,10 @@ endif()
 # target_clones resolves through ifuncs, which run before a sanitizer's runtime is ready.
 if(HALFSTEP_MULTIARCH AND NOT HALFSTEP_NATIVE AND NOT HALFSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_definitions(halfstep_flags INTERFACE HALFSTEP_MULTIARCH=1)
+  # musl's loader has no ifuncs, and GCC for it refuses the attribute.
+  check_cxx_source_compiles("__attribute__((target_clones(\"arch=x86-64-v3\", \"default\"))) int f(int x) { return x; }
+                             int main(int n, char**) { return f(n); }" HALFSTEP_HAS_CLONES)
+  if(HALFSTEP_HAS_CLONES)
+    target_compile_definitions(halfstep_flags INTERFACE HALFSTEP_MULTIARCH=1)
+  endif()
 endif()
