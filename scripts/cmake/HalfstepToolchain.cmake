@@ -33,7 +33,11 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(MOLD_PROGRAM mold)
   if(MOLD_PROGRAM)
-    add_link_options(-fuse-ld=mold)
+    include(CheckLinkerFlag)
+    check_linker_flag(CXX -fuse-ld=mold HALFSTEP_LINKS_WITH_MOLD)  # a cross compiler looks for it under another name
+    if(HALFSTEP_LINKS_WITH_MOLD)
+      add_link_options(-fuse-ld=mold)
+    endif()
   endif()
 endif()
 
@@ -59,6 +63,10 @@ endif()
 # GCC 12 warns of its own std::string when it inlines operator+ at -O3 (https://gcc.gnu.org/PR105651).
 target_compile_options(halfstep_flags INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# On aarch64 GCC notes that since version 10 it passes structs such as std::pair<float, float> differently.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-psabi>)
+endif()
 target_compile_definitions(halfstep_flags INTERFACE EIGEN_MPL2_ONLY=1)  # none of Eigen's few files under the LGPL
 if(HALFSTEP_NATIVE)
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
