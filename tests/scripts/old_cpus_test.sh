@@ -16,7 +16,8 @@ for cpu in qemu64 Conroe Penryn; do
   code=0
   "$qemu" -cpu "$cpu" "$program" --version >"$said" 2>&1 || code=$?
   [[ $code -eq 5 ]] || fail "$cpu: the program ended with $code"
-  grep -qE '^halfstep: \[cpu\] needs a CPU of x86-64-v2, .* got one without (SSSE3|SSE4.1|SSE4.2)$' "$said" || fail "$cpu: no message"
+  grep -qE '^halfstep: \[cpu\] needs a CPU of x86-64-v2, .* got one without (SSSE3|SSE4.1|SSE4.2)$' "$said" ||
+    fail "$cpu: no message"
   "$qemu" -cpu "$cpu" "$client" answers none none 1 >"$said" 2>&1 || true
   grep -qF '[cpu] a CPU of x86-64-v2, as made since about 2009, is needed, got an older one' "$said" || fail "$cpu: no hs_error"
 done
