@@ -274,7 +274,7 @@ Tensor nuclear_norm(std::string_view op, const Tensor& given, Dims dims, bool ke
   const Tensor x = dtype ? given.to(*dtype) : given;
   const Tensor matrices =
       x.movedim(rows, -1).movedim(columns - (rows < columns ? 1 : 0), -1);  // the transpose has the same singular values
-  const Tensor sum = linalg::svdvals(matrices).sum(-1);
+  const Tensor sum = under_name(op, [&] { return linalg::svdvals(matrices).sum(-1); });
   return keepdim ? sum.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns)) : sum;
 }
 

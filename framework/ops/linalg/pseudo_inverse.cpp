@@ -134,7 +134,8 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond, std::
 Tensor matrix_rank(const Tensor& given, const Tolerance& rtol, const Tolerance& atol) {
   check_matrices(kMatrixRank.name, given);
   const NoGrad quiet;
-  const Tensor x = beside_tolerances(kMatrixRank.name, given.detach(), rtol, atol), s = svdvals(x);
+  const Tensor x = beside_tolerances(kMatrixRank.name, given.detach(), rtol, atol),
+               s = under_name(kMatrixRank.name, [&] { return svdvals(x); });
   if (s.numel() == 0) return zeros(batch_of(x), {.dtype = DType::i64, .device = x.device()});
   return (s > bound_of(s, x.to(s.dtype()), rtol, atol)).sum(-1);
 }
