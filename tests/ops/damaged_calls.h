@@ -42,10 +42,12 @@ class MemoryLimit {
  public:
   MemoryLimit();
   ~MemoryLimit();
+  bool bounds_all() const { return bounds_all_; }  // false: of the allocator's memory only, as QEMU's user mode has no such limit
   MemoryLimit(const MemoryLimit&) = delete;
 
  private:
   rlimit saved_;
+  bool bounds_all_ = true;
 };
 
 }  // namespace halfstep::testing
