@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sinks that logging.sinks names, as one: metrics.jsonl, metrics.csv, and event files of TensorBoard.
+// The sinks that logging.sinks names, as one: metrics.jsonl, metrics.csv, and event files of TensorBoard; and stdout.
 #pragma once
 
 #include <filesystem>
@@ -12,6 +12,7 @@
 namespace halfstep::app {
 
 inline constexpr const char* kMetricsCsv = "metrics.csv";
+inline constexpr const char* kStdoutSink = "stdout";  // no choice of logging.sinks: `halfstep train --lines` adds it
 inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // the start of the name by which TensorBoard knows such files
 
 // Is an entry's value the table of a confusion matrix: a row for each class, of numbers?
@@ -20,7 +21,7 @@ bool is_confusion_matrix(const Json& value);
 class MetricSinks : public MetricSink {
  public:
   MetricSinks() = default;  // takes entries and writes none
-  // Names: "jsonl", "csv", "tensorboard"; one that is given twice counts once. Throws IoError.
+  // Names: "jsonl", "csv", "tensorboard", kStdoutSink; one that is given twice counts once. Throws IoError.
   // config: of the run, for TensorBoard to compare runs by.
   MetricSinks(const std::vector<std::string>& names, const std::filesystem::path& folder, const ResumePoint& from,
               const Json& config);
