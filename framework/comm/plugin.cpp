@@ -59,6 +59,11 @@ const HalfstepTransport* open_plugin(TransportKind engine, std::string& why) {
 
 const HalfstepTransport& plugin(const Launch& launch) {
   const TransportKind engine = launch.by_mpi ? TransportKind::mpi : TransportKind::gloo;
+#ifdef HALFSTEP_STATIC  // a static program may open libraries of its own glibc alone
+  fail<ConfigError>("distributed", launch.launcher, " says that this is one of ", launch.size,
+                    " ranks, but this halfstep is linked statically and trains in one process",
+                    Help{"take the Debian package, or build halfstep without HALFSTEP_STATIC"});
+#endif
   std::string why;
   if (const HalfstepTransport* table = open_plugin(engine, why)) return *table;
   const PluginNames& n = names_of(engine);
