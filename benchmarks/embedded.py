@@ -4,10 +4,11 @@
 
     benchmarks/embedded.py [--build build/default] [--own build/own] [--rounds N] [--json FILE]
 
-BUILD has oneDNN; OWN is a build with -DHALFSTEP_ONEDNN=OFF. Both have what `scripts/build.sh default installation` makes. Sizes are in
+BUILD has oneDNN; OWN is a build with -DHALFSTEP_ONEDNN=OFF. Both have the targets halfstep_predict and halfstep. Sizes are in
 bytes, stripped: libhalfstep_predict.so, tests/consumer/main.cpp linked with the static library (which trains), and the shared
-libraries that each needs besides those of GCC and glibc. Latencies are medians of single calls in microseconds, of a LeNet and an MLP
-in float32, beside onnxruntime with the same weights; arms take turns. Needs NumPy and onnxruntime. It is no part of the tests.
+libraries that each needs besides those of GCC and glibc. Latencies are medians of single calls in microseconds, of a LeNet and
+an MLP in float32, beside onnxruntime with the same weights; arms take turns. Needs NumPy and onnxruntime. It is no part of the
+tests.
 """
 import argparse
 import importlib.util
@@ -27,10 +28,11 @@ import records
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RUNTIME = ("ld-linux", "libc.so", "libm.so", "libgcc_s", "libstdc++", "libgomp", "libdl.", "libpthread", "linux-vdso")
 LOGITS = {"type": "Linear", "out_features": "auto"}
+POOL = {"type": "MaxPool2d", "kernel_size": 2}
 MODELS = {
     "mlp": ["Flatten", {"type": "Linear", "out_features": 256}, "ReLU", LOGITS],
-    "lenet": [{"type": "Conv2d", "out_channels": 6, "kernel_size": 5, "padding": 2}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2},
-              {"type": "Conv2d", "out_channels": 16, "kernel_size": 5}, "ReLU", {"type": "MaxPool2d", "kernel_size": 2}, "Flatten",
+    "lenet": [{"type": "Conv2d", "out_channels": 6, "kernel_size": 5, "padding": 2}, "ReLU", POOL,
+              {"type": "Conv2d", "out_channels": 16, "kernel_size": 5}, "ReLU", POOL, "Flatten",
               {"type": "Linear", "out_features": 120}, "ReLU", {"type": "Linear", "out_features": 84}, "ReLU", LOGITS],
 }
 
@@ -63,8 +65,8 @@ def sizes(build, folder):
     environment = os.environ | {"PKG_CONFIG_PATH": os.pathsep.join(str(p.parent) for p in prefix.rglob("halfstep.pc"))}
     flags = [run("pkg-config", *options, "halfstep", env=environment).split() for options in (["--cflags"], ["--static", "--libs"])]
     run("g++", "-O2", *flags[0], ROOT / "tests/consumer/main.cpp", *flags[1], "-o", program)
-    library = build / "libhalfstep_predict.so.0"
-    return {kind: {"bytes": stripped(path, folder), "needs": needs(path)} for kind, path in (("library", library), ("program", program))}
+    files = {"library": build / "libhalfstep_predict.so.0", "program": program}
+    return {kind: {"bytes": stripped(path, folder), "needs": needs(path)} for kind, path in files.items()}
 
 
 def module(build, name):
@@ -121,7 +123,8 @@ def main():
                 arms[name] = lambda x, net=loaded.open(folder / model, device="cpu"): net(x, raw=True)
             for batch in (1, 64):
                 x = numpy.random.default_rng(0).random((batch, 1, 28, 28), numpy.float32)
-                row = {"model": model, "batch": batch, "us": medians(arms, x, options.rounds if batch == 1 else options.rounds // 8)}
+                rounds = options.rounds if batch == 1 else options.rounds // 8
+                row = {"model": model, "batch": batch, "us": medians(arms, x, rounds)}
                 record["rows"].append(row)
                 print(f"{model} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in row["us"].items()), flush=True)
         for name, build in builds.items():

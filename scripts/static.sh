@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A program for every Linux with this kind of CPU: scripts/static.sh [BUILD] [CMAKE OPTION...]
-# Builds `halfstep` in BUILD (build/static) with static libraries alone, glibc among them, and packs it with its manual page, schema,
-# configs, completions and licences into BUILD/halfstep-VERSION-linux-MACHINE.tar.xz. The program needs no file of the system: any
-# glibc will do, or none. It multiplies with halfstep's own loops, since Debian has no static oneDNN, and trains in one process on
-# the CPU, as it opens no libraries. Needs the packages of scripts/setup.sh and gfortran-12, for the run time of LAPACK.
+# Builds `halfstep` in BUILD (build/static) with static libraries alone, glibc among them, and packs it with its manual page,
+# schema, configs, completions and licences into BUILD/halfstep-VERSION-linux-MACHINE.tar.xz. The program needs no file of the
+# system: any glibc will do, or none. It multiplies with halfstep's own loops, since Debian has no static oneDNN, and trains in one
+# process on the CPU, as it opens no libraries. Needs the packages of scripts/setup.sh and gfortran-12, for the run time of LAPACK.
 # For another machine: scripts/static.sh build/static-arm64 -DCMAKE_TOOLCHAIN_FILE=FILE, where an emulator runs what was built.
 # HALFSTEP_JOBS=N: compilers at once.
 set -euo pipefail
@@ -17,8 +17,8 @@ mkdir -p "$build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHALFSTEP_STATIC=ON -DHALFSTEP_ONEDNN=OFF -DHALFSTEP_CUDA=OFF \
   -DHALFSTEP_TESTS=OFF -DHALFSTEP_EXAMPLES=OFF -DHALFSTEP_BENCHMARKS=OFF "$@" >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log" >&2; exit 1; }
-# The linker says of some functions of glibc that they need its shared libraries: they look up names of hosts and open plugins, which
-# only several processes do.
+# The linker warns that some functions of glibc need its shared libraries: they look up names of hosts and open plugins, which only
+# several processes do.
 ninja -C "$build" -j "${HALFSTEP_JOBS:-$(nproc)}" halfstep_program halfstep_pages >"$build/build.log" 2>&1 ||
   { tail -30 "$build/build.log" >&2; exit 1; }
 needed=$(readelf -d "$build/halfstep" | grep NEEDED || true)
@@ -39,8 +39,8 @@ rm -rf "$stage/share/zsh/vendor-completions"
 mkdir "$stage/licences"
 cp LICENSE NOTICE "$stage/licences"
 # What is linked in or compiled in, by the Debian package that it is from.
-for package in libc6-dev libstdc++-12-dev libgfortran-12-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libfmt-dev libcli11-dev \
-  libre2-dev zlib1g-dev liblapack-dev libblas-dev libpng-dev libjpeg62-turbo-dev; do
+for package in libc6-dev libstdc++-12-dev libgfortran-12-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libfmt-dev \
+  libcli11-dev libre2-dev zlib1g-dev liblapack-dev libblas-dev libpng-dev libjpeg62-turbo-dev; do
   if [[ -e /usr/share/doc/$package/copyright ]]; then
     cp -L "/usr/share/doc/$package/copyright" "$stage/licences/$package.txt"
   else

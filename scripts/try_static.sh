@@ -30,7 +30,7 @@ awk 'BEGIN { print "width,height,kind"; for (i = 0; i < 300; ++i) { w = i * 7 % 
 printf 'width,height\n90,10\n10,90\n' >"$root/tmp/new.csv"
 within() {
   unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" \
-    env -i OMP_WAIT_POLICY=PASSIVE chroot "$root" /halfstep/bin/halfstep "$@" </dev/null
+    env -i OMP_WAIT_POLICY=PASSIVE "$(command -v chroot)" "$root" /halfstep/bin/halfstep "$@" </dev/null
 }
 in_root() { within "$@" >"$root/said" 2>&1 || { cat "$root/said"; fail "halfstep $1 ended with another code than 0"; }; }
 says() { grep -qF -- "$1" "$root/said" || { cat "$root/said"; fail "nothing said: $1"; }; }
@@ -55,8 +55,12 @@ OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$root/halfstep/bin/halfstep" trai
 says "linked statically and trains in one process"
 
 program=$root/halfstep/bin/halfstep
-began=$(date +%s%N)
-for _ in {1..20}; do "$program" --version >/dev/null; done
-took=$((($(date +%s%N) - began) / 20000))
-printf '%s: %d bytes, program %d bytes, start %d.%01d ms\n' "$name" "$(stat -c %s "$archive")" "$(stat -c %s "$program")" \
-  $((took / 1000)) $((took / 100 % 10))
+took=999999
+for _ in {1..20}; do
+  began=$(date +%s%N)
+  "$program" --version >/dev/null
+  micros=$((($(date +%s%N) - began) / 1000))
+  took=$((micros < took ? micros : took))
+done
+printf '%s: %d bytes, program %d bytes, the fastest of 20 starts %d.%01d ms\n' "$name" "$(stat -c %s "$archive")" \
+  "$(stat -c %s "$program")" $((took / 1000)) $((took / 100 % 10))

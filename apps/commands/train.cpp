@@ -114,8 +114,11 @@ int train(const TrainArguments& o) {
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  Progress progress(
-      {.out = o.json || o.lines ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
+  Progress progress({.out = o.json || o.lines ? stderr : stdout,
+                     .quiet = o.quiet,
+                     .silent = !first,
+                     .color = !o.no_color,
+                     .plain = group != nullptr});
   open_all_pictures(config, group.get(), o.quiet, progress);
   std::string measured;
   config.json = with_statistics(config.json, &measured);

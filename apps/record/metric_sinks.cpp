@@ -118,8 +118,8 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
-// The lines of metrics.jsonl as they are written, for the program that reads stdout. What it does not get is told at the end, as of
-// all that is printed there.
+// The lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout could
+// not be written.
 class StdoutSink : public MetricSink {
  public:
   void write(const Json& entry) override {

@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -106,7 +105,7 @@ class Runs(unittest.TestCase):
         self.assertGreaterEqual(step, 20)
         training.close()
         self.assertEqual(list(training), [])
-        # It goes on where it was; this time the object's end stops it.
+        # The next run continues it; the end of the object stops that one.
         iterator = iter(halfstep.train("tiny.json", LONG, resume="auto"))
         self.assertEqual(next(iterator)["step"], step + 1)
         del iterator
@@ -126,9 +125,9 @@ class Runs(unittest.TestCase):
             self.assertGreater(training._process.wait(timeout=120) + 1, 0)
             self.assertEqual(sum("train/loss" in line for line in training), 1200)
 
-    def interrupted(self, signals, text):
+    def interrupted(self, signals):
         """Runs a Python that trains, and sends SIGINT to it alone when the run is under way."""
-        script = f"import halfstep\nfor line in halfstep.train('tiny.json', {LONG!r}):\n    print(line['step'], flush=True)\n" + text
+        script = f"import halfstep\nfor line in halfstep.train('tiny.json', {LONG!r}):\n    print(line['step'], flush=True)\n"
         path = os.pathsep.join(sys.path)
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                  env=os.environ | {"PYTHONPATH": path}, start_new_session=True)
@@ -143,7 +142,7 @@ class Runs(unittest.TestCase):
         return child.wait(), said
 
     def test_ctrl_c_saves(self):
-        code, said = self.interrupted(1, "")
+        code, said = self.interrupted(1)
         self.assertEqual(code, -signal.SIGINT)
         self.assertIn("KeyboardInterrupt", said)
         run = halfstep.Run("r")
@@ -153,8 +152,7 @@ class Runs(unittest.TestCase):
 
     def test_generate(self):
         pathlib.Path("novel.txt").write_text("the cat sat on the mat. " * 200)
-        subprocess.run([os.environ.get("HALFSTEP_PROGRAM") or shutil.which("halfstep"), "init", "novel.txt", "--out", "novel.json"],
-                       check=True, capture_output=True)
+        subprocess.run([halfstep.runs._program(), "init", "novel.txt", "--out", "novel.json"], check=True, capture_output=True)
         list(halfstep.train("novel.json", {"train.epochs": 1, "output_dir": "n"}))
         text = halfstep.generate("n", "the cat", length=5, seed=3)
         self.assertEqual(text, halfstep.generate("n", "the cat", length=5, seed=3))

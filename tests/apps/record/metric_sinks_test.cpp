@@ -53,7 +53,8 @@ TEST_CASE("train --lines prints the lines of metrics.jsonl, and the result last"
   // A run that resumes prints its own lines alone.
   const Ran more = dir.train("--resume auto --lines --set train.epochs=5");
   REQUIRE(more.code == 0);
-  CHECK(read(dir / "r/metrics.jsonl") == ran.out.substr(0, last) + more.out.substr(0, more.out.rfind('\n', more.out.size() - 2) + 1));
+  const size_t end = more.out.rfind('\n', more.out.size() - 2) + 1;
+  CHECK(read(dir / "r/metrics.jsonl") == ran.out.substr(0, last) + more.out.substr(0, end));
   // Without files of metrics there are lines all the same, and still no files.
   const Ran none = dir.train("--lines --set output_dir=n --set logging.sinks=[] --set diagnostics.every=1");
   REQUIRE(none.code == 0);
