@@ -157,7 +157,7 @@ namespace {
 bool writes_data(const CLI::App& command) {
   for (const char* name : {"completion", "generate", "init", "schema"})
     if (command.get_name() == name) return true;
-  for (const char* name : {"--json", "--csv"})
+  for (const char* name : {"--json", "--csv", "--lines"})
     if (const CLI::Option* o = command.get_option_no_throw(name); o && o->count() > 0) return true;
   const std::vector<CLI::App*> inner = command.get_subcommands();
   return std::any_of(inner.begin(), inner.end(), [](const CLI::App* c) { return writes_data(*c); });

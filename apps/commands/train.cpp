@@ -34,7 +34,7 @@ struct TrainArguments {
   std::optional<std::string> resume;
   std::optional<int> threads;
   std::optional<int64_t> until, profile;
-  bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
+  bool overwrite = false, dry_run = false, lr_preview = false, json = false, lines = false, quiet = false, no_color = false;
 };
 
 void report_amp(const Json& summary, uint64_t casts, Progress& progress) {
@@ -109,12 +109,16 @@ int train(const TrainArguments& o) {
     }
     return kDone;
   }
+  if (o.lines) config.logging.sinks.push_back(kStdoutSink);
   backend_for(config.device);                            // throws before any file is touched
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  Progress progress(
-      {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
+  Progress progress({.out = o.json || o.lines ? stderr : stdout,
+                     .quiet = o.quiet,
+                     .silent = !first,
+                     .color = !o.no_color,
+                     .plain = group != nullptr});
   open_all_pictures(config, group.get(), o.quiet, progress);
   std::string measured;
   config.json = with_statistics(config.json, &measured);
@@ -129,7 +133,7 @@ int train(const TrainArguments& o) {
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, autocast::cast_count() - casts, progress);
   if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
-  if (o.json && first) std::cout << summary.json.dump() << std::endl;
+  if ((o.json || o.lines) && first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();
   if (o.until) return kDone;
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
@@ -156,6 +160,10 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--overwrite", o->overwrite,
               "start over; the old run in output_dir is removed when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; everything else goes to stderr");
+  c->add_flag("--lines", o->lines,
+              "print each line of metrics.jsonl on stdout when it is written, and the result last, as --json does; everything else "
+              "goes to stderr")
+      ->excludes("--dry-run", "--lr-preview");
   c->add_option("--until", o->until)->group("");  // last step; used by the ranks of `halfstep verify`
   c->add_flag("--quiet", o->quiet, "print only errors and warnings");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");

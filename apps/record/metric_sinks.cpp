@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iostream>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -117,6 +118,17 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
+// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout could
+// not be written.
+class StdoutSink : public MetricSink {
+ public:
+  void write(const Json& entry) override {
+    std::cout << entry.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+  void sync() override {}
+  int64_t lost() const override { return 0; }
+};
+
 // Draws a confusion matrix: rows are classes, columns predictions. A cell's colour is its share of the row, green on the diagonal,
 // red elsewhere; a row without samples is grey.
 Picture confusion_picture(const Json& rows) {
@@ -165,6 +177,7 @@ MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& 
   for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
     if (name == "jsonl") sinks_.push_back(std::make_unique<MetricsFile>(folder / "metrics.jsonl", from));
     if (name == "csv") sinks_.push_back(std::make_unique<CsvSink>(folder / kMetricsCsv, from));
+    if (name == kStdoutSink) sinks_.push_back(std::make_unique<StdoutSink>());
     if (name == "tensorboard") sinks_.push_back(std::make_unique<EventSink>(folder, from, config));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sinks of logging.sinks, as one: metrics.jsonl, metrics.csv, and TensorBoard's event files.
+// The sinks of logging.sinks, as one: metrics.jsonl, metrics.csv, and TensorBoard's event files; and stdout.
 #pragma once
 
 #include <filesystem>
@@ -12,6 +12,7 @@
 namespace halfstep::app {
 
 inline constexpr const char* kMetricsCsv = "metrics.csv";
+inline constexpr const char* kStdoutSink = "stdout";  // not a choice of logging.sinks: `halfstep train --lines` adds it
 inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // prefix of file names that TensorBoard recognises
 
 // Returns whether an entry's value is a confusion matrix: a row of numbers for each class.
@@ -20,8 +21,8 @@ bool is_confusion_matrix(const Json& value);
 class MetricSinks : public MetricSink {
  public:
   MetricSinks() = default;  // discards entries
-  // Names: "jsonl", "csv", "tensorboard"; duplicates count once. config: of the run, for TensorBoard's comparison of runs. Throws
-  // IoError.
+  // Names: "jsonl", "csv", "tensorboard", kStdoutSink; duplicates count once. config: of the run, for TensorBoard's comparison of
+  // runs. Throws IoError.
   MetricSinks(const std::vector<std::string>& names, const std::filesystem::path& folder, const ResumePoint& from,
               const Json& config);
   void write(const Json& entry) override;

@@ -126,7 +126,7 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vec
   atomic_write(path_ / kConfig, write_json(config, 2, "config") + "\n");
   metrics_ = MetricSinks(sinks, path_, from, config);
   // The line of an observed step is written before that step's checkpoint.
-  const bool metrics = !sinks.empty();
+  const bool metrics = std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink != kStdoutSink; });
   if (metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
   if (metrics && fs::exists(path_ / kObserved, error)) observed();
   open_ = true;
