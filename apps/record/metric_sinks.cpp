@@ -118,8 +118,8 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
-// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout could
-// not be written.
+// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout
+// could not be written.
 class StdoutSink : public MetricSink {
  public:
   void write(const Json& entry) override {
