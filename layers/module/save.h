@@ -62,7 +62,7 @@ struct LoadOptions {
   std::string key{};  // which dictionary of tensors, of a file of torch.save that has several: "ema/state_dict"
 };
 
-// A file's tensors under the module's names, as `load` gives them to Module::load_state_dict.
+// A file's tensors under the module's names, as `load` takes them. weight_g and weight_v of weight normalisation are one weight.
 struct StateForModule {
   StateDict state;
   std::vector<std::string> skipped{};  // tensors of the module that keep their values
