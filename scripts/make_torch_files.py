@@ -62,6 +62,9 @@ class Net(torch.nn.Module):
         self.register_buffer("kept", numbers(1))
         self.register_buffer("left_out", numbers(3), persistent=False)
 
+    def forward(self, x):
+        return self.body(x) * self.kept
+
 
 class PythonTwoDict:
     """An OrderedDict as Python 2 pickled it: made of a list of pairs."""
@@ -143,6 +146,8 @@ def main():
     save(torch.nn.Sequential(torch.nn.Linear(5, 5)).state_dict(), OUT / "linear.pt", True)  # of tests/docs
     save(layer(), OUT / "whole_model.pt", True)
     torch.jit.save(torch.jit.script(torch.nn.ReLU()), str(OUT / "script.pt"))
+    torch.jit.save(torch.jit.script(layer()), str(OUT / "script_layer.pt"))
+    torch.jit.save(torch.jit.script(Net()), str(OUT / "script_net.pt"))
     (OUT / "plain_pickle.pt").write_bytes(pickle.dumps({"w": [1.0, 2.0]}, protocol=2))
 
     # Seeds: 0 and a file, or 1, the length of a pickle in two bytes, the pickle and the bytes of storage "0".

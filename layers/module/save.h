@@ -62,7 +62,8 @@ struct LoadOptions {
   std::string key{};  // chooses one dictionary of tensors, in a torch.save file with several: "ema/state_dict"
 };
 
-// A file's tensors under the module's names, as `load` passes them to Module::load_state_dict.
+// A file's tensors under the module's names, as `load` passes them to Module::load_state_dict. weight_g and weight_v of weight
+// normalisation are one weight.
 struct StateForModule {
   StateDict state;
   std::vector<std::string> skipped{};  // tensors of the module that keep their values

@@ -41,6 +41,7 @@ class StateMapper {
                       " begins with \"", options_.prefix, '"');
     if (options_.join) join_by_rules();
     if (options_.join_attention) join_attention();
+    join_weight_norm();
     for (const FileTensor& item : items_) {
       if (item.unread && names_.contains(item.name)) fail<DataError>("weights", item.unread->fault);
       if (item.unread && !item.unread->is_tensor)
@@ -184,6 +185,53 @@ class StateMapper {
     for (size_t i = 0; i < all.size(); ++i)
       if (!used.contains(i)) items_.push_back(all[i]);
     for (const auto& [name, at] : wholes) add_joined(name, {&all[at[0]], &all[at[1]], &all[at[2]]}, false, 0);
+  }
+
+  // Does the length fit the direction, and the direction the weight?
+  static bool fits_weight_norm(const Shape& length, const Shape& direction, const Shape& weight) {
+    bool fits = direction == weight && (length.empty() || length.size() == direction.size());
+    for (int d = 0; fits && d < length.size(); ++d) fits = length[d] == 1 || length[d] == direction[d];
+    return fits;
+  }
+
+  // g v / |v|: the norms are along the dimensions in which g has one element.
+  Tensor of_weight_norm(const Tensor& length, const Tensor& direction) const {
+    if (on_.is_meta()) return Tensor::empty(direction.shape(), {.dtype = direction.dtype(), .device = Device::meta});
+    const Tensor g = is_half(length.dtype()) ? length.to(DType::f32) : length;
+    const Tensor v = is_half(direction.dtype()) ? direction.to(DType::f32) : direction;
+    Dims along;
+    for (int64_t d = 0; d < v.dim(); ++d)
+      if (g.dim() == 0 || g.size(d) == 1) along.push_back(d);
+    return v * (g / sqrt(sum(square(v), along, /*keepdim=*/true)));
+  }
+
+  // Puts the length and the direction of a weight together where the module has only the weight.
+  void join_weight_norm() {
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < items_.size(); ++i) places[items_[i].name] = i;
+    std::set<size_t> used;
+    std::vector<FileTensor> wholes;
+    for (const NamedTensor& n : mine_) {
+      if (places.contains(n.name)) continue;
+      const size_t dot = n.name.rfind('.') + 1;  // 0 if there is none
+      const std::string parametrized = joined(n.name.substr(0, dot), "parametrizations.", n.name.substr(dot), ".original");
+      for (const auto& [g, v] : {std::pair(parametrized + '0', parametrized + '1'), std::pair(n.name + "_g", n.name + "_v")}) {
+        const auto length = places.find(g), direction = places.find(v);
+        if (length == places.end() || direction == places.end() || names_.contains(g) || names_.contains(v)) continue;
+        const FileTensor &one = items_[length->second], &other = items_[direction->second];
+        if (one.unread || other.unread || !fits_weight_norm(one.tensor.shape(), other.tensor.shape(), n.tensor.shape())) continue;
+        wholes.push_back({n.name, of_weight_norm(one.tensor, other.tensor)});
+        out_.joined.push_back(joined(n.name, " of ", g, ", ", v));
+        used.insert({length->second, direction->second});
+        break;
+      }
+    }
+    if (wholes.empty()) return;
+    std::vector<FileTensor> left;
+    for (size_t i = 0; i < items_.size(); ++i)
+      if (!used.contains(i)) left.push_back(std::move(items_[i]));
+    items_ = std::move(left);
+    items_.insert(items_.end(), wholes.begin(), wholes.end());
   }
 
   void keep_skipped() {
