@@ -31,10 +31,25 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
   return parse_date(cell, order, date) ? CellKind::date : CellKind::text;
 }
 
-// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed.
+// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed, as that of an
+// integer which is not exact as a number.
 double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
+  constexpr double kExact = 9007199254740992;  // 2^53
   const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
-  return std::abs(value) <= double(std::numeric_limits<float>::max()) ? value : NAN;
+  return std::abs(value) < kExact ? value : NAN;
+}
+
+// Are all cells months such as "01.2015", which are numbers, too?
+bool are_months(const CsvSheet& sheet, size_t column) {
+  bool some = false;
+  CsvDate date;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    const std::string_view cell = sheet.cell(row, column);
+    if (cell.empty()) continue;
+    if (cell.size() != 7 || !parse_date(cell, CsvDateOrder::ymd, date)) return false;
+    some = true;
+  }
+  return some;
 }
 
 // Marks of accounting, such as "(" and a currency sign of several bytes, may be in front of its first digit.
@@ -112,12 +127,15 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
   bool counts = true, grows = true;
+  const bool months = are_months(sheet, at);
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const double number = plain_number(sheet, row, at, r.format);
+    const double number = months ? NAN : plain_number(sheet, row, at, r.format);
     const std::string_view cell = std::isnan(number) ? sheet.cell(row, at) : std::string_view();
-    const CellKind kind =
-        std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date) : (value = number, CellKind::number);
+    const bool month = months && parse_date(cell, r.order, date);
+    const CellKind kind = month                ? CellKind::date
+                          : std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date)
+                                               : (value = number, CellKind::number);
     if (kind == CellKind::missing) {
       cell.empty() ? void(++c.empties) : void(c.words.emplace(cell));
       continue;
@@ -160,6 +178,8 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
 // "", "Unnamed: 0": what a program writes above an index.
 bool has_no_name(const std::string& name) { return name.empty() || name.starts_with("Unnamed: "); }
 
+}  // namespace
+
 bool is_named_as_id(const std::string& name) {
   const std::string small = small_letters(name);
   const size_t n = name.size();
@@ -168,8 +188,6 @@ bool is_named_as_id(const std::string& name) {
       (n > 2 && (name.ends_with("Id") || name.ends_with("ID")) && std::islower(static_cast<unsigned char>(name[n - 3])));
   return ends || small == "id" || small == "index" || small == "rownames";
 }
-
-}  // namespace
 
 bool is_word_for_missing(std::string_view cell) {
   static const std::set<std::string> words = {"?",    "na", "n/a", "#n/a", "nan",          "null",

@@ -63,6 +63,8 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
 // The texts' part of the data, and the layers. others: the columns that are no input.
 void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, const std::string& others);
 
+// "patient_id", "userId".
+bool is_named_as_id(const std::string& name);
 // Does init take this for a missing value: "NA", "?"?
 bool is_word_for_missing(std::string_view cell);
 // "houses.csv:17:3", as errors of the table name a cell.

@@ -14,6 +14,7 @@ struct InitWishes {
   std::string target;  // a column of a table by name or number, or an array
   std::string task;    // "classification" or "regression"
   std::string text{};  // a column of texts that is to be the input
+  std::vector<std::string> sets{};  // "data.encoding=latin-1": how the data is read (init_reading.h)
 };
 
 struct InitConfig {

@@ -6,6 +6,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
+#include "framework/data/tables/csv_table.h"
 #include "framework/data/tables/time_series.h"
 #include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
@@ -202,6 +203,38 @@ TEST_CASE("csv: rows that are no samples") {
                  "such rows out"));
   // A text that is the same in two rows is no header.
   CHECK(Table("x,1\ny,2\nx,1\n").read(kNumbers).size() == 3);
+}
+
+TEST_CASE("csv: empty lines are left out with a count, and rows of another length are answered with what fits them") {
+  const Table gaps("\n \r\nmass;kind\n1;x\n\n2;y\n  \t\n;\n3;x\n\n");
+  const CsvDataset data = gaps.read({.missing = CsvMissing::drop_row});
+  CHECK(data.input().to_vector<float>() == Floats{1, 2, 3});
+  CHECK(data.line(1) == 6);
+  CHECK_MESSAGE(contains(data.notes().made, "; 4 empty lines left out, the first is line 1"), data.notes().made);
+  CHECK(contains(Table("a,b\n1,2\n\n3,4\n").read(kNumbers).notes().made, "1 empty line left out, line 3"));
+  CHECK(Table("1  2\n\n3  4\n").read(kNumbers).size() == 2);
+  // In one column an empty line is an empty cell; with tabs a line of them is a row of empty cells.
+  CHECK(CsvTable(Table("a\n1\n\n3\n").path, {}).rows() == 4);
+  CHECK(CsvTable(Table("a\tb\n1\t2\n\t\n3\t4\n").path, {}).rows() == 4);
+  // Lines above the header.
+  const Table title("# made in 2024\n# by us\na,b\n1,2\n");
+  CHECK(
+      contains(title.fault(), "t.csv:3:2: a row must have 1 field like the first, got 2\nhelp: \"skip_rows\": [1, 2] leaves out"));
+  CHECK(title.read({.format = {.skip_rows = {1, 2}}, .classification = false}).size() == 1);
+  CHECK(contains(Table("a,b\n1,2,\n").fault(), "help: this row ends in \",\": let the first line do so, too, or none"));
+  CHECK(contains(Table("a;b;c\n1,2,3\n").fault(), "help: the first line has \";\" between its cells, this one \",\""));
+  CHECK(contains(Table("a\tb\tc\n1\t2\n").fault(),
+                 "help: rows that end early are filled up, in Python: import pandas; "
+                 "pandas.read_csv(FILE, sep=\"\\t\").to_csv(NEW, index=False)"));
+}
+
+TEST_CASE("csv: words such as inf are texts beside other texts, and numbers beside numbers") {
+  const CsvDataset names = Table("who,x,y\nNaN,1,a\nEve,2,b\ninf,3,a\n").read();
+  CHECK(names.feature_names() == Names{"who=Eve", "who=NaN", "who=inf", "x"});
+  CHECK(contains(Table("v,y\n1,a\ninf,b\n").fault(), "must be finite in float32, got \"inf\""));
+  CHECK(contains(Table("v,y\ninf,a\n-inf,b\n").fault(), "must be finite in float32, got \"inf\""));
+  CHECK(contains(Table("v,y\n'1.5',a\n'2.5',b\n").read().notes().warnings.at(0),
+                 "numbers with single quotes (\"'1.5'\"), read as 2 different texts; write them without, or with double quotes"));
 }
 
 TEST_CASE("csv: rows that repeat the header are left out, with a count") {

@@ -126,6 +126,8 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
   double value = 0;
   CsvHint out;
+  if (cell.size() > 2 && cell.front() == '\'' && cell.back() == '\'' && parse_number(cell.substr(1, cell.size() - 2), f, value))
+    return {"single quotes", "write them without, or with double quotes"};
   const std::string_view bare = without_marks(cell, out);
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;

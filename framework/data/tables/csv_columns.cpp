@@ -145,6 +145,20 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   return out;
 }
 
+// Returns whether the column has a number. "inf" and "nan" are numbers only where no other texts are: a ticker or a name may be so.
+bool CsvColumns::has_numbers(size_t column) const {
+  bool words = false, texts = false;
+  for (size_t r = 0; r < sheet_.rows(); ++r) {
+    if (is_missing(r, column)) continue;
+    if (!std::isnan(sheet_.plain_number(r, column))) return true;
+    double value = 0;
+    const bool number = parse_number(sheet_.cell(r, column), sheet_.format(), value);
+    if (number && std::isfinite(value)) return true;
+    (number ? words : texts) = true;
+  }
+  return words && !texts;
+}
+
 CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out) {
   CsvEncoding::Column made{sheet_.names()[column]};
   bool date = false, numeric = false;
@@ -153,7 +167,7 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     date = !made.date.empty(), numeric = !date && made.categories.empty();
   } else {
     for (const std::string& name : options_.dates) date = date || sheet_.find(name) == column;
-    for (size_t r = 0; r < sheet_.rows() && !date && !numeric; ++r) numeric = !is_missing(r, column) && sheet_.is_number(r, column);
+    numeric = !date && has_numbers(column);
   }
   const size_t before = out.size();
   if (numeric) {
@@ -176,7 +190,7 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     append_date(column, made, given, out);
   else
     append_texts(column, made, given, out);
-  others_.push_back({made.name, out.size() - before, date});
+  others_.push_back({made.name.empty() ? joined("column ", column) : made.name, out.size() - before, date});
   return made;
 }
 

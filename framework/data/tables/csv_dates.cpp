@@ -63,8 +63,27 @@ std::optional<int> read_year(CellReader& in, bool& is_short) {
   return *two + (*two < 69 ? 2000 : 1900);
 }
 
+// Reads the month and the year of "01/2015", "01-2015" or "01.2015".
+std::optional<Day> read_month_of_year(CellReader& in) {
+  const auto month = in.digits(2, 2);
+  const char between = in.peek();
+  if (!month || (between != '-' && between != '/' && between != '.') || !in.take(between)) return {};
+  const auto year = in.digits(4, 4);
+  if (!year || *year < 1900 || *year >= 2100 || !in.done()) return {};
+  return Day{*year, *month};
+}
+
+// Returns whether the cell begins with a year and has two separators, as in "2024-03-18", which has the same meaning in any order.
+bool begins_with_year(CellReader in) {
+  if (!in.digits(4, 4)) return false;
+  const char between = in.peek();
+  return (between == '-' || between == '/' || between == '.') && in.take(between) && in.digits(1, 2) && in.take(between);
+}
+
 std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
-  const bool year_first = order == CsvDateOrder::ymd;
+  CellReader whole = in;
+  if (const auto month = read_month_of_year(whole)) return in = whole, month;
+  const bool year_first = order == CsvDateOrder::ymd || begins_with_year(in);
   const CellReader begin = in;
   const auto first = in.digits(year_first ? 4 : 1, year_first ? 4 : 2);
   if (!first) return {};
