@@ -14,6 +14,7 @@
 namespace halfstep::app {
 namespace {
 
+constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
 constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
 
 std::string small_letters(std::string_view text) {
@@ -34,7 +35,6 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
 // The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed, as that of an
 // integer which is not exact as a number.
 double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
-  constexpr double kExact = 9007199254740992;  // 2^53
   const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
   return std::abs(value) < kExact ? value : NAN;
 }
@@ -150,7 +150,7 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     if (kind == CellKind::date) value = date.days;
     ++(kind == CellKind::date ? c.dates : c.numbers);
     c.whole = c.whole && value == std::floor(value);
-    counts = counts && (std::isnan(before) || value == before + 1);
+    counts = counts && (std::isnan(before) || value == before + 1) && value < kExact;
     grows = grows && !(value <= before);
     before = value, least = std::min(least, value), most = std::max(most, value);
   }

@@ -228,6 +228,14 @@ TEST_CASE("csv: empty lines are left out with a count, and rows of another lengt
                  "pandas.read_csv(FILE, sep=\"\\t\").to_csv(NEW, index=False)"));
 }
 
+TEST_CASE("csv: rows to be predicted may have another delimiter, also where the training data's occurs in their cells") {
+  const CsvDataset plain = Table("a,b\n1,2\n3,4\n").read({.format = {.delimiter = ','}, .classification = false});
+  CHECK(Table("b;a\n7;5\n\n8;6\n").rows(plain).input.to_vector<float>() == Floats{5, 6});
+  const CsvRows commas = Table("a;note\n5;x, y\n6;z\n").rows(plain);
+  CHECK(commas.input.to_vector<float>() == Floats{5, 6});
+  CHECK(contains(message_of<DataError>([&] { Table("a,b\n1,2,3\n").rows(plain); }), "a row must have 2 fields"));
+}
+
 TEST_CASE("csv: words such as inf are texts beside other texts, and numbers beside numbers") {
   const CsvDataset names = Table("who,x,y\nNaN,1,a\nEve,2,b\ninf,3,a\n").read();
   CHECK(names.feature_names() == Names{"who=Eve", "who=NaN", "who=inf", "x"});

@@ -129,6 +129,22 @@ void skip_separators(CellReader& in) {
   while (in.take(' ') || in.take('-') || in.take('/') || in.take('.') || in.take(',')) {}
 }
 
+// Reads "2023-W05", "2023W05" or "2023-W05-3"; a week begins on Monday.
+std::optional<Day> read_week(CellReader& in) {
+  using namespace std::chrono;
+  const auto of_year = in.digits(4, 4);
+  in.take('-');
+  if (!of_year || !(in.take('W') || in.take('w'))) return {};
+  const auto week = in.digits(2, 2);
+  const auto weekday_number = week && in.take('-') ? in.digits(1, 1) : std::optional(1);
+  if (!week || !weekday_number || *week < 1 || *week > 53 || *weekday_number < 1 || *weekday_number > 7) return {};
+  const sys_days fourth = year(*of_year) / January / 4;  // is in the first week
+  const sys_days monday = fourth - days(weekday(fourth).iso_encoding() - 1) + days(7 * (*week - 1));
+  if (year_month_day(monday + days(3)).year() != year(*of_year)) return {};
+  const year_month_day at(monday + days(*weekday_number - 1));
+  return Day{int(at.year()), int(unsigned(at.month())), int(unsigned(at.day()))};
+}
+
 // Reads "9-Jan-2023", "9-Jan-23", "Jan 9, 2023", "2023 January", "Jan-23", "09JAN2023", "2023Q1", "Q1 2023": the name identifies
 // the parts.
 std::optional<Day> read_named_day(CellReader& in) {
@@ -202,6 +218,7 @@ bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
   using namespace std::chrono;
   CellReader in(cell);
   auto day = read_day(in, order);
+  if (!day) in = CellReader(cell), day = read_week(in);
   if (!day) in = CellReader(cell), day = read_named_day(in);
   if (!day) return false;
   const year_month_day civil{year(day->year), month(unsigned(day->month)), std::chrono::day(unsigned(day->day))};
