@@ -179,7 +179,8 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
 }
 
 // Says what rows have in common that a random part for validation would not show: rows that are there twice, and ids.
-void note_repeats(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& inputs) {
+void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_columns, const std::vector<const InitColumn*>& inputs) {
+  constexpr size_t kFew = 20;  // different rows, as of a few categories, which come again anyway
   std::unordered_set<size_t> seen;
   size_t twice = 0;
   for (size_t row = 0; row < sheet.rows(); ++row) {
@@ -191,7 +192,10 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const std::vector<const
     }
     twice += !seen.insert(all).second;
   }
-  if (20 * twice >= sheet.rows() && twice > 1)
+  size_t most = 0;
+  for (const InitColumn& c : all_columns) most = std::max(most, c.distinct);
+  const size_t different = sheet.rows() - twice;
+  if (20 * twice >= sheet.rows() && twice > 1 && different > kFew && 2 * most >= different)
     out.notes.push_back(joined(twice, " of ", sheet.rows(),
                                " rows equal an earlier one in each cell; in both parts, they make "
                                "validation better than new rows are"));
@@ -332,7 +336,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
     if (c->grows) in_order = c;
   }
   note_odd(out, sheet, target);
-  note_repeats(out, sheet, inputs);
+  note_repeats(out, sheet, r.columns, inputs);
   if (!dates.empty() && !in_order)
     out.notes.push_back(joined("rows have dates (", list_text(dates),
                                "), but the part for validation is a random one: it lies between "
