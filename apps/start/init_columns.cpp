@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "framework/base/check.h"
+#include "framework/data/tables/labels.h"
 #include "framework/data/tables/series_times.h"
 
 namespace halfstep::app {
@@ -80,15 +81,15 @@ Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order
 }
 
 // What the column's texts are, if all of them are numbers in another form.
-CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r) {
+CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r, bool quantities = false) {
   CsvHint first;
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
     const std::string_view cell = sheet.cell(row, c.at);
     if (kind_of_cell(cell, r.format, r.order, value, date) != CellKind::text) continue;
-    const CsvHint hint = number_hint(cell, r.format);
-    if (hint.what.empty()) return {};
+    const CsvHint hint = quantities ? quantity_hint(cell, r.format) : number_hint(cell, r.format);
+    if (hint.what.empty() || (quantities && !first.what.empty() && hint.what != first.what)) return {};
     if (first.what.empty()) first = hint;
   }
   return first;
@@ -172,6 +173,7 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   c.permutes = all && c.whole && c.distinct == c.rows && most - least + 1 == double(c.rows);
   c.grows = filled == c.rows && grows && (c.kind == ColumnKind::number || c.kind == ColumnKind::date);
   if (c.kind == ColumnKind::text || c.kind == ColumnKind::mixed) c.hint = shared_hint(sheet, c, r);
+  if (c.kind == ColumnKind::text && c.hint.what.empty() && c.distinct > kFewQuantities) c.hint = shared_hint(sheet, c, r, true);
   return c;
 }
 
@@ -273,7 +275,10 @@ TableReading read_columns(const CsvSheet& sheet) {
 }
 
 std::string reference(const CsvSheet& sheet, const InitColumn& c) {
-  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
+  const std::vector<std::string>& names = sheet.names();
+  const bool one =
+      std::count_if(names.begin(), names.end(), [&](const std::string& n) { return text_key(n) == text_key(c.name); }) == 1;
+  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.at);
 }
 
 std::string spoken(const CsvSheet& sheet, const InitColumn& c) {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
@@ -226,6 +227,31 @@ TEST_CASE("csv: empty lines are left out with a count, and rows of another lengt
   CHECK(contains(Table("a\tb\tc\n1\t2\n").fault(),
                  "help: rows that end early are filled up, in Python: import pandas; "
                  "pandas.read_csv(FILE, sep=\"\\t\").to_csv(NEW, index=False)"));
+}
+
+TEST_CASE("csv: numbers with one unit, and times of a clock, are doubted where they are many; so are ends of files") {
+  const auto warning = [](const std::function<std::string(int)>& cell, int n = 12) {
+    std::string text = "v,y\n";
+    for (int i = 0; i < n; ++i) text += cell(i) + (i % 2 ? ",a\n" : ",b\n");
+    const std::vector<std::string> all = Table(text).read().notes().warnings;
+    return all.empty() ? std::string() : all[0];
+  };
+  const auto number = [](int i) { return std::to_string(10 + i); };
+  CHECK(
+      contains(warning([&](int i) { return number(i) + ".5 km/h"; }),
+               "column \"v\" has numbers with the unit km/h (\"10.5 km/h\"), read as 12 different texts; remove it from the file"));
+  CHECK(contains(warning([&](int i) { return "1:" + number(i) + ":07"; }), "numbers with colons, as of a clock (\"1:10:07\")"));
+  CHECK(contains(warning([&](int i) { return number(i) + '%'; }), "numbers with a percent sign"));
+  CHECK(warning([&](int i) { return number(i) + "GB"; }, 10).empty());
+  CHECK(warning([&](int i) { return number(i) + (i == 7 ? "rd" : "th"); }).empty());
+  CHECK(warning([&](int i) { return number(i) + "-" + number(i + 9) + " years"; }).empty());
+  CHECK(warning([&](int i) { return "1:" + number(i) + (i == 7 ? ":7" : ":07"); }).empty());
+  // A footer, and the end of a file of DOS.
+  const Table footer("a,b\n1,2\n3,4\n(2 rows)\n");
+  CHECK(contains(footer.fault(),
+                 "t.csv:4:1: a row must have 2 fields like the first, got 1\nhelp: \"skip_rows\": [4] leaves out the last"));
+  CHECK(footer.read({.format = {.skip_rows = {4}}, .classification = false}).size() == 2);
+  CHECK(Table("a,b\r\n1,2\r\n\x1a").read(kNumbers).size() == 1);
 }
 
 TEST_CASE("csv: rows to be predicted may have another delimiter, also where the training data's occurs in their cells") {

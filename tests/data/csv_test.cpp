@@ -191,7 +191,7 @@ TEST_CASE("csv: errors say where") {
   CHECK(csv_error("1,2\n1x,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, got \"1x\"");
   CHECK(csv_error("1,2\n3,4\n5\n", kRegression) == "t.csv:3:1: a row must have 2 fields like the first, got 1");
   CHECK(csv_error("1,2\n3,4,5\n", kRegression) == "t.csv:2:3: a row must have 2 fields like the first, got 3");
-  CHECK(csv_error("1,2\n\n3,4\n", kRegression) == "t.csv:2:1: a row must have 2 fields like the first, got 1");
+  CHECK(csv_error("1,2\n \"\"\n3,4\n", kRegression) == "t.csv:2:1: a row must have 2 fields like the first, got 1");
   CHECK(contains(csv_error("1,\n2,\n"), "no row has a target: column \"1\" is empty"));
   CHECK(csv_error("1,\"a\n2,b\n") == "t.csv:1:2: a quote is opened but not closed");
   CHECK(csv_error("1,\"a\"b\n") == "t.csv:1:2: text follows a closing quote");

@@ -66,5 +66,8 @@ struct CsvHint {
   bool word = false;  // whether it is a word such as "NA": a missing value
 };
 CsvHint number_hint(std::string_view cell, const CsvFormat& format);
+// The same for a number with a unit, "50 kg", and for "12:30", which may also be names: if all cells of a column have one hint.
+CsvHint quantity_hint(std::string_view cell, const CsvFormat& format);
+inline constexpr size_t kFewQuantities = 10;  // different ones, which are as good as names: "8GB", "16GB"
 
 }  // namespace halfstep

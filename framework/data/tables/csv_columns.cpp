@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -233,6 +234,22 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
   }
 }
 
+// Returns the same as doubt() for many different numbers with one unit.
+std::string CsvColumns::doubt_quantities(size_t column) const {
+  CsvHint first;
+  std::set<std::string_view> different;
+  std::string_view example;
+  for (size_t r = 0; r < sheet_.rows(); ++r) {
+    if (is_missing(r, column)) continue;
+    const std::string_view cell = sheet_.cell(r, column);
+    const CsvHint hint = quantity_hint(cell, sheet_.format());
+    if (hint.what.empty() || (!first.what.empty() && hint.what != first.what)) return "";
+    if (first.what.empty()) first = hint, example = cell;
+    if (different.size() <= kFewQuantities) different.insert(cell);
+  }
+  return different.size() <= kFewQuantities ? "" : joined("numbers with ", first.what, " (\"", example, "\")\n", first.remedy);
+}
+
 // Returns the probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "":
 // none.
 std::string CsvColumns::doubt(size_t column) const {
@@ -240,7 +257,7 @@ std::string CsvColumns::doubt(size_t column) const {
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     if (is_missing(r, column)) continue;
     const CsvHint hint = number_hint(sheet_.cell(r, column), sheet_.format());
-    if (hint.what.empty()) return "";
+    if (hint.what.empty()) return doubt_quantities(column);
     if (first.what.empty() && !hint.word)
       first = {joined(hint.what == "dates" ? "" : "numbers with ", hint.what, " (\"", sheet_.cell(r, column), "\")"), hint.remedy};
   }

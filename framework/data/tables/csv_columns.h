@@ -102,6 +102,7 @@ class CsvColumns {
   std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& made);
   int64_t unknown_category(size_t row, size_t column, const CsvEncoding::Column& made);
   std::string doubt(size_t column) const;
+  std::string doubt_quantities(size_t column) const;
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;

@@ -130,14 +130,14 @@ std::unique_ptr<CsvSheet> open_rows(const std::filesystem::path& path, const Csv
   std::optional<DataError> fault;
   try {
     out = open(o.format);
-    if (out->names().size() > 1 || o.encoding->columns.size() == 1) return out;
+    if (out->names().size() > 1) return out;
   } catch (const DataError& e) {
     if (o.format.delimiter == 0) throw;
     fault = e;
   }
   try {
     std::unique_ptr<CsvSheet> found = open(other);
-    if (found->format().delimiter != o.format.delimiter) return found;
+    if (found->names().size() > 1) return found;
   } catch (const DataError&) {}  // the first error says more
   if (fault) throw *fault;
   return out;

@@ -45,7 +45,9 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
   std::sort(skipped_.begin(), skipped_.end());
   skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
   size_t end = text_.size();  // end of the last nonempty line
-  while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
+  constexpr char kEndOfFile = 0x1a;  // of DOS
+  while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ' || text_[end - 1] == kEndOfFile))
+    --end;
   if (text_.substr(0, end).find('\n') == text_.npos && text_.substr(0, end).find('\r') != text_.npos) {  // lines end as on old Macs
     auto own = std::make_shared<std::string>(text_.substr(0, end));
     std::replace(own->begin(), own->end(), '\r', '\n');
@@ -348,11 +350,18 @@ std::string CsvTable::help_for_length(size_t fields) const {
       return joined("the first line has \"", between, "\" between its cells, this one \"", name, '"');
   if (fields == columns_ + 1 && !blanks && here.ends_with(delimiter_))
     return joined("this row ends in \"", between, "\": let the first line do so, too, or none");
-  if (fields > columns_ && row <= kTitles) {
+  const bool numbers = std::any_of(first_row_.begin(), first_row_.end(), [&](const std::string& cell) {
+    double ignored = 0;
+    return parse_number(cell, format_, ignored);
+  });
+  if (fields > columns_ && row <= kTitles && !numbers) {
     std::string lines;
     for (size_t r = 0; r < row; ++r) lines += (r > 0 ? ", " : "") + std::to_string(line(r));
     return joined("\"skip_rows\": [", lines, "] leaves out what is above the header");
   }
+  const bool last = here.data() + here.size() + 1 >= text_.data() + text_.size();
+  if (fields < columns_ && last && row > 1)
+    return joined("\"skip_rows\": [", line(row), "] leaves out the last line, if it is no row");
   if (fields > columns_ || fields == 1 || blanks) return "";
   return joined("rows that end early are filled up, in Python: import pandas; pandas.read_csv(FILE, sep=\"", between,
                 "\").to_csv(NEW, index=False)");
