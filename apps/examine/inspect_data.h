@@ -28,10 +28,11 @@ struct DataReport {
   int64_t duplicates = 0;                             // samples with the input of an earlier one
   int64_t contradictions = 0;                         // of them those with another target
   std::vector<std::pair<int64_t, int64_t>> examples;  // the first few: a sample, and the one before it
+  std::vector<std::pair<std::string, int64_t>> shared;  // of val and test: samples with the input of a sample of train
   std::vector<std::string> warnings;
 };
 
-// Reads all samples of the split. Throws as build_dataset.
+// Reads all samples of the split, and those of train or of val and test, which it is compared with. Throws as build_dataset.
 DataReport inspect_data(const Config& config, const std::string& split);
 Json report_json(const DataReport& report);
 void print_report(std::ostream& out, const DataReport& report);

@@ -256,7 +256,8 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
 namespace {
 
 InitConfig config_of(const fs::path& data, const InitWishes& wishes) {
-  const bool skips = fs::is_directory(data) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;
+  std::error_code none;
+  const bool skips = fs::is_directory(data, none) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;
   const InitParts p = parts_of(data, wishes);
   InitConfig out{run_name(data), in_one_line(p.what), "", p.notes};
   const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
