@@ -231,8 +231,8 @@ TEST_CASE("csv: empty lines are left out with a count, and rows of another lengt
 
 TEST_CASE("csv: numbers with one unit, and times of a clock, are doubted where they are many; so are ends of files") {
   const auto warning = [](const std::function<std::string(int)>& cell, int n = 12) {
-    std::string text = "v,y\n";
-    for (int i = 0; i < n; ++i) text += cell(i) + (i % 2 ? ",a\n" : ",b\n");
+    std::string text = "v,n,y\n";
+    for (int i = 0; i < n; ++i) text += cell(i) + (i % 2 ? ",1,a\n" : ",2,b\n");
     const std::vector<std::string> all = Table(text).read().notes().warnings;
     return all.empty() ? std::string() : all[0];
   };

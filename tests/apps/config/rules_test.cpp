@@ -125,8 +125,8 @@ TEST_CASE("held-out data shares no samples with the training data, and is no oth
   CHECK(contains(warnings({R"(data.train={"type": "Spirals", "split": "train"})", val(R"(, "range": [0.7, 1])")}), shares));
   CHECK(contains(warnings({fold, val(R"(, "range": [0.7, 1])")}), shares));
   write(dir / "t.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
-  const auto table = [&](const std::string& split, const std::string& range) {
-    return joined("data.", split, R"(={"type": "CSV", "path": ")", (dir / "t.csv").string(), "\"", range, "}");
+  const auto table = [&](const std::string& split, const std::string& part) {
+    return joined("data.", split, R"(={"type": "CSV", "path": ")", (dir / "t.csv").string(), "\"", part, "}");
   };
   const std::string seen = "data.val: has samples of data.train, which the model has seen";
   const std::vector<std::string> rest = {R"(model={"type": "Linear", "out_features": "auto"})"};
