@@ -117,11 +117,15 @@ class DataRules : private RuleSet {
       if (!self["fold"].is_null() && self["fold"] != train["fold"])
         issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
                                           self["fold"].dump());
-      const Json full_range{0.0, 1.0}, &a = self["range"], &b = train["range"];
+      const Json &a = self["range"], &b = train["range"];
       const double least = std::max(a[0].get<double>(), b[0].get<double>()),
                    most = std::min(a[1].get<double>(), b[1].get<double>());
-      if (a != full_range && b != full_range && a != b && least < most)
+      if (!self["fold"].is_null() || !(least < most)) continue;
+      const bool file = self.contains("path") || self.contains("files") || self.contains("input");
+      if (a != b)
         issues_.warn(path + ".range", joined("shares the samples of [", least, ", ", most, ") with data.train"));
+      else if (file)
+        issues_.warn(path, "has samples of data.train, which the model has seen: \"range\" or \"fold\" parts them");
     }
   }
 

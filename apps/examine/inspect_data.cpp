@@ -8,6 +8,7 @@
 #include <iostream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -22,6 +23,14 @@ namespace {
 
 constexpr size_t kExamples = 5, kShown = 16;
 constexpr int64_t kMostRows = 32;  // of a sheet
+
+struct SeenInput {
+  int64_t first;
+  size_t target;
+  int64_t count = 0;
+};
+using Seen =
+    std::unordered_map<size_t, SeenInput>;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
 
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
@@ -111,6 +120,35 @@ std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
   return out;
 }
 
+// Counts the samples of val and test whose inputs are in the training data; of windows of a series, which may repeat, none.
+void count_shared(DataReport& out, const Json& raw, const Seen& seen) {
+  const bool train = out.split == "train";
+  const std::hash<std::string_view> hash;
+  for (const std::string& other : train ? std::vector<std::string>{"val", "test"} : std::vector<std::string>{"train"}) {
+    if (!raw["data"].contains(other) || raw["data"][other].is_null()) continue;
+    Json without = raw;
+    without["data"][other]["transforms"] = Json::array();
+    std::shared_ptr<const Dataset> data;
+    try {
+      data = build_dataset(without, other);
+    } catch (const Error&) { continue; }  // of a split that nobody asked for
+    if (data->input_shape() != out.input) continue;
+    int64_t count = 0;
+    std::unordered_set<size_t> found;
+    for_each_batch(*data, [&](const Batch& batch, int64_t) {
+      const Tensor x = batch.input.contiguous();
+      for (int64_t i = 0; i < x.size(0); ++i) {
+        const size_t key = hash(bytes_of(x, i));
+        const auto at = seen.find(key);
+        if (at == seen.end()) continue;
+        if (train) ++count;
+        if (!train && found.insert(key).second) count += at->second.count;
+      }
+    });
+    if (count > 0) out.shared.emplace_back(train ? other : out.split, count);
+  }
+}
+
 }  // namespace
 
 DataReport inspect_data(const Config& config, const std::string& split) {
@@ -131,11 +169,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const bool is_series = std::holds_alternative<SeriesForm>(form.source);
 
   ChannelSums inputs, targets;
-  struct Seen {
-    int64_t first;
-    size_t target;
-  };
-  std::unordered_map<size_t, Seen> seen;  // by a 64-bit hash of the input, which avoids accidental collisions
+  Seen seen;
   const std::hash<std::string_view> hash;
   for_each_batch(*data, [&](const Batch& batch, int64_t first) {
     // A series has its columns in the last dimension.
@@ -152,7 +186,8 @@ DataReport inspect_data(const Config& config, const std::string& split) {
     }
     for (int64_t i = 0; i < x.size(0); ++i) {
       const size_t target = hash(bytes_of(y, i));
-      const auto [at, is_new] = seen.try_emplace(hash(bytes_of(x, i)), Seen{first + i, target});
+      const auto [at, is_new] = seen.try_emplace(hash(bytes_of(x, i)), SeenInput{first + i, target});
+      ++at->second.count;
       if (is_new) continue;
       ++out.duplicates;
       out.contradictions += at->second.target != target;
@@ -161,6 +196,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   });
   out.inputs = inputs.result(), out.targets = targets.result();
   if (!config.json["data"][split]["transforms"].empty()) out.transformed = channel_statistics(*build_dataset(config.json, split));
+  if (!is_series) count_shared(out, raw, seen);
   warn(out);
   return out;
 }
@@ -176,6 +212,7 @@ Json report_json(const DataReport& r) {
   out["duplicates"] = r.duplicates;
   out["contradictions"] = r.contradictions;
   out["duplicate_examples"] = r.examples;
+  for (const auto& [split, count] : r.shared) out["shared"][split] = count;
   out["warnings"] = r.warnings;
   return out;
 }
@@ -195,6 +232,8 @@ void print_report(std::ostream& out, const DataReport& r) {
   out << "duplicates: " << r.duplicates;
   for (const auto& [sample, before] : r.examples) out << (sample == r.examples[0].first ? " (" : ", ") << sample << " = " << before;
   out << (r.examples.empty() ? "" : size_t(r.duplicates) > r.examples.size() ? ", ...)" : ")") << '\n';
+  for (const auto& [split, count] : r.shared)
+    out << split << ": " << count << (count == 1 ? " sample has" : " samples have") << " the input of a sample of train\n";
   for (const std::string& w : r.warnings) out << "warning: " << w << '\n';
 }
 

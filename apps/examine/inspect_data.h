@@ -25,13 +25,14 @@ struct DataReport {
   std::vector<ChannelStatistics> inputs;              // before transforms
   std::vector<ChannelStatistics> transformed;         // after transforms, in epoch 0; empty without transforms
   std::vector<ChannelStatistics> targets;             // of numbers
-  int64_t duplicates = 0;                             // samples whose input is that of an earlier one
-  int64_t contradictions = 0;                         // those of them with another target
-  std::vector<std::pair<int64_t, int64_t>> examples;  // the first few: a sample and the earlier one
+  int64_t duplicates = 0;                             // samples with the input of an earlier one
+  int64_t contradictions = 0;                         // of them those with another target
+  std::vector<std::pair<int64_t, int64_t>> examples;  // the first few: a sample, and the one before it
+  std::vector<std::pair<std::string, int64_t>> shared;  // of val and test: samples with the input of a sample of train
   std::vector<std::string> warnings;
 };
 
-// Reads all samples of the split. Throws as build_dataset.
+// Reads all samples of the split, and those of train or of val and test, which it is compared with. Throws as build_dataset.
 DataReport inspect_data(const Config& config, const std::string& split);
 Json report_json(const DataReport& report);
 void print_report(std::ostream& out, const DataReport& report);

@@ -5,6 +5,7 @@
 
 #include "apps/start/init_config.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/formats/npy.h"
 #include "framework/data/sets/arrays.h"
 #include "framework/io/files/zip.h"
@@ -21,7 +22,8 @@ constexpr int64_t kMostChannels = 10000;  // with a mean and a deviation each
 constexpr int64_t kMostColors = 4;        // of pixels; else the layout is not an image
 
 struct NamedArrays {
-  std::string x, y, x_val, y_val;  // x_val, y_val: "" if val is a part of the others
+  std::string x, y, x_val, y_val;     // of val: "" where it is a part of the others
+  std::vector<std::string> others{};  // that are neither
 };
 
 bool is_npz(const fs::path& file) { return file.extension() == ".npz"; }
@@ -87,6 +89,8 @@ NamedArrays find_arrays(const fs::path& file, const std::string& wish) {
     const std::string x = held_out_name(names, out.x, part), y = held_out_name(names, out.y, part);
     if (out.x_val.empty() && !x.empty() && !y.empty()) out.x_val = x, out.y_val = y;
   }
+  for (const std::string& n : names)
+    if (n != out.x && n != out.y && n != out.x_val && n != out.y_val) out.others.push_back(n);
   return out;
 }
 
@@ -96,8 +100,8 @@ Tensor read_array(const fs::path& file, const std::string& name) {
 
 // Statistics of an array's values.
 struct ArrayValues {
-  bool all_integers = true;
-  int64_t not_finite = 0;
+  bool whole = true;
+  int64_t not_finite = 0, beyond = 0;  // beyond: finite, but not in float32
   double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
   std::set<double> distinct{};  // at most kMostLabels + 1
   bool zero_one() const { return all_integers && least >= 0 && most <= 1; }
@@ -115,7 +119,8 @@ ArrayValues values_of(const Tensor& t) {
         ++out.not_finite;
         continue;
       }
-      out.all_integers = out.all_integers && p[i] == std::floor(p[i]);
+      out.beyond += !std::isfinite(float(p[i]));
+      out.whole = out.whole && p[i] == std::floor(p[i]);
       out.least = std::min(out.least, p[i]), out.most = std::max(out.most, p[i]);
       sum += p[i], squares += p[i] * p[i], ++count;
       if (out.distinct.size() <= kMostLabels) out.distinct.insert(p[i]);
@@ -196,6 +201,10 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
   if (wide && yes_or_no) {
     const ArrayValues sums = values_of(y.to(DType::f64).sum({1}));
     return sums.least == 1 && sums.most == 1 ? ArrayTask::classes : ArrayTask::yes_or_no;
+  }
+  if (yes_or_no && !typed && !dense && (y.dim() == 1 || (y.dim() == 2 && y.size(1) == 1))) {
+    out.notes.push_back(name + " has 0 and 1 as floats, read as classes; numbers to predict: --task regression");
+    return ArrayTask::classes;
   }
   if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
   if (!typed) {
@@ -291,7 +300,14 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   check<DataError>(inputs.not_finite == 0, "init", file.string(), ": ", names.x, " has ", inputs.not_finite, " of ", x.numel(),
                    " values that are not finite, and no step with one can be used",
                    Help{in_numpy(file, item(names.x) + " = np.nan_to_num(" + item(names.x) + ")")});
-  const ArrayLayout at = layout_of(x, sample_of(y));
+  for (const auto& [name, values] : {std::pair(names.x, &inputs), {names.y, &labels}})
+    check<DataError>(values->beyond == 0, "init", file.string(), ": ", name, " has ", values->beyond,
+                     " values that float32 does not hold, up to ", std::max(-values->least, values->most),
+                     Help{in_numpy(file, joined(item(name), " = ", item(name), " / np.abs(", item(name), ").max()"))});
+  check<DataError>(inputs.distinct.size() > 1, "init", file.string(), ": the inputs must have two different values, but ", names.x,
+                   " has ", *inputs.distinct.begin(), " alone");
+  if (!names.others.empty()) out.notes.push_back("arrays that are left out: " + list_text(names.others));
+  const Layout at = layout_of(x, sample_of(y));
   const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";
@@ -313,6 +329,8 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
     out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
   else if (wishes.task == "classification")
     out.data.push_back({R"("task": "classification")", "as asked"});
+  else if (is_floating(y.dtype()) && task == ArrayTask::classes && (y.dim() == 1 || y.size(1) == 1))
+    out.data.push_back({R"("task": "classification")", "floats would be numbers"});
   const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
   if (bytes && !pixels) {
     out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});

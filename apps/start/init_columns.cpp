@@ -9,12 +9,14 @@
 #include <string_view>
 
 #include "framework/base/check.h"
+#include "framework/data/tables/labels.h"
 #include "framework/data/tables/series_times.h"
 
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostOddTexts = 5;  // distinct ones beside numbers or dates
+constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
+constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
 
 std::string small_letters(std::string_view text) {
   std::string out(text);
@@ -31,10 +33,24 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
   return parse_date(cell, order, date) ? CellKind::date : CellKind::text;
 }
 
-// Parses a cell that is a plain number in this format, quickly; NaN: the slow path is needed.
+// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed, as that of an
+// integer which is not exact as a number.
 double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
   const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
-  return std::abs(value) <= double(std::numeric_limits<float>::max()) ? value : NAN;
+  return std::abs(value) < kExact ? value : NAN;
+}
+
+// Are all cells months such as "01.2015", which are numbers, too?
+bool are_months(const CsvSheet& sheet, size_t column) {
+  bool some = false;
+  CsvDate date;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    const std::string_view cell = sheet.cell(row, column);
+    if (cell.empty()) continue;
+    if (cell.size() != 7 || !parse_date(cell, CsvDateOrder::ymd, date)) return false;
+    some = true;
+  }
+  return some;
 }
 
 // Returns whether a cell starts as a number; accounting marks, such as "(" and a currency sign of several bytes, may precede its
@@ -65,16 +81,16 @@ UnparsedCells unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrde
   return out;
 }
 
-// Returns the form of the column's texts if all are numbers in another form.
-CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r) {
+// What the column's texts are, if all of them are numbers in another form.
+CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r, bool quantities = false) {
   CsvHint first;
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
     const std::string_view cell = sheet.cell(row, c.at);
     if (kind_of_cell(cell, r.format, r.order, value, date) != CellKind::text) continue;
-    const CsvHint hint = number_hint(cell, r.format);
-    if (hint.what.empty()) return {};
+    const CsvHint hint = quantities ? quantity_hint(cell, r.format) : number_hint(cell, r.format);
+    if (hint.what.empty() || (quantities && !first.what.empty() && hint.what != first.what)) return {};
     if (first.what.empty()) first = hint;
   }
   return first;
@@ -113,12 +129,15 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
   bool counts = true, grows = true;
+  const bool months = are_months(sheet, at);
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const double number = plain_number(sheet, row, at, r.format);
+    const double number = months ? NAN : plain_number(sheet, row, at, r.format);
     const std::string_view cell = std::isnan(number) ? sheet.cell(row, at) : std::string_view();
-    const CellKind kind =
-        std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date) : (value = number, CellKind::number);
+    const bool month = months && parse_date(cell, r.order, date);
+    const CellKind kind = month                ? CellKind::date
+                          : std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date)
+                                               : (value = number, CellKind::number);
     if (kind == CellKind::missing) {
       cell.empty() ? void(++c.empties) : void(c.words.emplace(cell));
       continue;
@@ -132,8 +151,8 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     }
     if (kind == CellKind::date) value = date.days;
     ++(kind == CellKind::date ? c.dates : c.numbers);
-    c.all_integers = c.all_integers && value == std::floor(value);
-    counts = counts && (std::isnan(before) || value == before + 1);
+    c.whole = c.whole && value == std::floor(value);
+    counts = counts && (std::isnan(before) || value == before + 1) && value < kExact;
     grows = grows && !(value <= before);
     before = value, least = std::min(least, value), most = std::max(most, value);
   }
@@ -155,11 +174,14 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   c.permutes = all && c.all_integers && c.distinct == c.rows && most - least + 1 == double(c.rows);
   c.grows = filled == c.rows && grows && (c.kind == ColumnKind::number || c.kind == ColumnKind::date);
   if (c.kind == ColumnKind::text || c.kind == ColumnKind::mixed) c.hint = shared_hint(sheet, c, r);
+  if (c.kind == ColumnKind::text && c.hint.what.empty() && c.distinct > kFewQuantities) c.hint = shared_hint(sheet, c, r, true);
   return c;
 }
 
 // Returns whether a name is missing: "", or "Unnamed: 0", which pandas writes above an index.
 bool has_no_name(const std::string& name) { return name.empty() || name.starts_with("Unnamed: "); }
+
+}  // namespace
 
 bool is_named_as_id(const std::string& name) {
   const std::string small = small_letters(name);
@@ -169,8 +191,6 @@ bool is_named_as_id(const std::string& name) {
       (n > 2 && (name.ends_with("Id") || name.ends_with("ID")) && std::islower(static_cast<unsigned char>(name[n - 3])));
   return ends || small == "id" || small == "index" || small == "rownames";
 }
-
-}  // namespace
 
 bool is_word_for_missing(std::string_view cell) {
   static const std::set<std::string> words = {"?",    "na", "n/a", "#n/a", "nan",          "null",
@@ -256,7 +276,10 @@ TableReading read_columns(const CsvSheet& sheet) {
 }
 
 std::string reference(const CsvSheet& sheet, const InitColumn& c) {
-  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
+  const std::vector<std::string>& names = sheet.names();
+  const bool one =
+      std::count_if(names.begin(), names.end(), [&](const std::string& n) { return text_key(n) == text_key(c.name); }) == 1;
+  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.at);
 }
 
 std::string phrase(const CsvSheet& sheet, const InitColumn& c) {

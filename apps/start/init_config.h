@@ -13,7 +13,8 @@ namespace halfstep::app {
 struct InitWishes {
   std::string target;  // a table's column by name or number, or an array
   std::string task;    // "classification" or "regression"
-  std::string text{};  // a column of texts to be the input
+  std::string text{};  // a column of texts that is to be the input
+  std::vector<std::string> sets{};  // "data.encoding=latin-1": how the data is read (init_reading.h)
 };
 
 struct InitConfig {

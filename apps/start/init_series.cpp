@@ -110,9 +110,12 @@ void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& a
   }
 }
 
-// Reads the times. Returns false if the rows of a table with more columns do not follow each other. Throws if the rows of two
-// columns go back in time.
-bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
+// Reads the times. False: the rows of a table with more columns do not follow each other. Throws for two columns whose rows go
+// back, and for one value alone.
+bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
+  const bool constant = found.values.size() == 1 && found.values[0]->distinct < 2;
+  check<DataError>(!constant, "init", file.string(), ": a series must have two different values, but ",
+                   spoken(sheet, *found.values[0]), " has one alone");
   const bool several = r.columns.size() > 2;
   const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
@@ -139,7 +142,8 @@ bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading
   }
   try {
     CsvFormat format = r.format;
-    format.skip_rows = found.skipped;
+    format.encoding = sheet.format().encoding, format.skip_rows = sheet.format().skip_rows;
+    format.skip_rows.insert(format.skip_rows.end(), found.skipped.begin(), found.skipped.end());
     const CsvSheet kept("init", file, format, sheet.has_header());
     found.times = read_times(kept, found.time);
   } catch (const DataError& e) {
@@ -168,8 +172,22 @@ std::vector<InitLine> last_value_and_change(int64_t window, int64_t target) {
 
 std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
-// Adds "missing" and its words.
-void add_missing(InitParts& out, const SeriesColumns& found, const CsvSheet& sheet, int64_t window) {
+// "skip_rows": those that are asked for, and those of a time that is there twice.
+void add_skipped(InitParts& out, const Found& found, const InitReading& reading, const std::string& time) {
+  if (found.skipped.empty()) return add_skip_rows(out, reading);
+  std::vector<std::string> lines;
+  for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
+  std::vector<std::string> all = lines;
+  for (const int64_t l : reading.format.skip_rows) all.push_back(std::to_string(l));
+  const bool some = all.size() > lines.size();
+  out.data.push_back({"\"skip_rows\": " + json_list(all),
+                      some ? "as asked, or with the time of the row before" : "they have the time of the row before"});
+  out.notes.push_back(
+      joined("left out, since the row before has the same ", time, ": line", lines.size() > 1 ? "s " : " ", list_text(lines)));
+}
+
+// "missing" and its words.
+void add_missing(InitParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
   size_t cells = 0;
   std::set<std::string> words;
   for (const InitColumn* c : found.values) {
@@ -215,6 +233,7 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
     return {};
   if (!check_order(found, sheet, r, file)) return {};
 
+  const InitReading reading = table_reading(wishes);
   InitParts out;
   const auto rows = int64_t(sheet.rows());
   const int64_t window = std::clamp<int64_t>(rows / 10, 4, 28);
@@ -226,6 +245,7 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
                  : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
                           target ? phrase(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
   out.data.push_back(one ? InitLine{"\"column\": " + references[0], ""}
                          : InitLine{"\"columns\": " + json_list(references), "what the model sees"});
   if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
@@ -240,17 +260,11 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
     out.data.push_back({"\"time\": " + (times.size() == 1 ? times[0] : json_list(times)), "must increase from row to row"});
   else
     out.notes.push_back(found.unchecked);
-  if (!found.skipped.empty()) {
-    std::vector<std::string> lines;
-    for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
-    out.data.push_back({"\"skip_rows\": " + json_list(lines), "they have the time of the row before"});
-    out.notes.push_back(joined("left out, since the row before has the same ", phrase(sheet, r.columns[found.time[0]]), ": line",
-                               lines.size() > 1 ? "s " : " ", list_text(lines)));
-  }
+  add_skipped(out, found, reading, spoken(sheet, r.columns[found.time[0]]));
   if (found.times)
     for (const std::string& how : {found.times->read_text, found.times->doubt_text})
       if (!how.empty()) out.notes.push_back(how);
-  add_format(out, r);
+  add_format(out, r, reading);
   add_missing(out, found, sheet, window);
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});
   out.data.push_back({"\"horizon\": 1", one ? "values after them, which it predicts" : "rows after them, which it predicts"});

@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
-#include "apps/start/init_config.h"
 #include "apps/start/init_columns.h"
+#include "apps/start/init_config.h"
+#include "apps/start/init_reading.h"
 #include "apps/start/init_series.h"
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
@@ -26,8 +28,8 @@ std::string in_pandas(const fs::path& file, const std::string& change) {
                 in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
 }
 
-void add_format(InitParts& out, const TableReading& r) {
-  if (r.format.thousands && r.format.thousands == r.format.delimiter)
+void add_format(InitParts& out, const TableReading& r, const InitReading& reading) {
+  if (r.format.thousands && r.format.thousands == r.format.delimiter && reading.format.delimiter == 0)
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
@@ -176,8 +178,55 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Returns whether the first row of a table without numbers in its first rows is a header: yes if none of its cells recurs, except
-// in rows that are wholly equal, and cells of other rows do; no if one recurs. Empty: undecided.
+// Says what rows have in common that a random part for validation would not show: rows that are there twice, and ids.
+void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_columns, const std::vector<const InitColumn*>& inputs) {
+  constexpr size_t kFew = 20;  // different rows, as of a few categories, which come again anyway
+  std::unordered_set<size_t> seen;
+  size_t twice = 0;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    size_t all = 0;
+    for (size_t c = 0; c < sheet.names().size(); ++c) {
+      const double number = sheet.plain_number(row, c);
+      const size_t own = std::isnan(number) ? std::hash<std::string_view>()(sheet.cell(row, c)) : std::hash<double>()(number);
+      all = (all ^ own) * 0x9e3779b97f4a7c15u + (all >> 31);
+    }
+    twice += !seen.insert(all).second;
+  }
+  size_t most = 0;
+  for (const InitColumn& c : all_columns) most = std::max(most, c.distinct);
+  const size_t different = sheet.rows() - twice;
+  if (20 * twice >= sheet.rows() && twice > 1 && different > kFew && 2 * most >= different)
+    out.notes.push_back(joined(twice, " of ", sheet.rows(),
+                               " rows equal an earlier one in each cell; in both parts, they make "
+                               "validation better than new rows are"));
+  for (const InitColumn* c : inputs)
+    if (sheet.has_header() && c->kind == ColumnKind::number && c->whole && is_named_as_id(c->name) && c->distinct < c->filled())
+      out.notes.push_back(joined(c->name, " is named as an id, with ", c->distinct, " different in ", c->filled(),
+                                 " rows: an input, read as a number; rows of one id lie in both parts, so that validation may be "
+                                 "better than new ids are (\"exclude\" leaves the column out)"));
+}
+
+// Says what is read of a column in another way than it is written.
+void note_reading(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
+  constexpr size_t kLooked = 1000;
+  if (c.kind == ColumnKind::text)
+    for (const std::string& word : c.words) {
+      size_t cells = 0;
+      for (size_t row = 0; row < sheet.rows(); ++row) cells += sheet.cell(row, c.at) == word;
+      out.notes.push_back(joined(in_quotes(word), " counts as a missing value of ", spoken(sheet, c), ", in ", cells,
+                                 cells == 1 ? " row" : " rows", "; without \"missing_words\" it is a text like the others"));
+    }
+  if (c.kind != ColumnKind::number || !c.whole) return;
+  for (size_t row = 0; row < std::min(kLooked, sheet.rows()); ++row) {
+    const std::string_view cell = sheet.cell(row, c.at);
+    if (cell.size() < 2 || cell[0] != '0' || cell[1] < '0' || cell[1] > '9') continue;
+    return out.notes.push_back(joined(spoken(sheet, c), " has numbers with a 0 in front, such as \"", cell.substr(0, 40),
+                                      "\", which is lost; a code stays a text with a letter in front"));
+  }
+}
+
+// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
+// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
   const std::vector<size_t>& same = sheet.same_as_first();
@@ -205,10 +254,10 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
                         ": --target COLUMN [--task classification|regression]");
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
-                      joined(target.distinct, " different ",
-                             texts                 ? "texts"
-                             : target.all_integers ? "whole numbers"
-                                                   : "numbers",
+                      joined(target.distinct + (texts ? target.words.size() : 0), " different ",
+                             texts          ? "texts"
+                             : target.whole ? "whole numbers"
+                                            : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 
@@ -244,11 +293,13 @@ std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& she
 
 InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::optional<CsvSheet> read;
-  read.emplace("init", file, CsvFormat(), std::nullopt);
-  const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
+  const InitReading reading = table_reading(wishes);
+  read.emplace("init", file, reading.format, reading.header);
+  const bool open =
+      !reading.header && !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
   const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
   const bool first_is_repeated = !read->same_as_first().empty();
-  if (header) read.emplace("init", file, CsvFormat(), *header);
+  if (header) read.emplace("init", file, reading.format, *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
   const size_t rows = sheet.rows();
@@ -263,6 +314,8 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", phrase(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
+  add_skip_rows(out, reading);
   if (header)
     out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
                         !*header            ? "a text of the first row comes again"
@@ -270,18 +323,24 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                                             : "none of the first row's texts comes again"});
   if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
   add_target(out, sheet, choice, classes);
-  add_format(out, r);
+  add_format(out, r, reading);
   const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
   const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
   std::vector<std::string> dates;
   const InitColumn* in_order = nullptr;
   for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
     note_odd(out, sheet, *c);
+    note_reading(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
     if (c->grows) in_order = c;
   }
   note_odd(out, sheet, target);
+  note_repeats(out, sheet, r.columns, inputs);
+  if (!dates.empty() && !in_order)
+    out.notes.push_back(joined("rows have dates (", list_text(dates),
+                               "), but the part for validation is a random one: it lies between "
+                               "the training rows, where later rows may be harder"));
   if (!dates.empty()) {
     out.data.push_back({"\"dates\": [" + list_text(dates, dates.size()) + "]",
                         "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});

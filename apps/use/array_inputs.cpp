@@ -53,7 +53,8 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
 // Warns of samples that are not finite; the model answers them anyway.
 void note_not_finite(const Tensor& x, const std::string& what) {
   if (x.numel() == 0 || !is_floating(x.dtype())) return;
-  const std::vector<float> finite = amin(isfinite(x.reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
+  const std::vector<float> finite =
+      amin(isfinite(x.to(DType::f32).reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
   const auto first = std::find(finite.begin(), finite.end(), 0);
   if (first == finite.end()) return;
   logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0),

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -242,24 +243,13 @@ TEST_CASE("npy: mapped where nothing is converted, and read where it is") {
   CHECK(is_mapped(set.target()));
 }
 
-TEST_CASE("arrays: labels that the loss ignores") {
+TEST_CASE("arrays: numbers that float32 does not hold are warned of") {
   const TempDir dir;
-  const auto read = [&](const std::string& y, const ArrayOptions& o = {}) {
-    write_bytes(dir / "x.npy", npy(ones({3, 2})));
-    write_bytes(dir / "y.npy", y);
-    return ArrayDataset::npy(dir / "x.npy", dir / "y.npy", o);
-  };
-  const ArrayDataset usual = read(npy("<i8", "(3,)", raw<int64_t>({1, -100, 0})));
-  CHECK(usual.classes() == 2);
-  CHECK(usual.notes().line() == "1 of 3 labels are -100, which loss and metrics leave out");
-  const ArrayDataset masks = read(npy("|u1", "(3, 2)", std::string("\1\xff\0\1\xff\xff", 6)), {.ignored = 255});
-  CHECK(masks.classes() == 2);
-  CHECK(contains(masks.notes().line(), "3 of 6 labels are 255, which loss and metrics leave out"));
-  const ArrayDataset floats = read(npy("<f8", "(3,)", raw<double>({-7, 2, 0})), {.classification = true, .ignored = -7});
-  CHECK(floats.classes() == 3);
-  CHECK(contains(floats.notes().line(), "all whole, read as classes; 1 of 3 labels are -7"));
-  CHECK(contains(message_of<DataError>([&] { read(npy("<i8", "(3,)", raw<int64_t>({1, -100, 0})), {.ignored = {}}); }),
-                 "labels must be in 0..1, but label 1 is -100"));
-  CHECK(contains(message_of<DataError>([&] { read(npy("<i8", "(3,)", raw<int64_t>({1, -1, 0}))); }),
-                 "labels must be in 0..1, or -100, which is ignored, but label 1 is -1"));
+  const Tensor x = tensor(std::vector<double>{1, -1e39, 3e38, NAN, 5, 6}).view({3, 2}),
+               y = tensor(std::vector<double>{1, 2, 1e300});
+  save_safetensors(dir / "a.safetensors", {{"x", x}, {"y", y}});
+  const auto data = ArrayDataset::safetensors(dir / "a.safetensors");
+  CHECK(data.notes().warnings ==
+        std::vector<std::string>{"inputs have 1 of 6 values beyond float32's range, such as -1e+39, which become infinite",
+                                 "targets have 1 of 3 values beyond float32's range, such as 1e+300, which become infinite"});
 }

@@ -29,6 +29,18 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
   return (t.dtype() == DType::u8 ? t : t.to(DType::f32)).contiguous();
 }
 
+// Returns "inputs have 3 of 60 values beyond float32's range, such as 1e+300, which become infinite"; "" if there are none.
+std::string beyond_float(const Tensor& t, const char* what) {
+  if (t.dtype() != DType::f64) return "";
+  const Tensor all = t.contiguous();
+  const double* const p = all.const_data_ptr<double>();
+  const auto is_beyond = [](double v) { return std::isfinite(v) && !std::isfinite(float(v)); };
+  const int64_t count = std::count_if(p, p + all.numel(), is_beyond);
+  if (count == 0) return "";
+  return joined(what, " have ", count, " of ", all.numel(), " values beyond float32's range, such as ",
+                *std::find_if(p, p + all.numel(), is_beyond), ", which become infinite");
+}
+
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
   if (input.dtype() != DType::u8) return ByteMeaning::automatic;
   if (o.bytes != ByteMeaning::automatic) return o.bytes;
@@ -115,6 +127,7 @@ struct ArrayDataset::Parts {
   Tensor input;
   Targets target;
   ByteMeaning bytes;
+  std::vector<std::string> warnings{};
 
   static Parts of(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o) {
     check<DataError>(target.dim() >= 1 && input.dim() >= 1 && input.size(0) == target.size(0), label,
@@ -124,7 +137,11 @@ struct ArrayDataset::Parts {
                      "channels_last is for inputs [N, ..., channels] of three dimensions ", "or more, got ", input.shape());
     const Tensor given = input_of(label, input, o.tokens);
     const Tensor made = o.channels_last ? given.movedim(-1, 1).contiguous() : given;
-    return {made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
+    Parts out{made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
+    for (const std::string& beyond :
+         {beyond_float(input, "inputs"), out.target.classes > 0 ? std::string() : beyond_float(target, "targets")})
+      if (!beyond.empty()) out.warnings.push_back(beyond);
+    return out;
   }
 };
 
@@ -132,6 +149,7 @@ ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions
     : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
                     label, o.ignored),
       notes_(std::move(p.target.note)),
+      warnings_(std::move(p.warnings)),
       channels_last_(o.channels_last),
       bytes_(p.bytes) {
   if (channels_last_)

@@ -161,6 +161,23 @@ TEST_CASE("held-out data shares no samples with the training data, and is no oth
   CHECK(contains(warnings({range, val(R"(, "range": [0.7, 1])")}),
                  "data.val.range: shares the samples of [0.7, 0.8) with data.train"));
   CHECK(warnings({range, R"(data.val={"type": "Spirals", "range": [0.7, 1]})"}).empty());  // of another split
+  const std::string shares = "data.val.range: shares the samples of [0.7, 1) with data.train";
+  CHECK(contains(warnings({R"(data.train={"type": "Spirals", "split": "train"})", val(R"(, "range": [0.7, 1])")}), shares));
+  CHECK(contains(warnings({fold, val(R"(, "range": [0.7, 1])")}), shares));
+  write(dir / "t.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
+  const auto table = [&](const std::string& split, const std::string& part) {
+    return joined("data.", split, R"(={"type": "CSV", "path": ")", (dir / "t.csv").string(), "\"", part, "}");
+  };
+  const std::string seen = "data.val: has samples of data.train, which the model has seen";
+  const std::vector<std::string> rest = {R"(model={"type": "Linear", "out_features": "auto"})"};
+  const auto of = [&](const std::string& train, const std::string& val) {
+    return warnings({table("train", train), table("val", val), rest[0]});
+  };
+  CHECK(contains(of("", ""), seen));
+  CHECK(contains(of(R"(, "range": [0, 0.5])", R"(, "range": [0, 0.5])"), seen));
+  CHECK(contains(of("", R"(, "range": [0.7, 1])"), shares));
+  CHECK(!contains(of(R"(, "range": [0, 0.7])", R"(, "range": [0.7, 1])"), "data.train"));
+  CHECK(!contains(of(R"(, "fold": [0, 3])", R"(, "fold": [0, 3])"), "data.train"));
 
   CHECK(
       contains(with({"data.val.type=Digits", "data.val.transforms=[\"Mixup\"]"}), ": data.val.transforms.0: Mixup mixes samples"));
