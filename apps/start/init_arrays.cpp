@@ -100,7 +100,7 @@ Tensor read_array(const fs::path& file, const std::string& name) {
 
 // Statistics of an array's values.
 struct ArrayValues {
-  bool whole = true;
+  bool all_integers = true;
   int64_t not_finite = 0, beyond = 0;  // beyond: finite, but not in float32
   double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
   std::set<double> distinct{};  // at most kMostLabels + 1
@@ -120,7 +120,7 @@ ArrayValues values_of(const Tensor& t) {
         continue;
       }
       out.beyond += !std::isfinite(float(p[i]));
-      out.whole = out.whole && p[i] == std::floor(p[i]);
+      out.all_integers = out.all_integers && p[i] == std::floor(p[i]);
       out.least = std::min(out.least, p[i]), out.most = std::max(out.most, p[i]);
       sum += p[i], squares += p[i] * p[i], ++count;
       if (out.distinct.size() <= kMostLabels) out.distinct.insert(p[i]);
@@ -307,7 +307,7 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   check<DataError>(inputs.distinct.size() > 1, "init", file.string(), ": the inputs must have two different values, but ", names.x,
                    " has ", *inputs.distinct.begin(), " alone");
   if (!names.others.empty()) out.notes.push_back("arrays that are left out: " + list_text(names.others));
-  const Layout at = layout_of(x, sample_of(y));
+  const ArrayLayout at = layout_of(x, sample_of(y));
   const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";

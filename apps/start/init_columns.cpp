@@ -16,7 +16,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
-constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
+constexpr size_t kMostOddTexts = 5;  // distinct ones beside numbers or dates
 
 std::string small_letters(std::string_view text) {
   std::string out(text);
@@ -33,14 +33,14 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
   return parse_date(cell, order, date) ? CellKind::date : CellKind::text;
 }
 
-// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed, as that of an
-// integer which is not exact as a number.
+// Returns the number of a cell that is a plain one in this format, without parsing its text; NaN: its text is needed, such as that
+// of an integer that is not exact as a number.
 double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
   const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
   return std::abs(value) < kExact ? value : NAN;
 }
 
-// Are all cells months such as "01.2015", which are numbers, too?
+// Returns whether all cells are months such as "01.2015", which are numbers, too.
 bool are_months(const CsvSheet& sheet, size_t column) {
   bool some = false;
   CsvDate date;
@@ -81,7 +81,7 @@ UnparsedCells unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrde
   return out;
 }
 
-// What the column's texts are, if all of them are numbers in another form.
+// Returns the form of the column's texts if all are numbers in another form.
 CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r, bool quantities = false) {
   CsvHint first;
   double value = 0;
@@ -151,7 +151,7 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     }
     if (kind == CellKind::date) value = date.days;
     ++(kind == CellKind::date ? c.dates : c.numbers);
-    c.whole = c.whole && value == std::floor(value);
+    c.all_integers = c.all_integers && value == std::floor(value);
     counts = counts && (std::isnan(before) || value == before + 1) && value < kExact;
     grows = grows && !(value <= before);
     before = value, least = std::min(least, value), most = std::max(most, value);

@@ -63,9 +63,9 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
 // Adds the texts' part of the data, and the layers. others: columns that are not inputs.
 void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, const std::string& others);
 
-// "patient_id", "userId".
+// Returns whether a name is that of an id: "patient_id", "userId".
 bool is_named_as_id(const std::string& name);
-// Does init take this for a missing value: "NA", "?"?
+// Returns whether init takes this for a missing value: "NA", "?".
 bool is_word_for_missing(std::string_view cell);
 // Returns "houses.csv:17:3", as errors of the table name a cell.
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kKeys[] = {"encoding", "delimiter", "skip_rows", "header", "on_error"};
 
-// The JSON of a value, which may be a text without quotes.
+// Parses a value, which may be a text without quotes.
 Json value_of(const std::string& text) {
   try {
     return read_json<Json>(text);

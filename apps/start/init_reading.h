@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user says about the form of data that the readers refuse: --set data.encoding=latin-1.
+// Describes the form of data that the readers refuse, as the user gives it: --set data.encoding=latin-1.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ InitReading reading_of(const InitWishes& wishes, const std::string& kind, const 
 InitReading table_reading(const InitWishes& wishes);
 // Adds "skip_rows", if there are any.
 void add_skip_rows(InitParts& out, const InitReading& reading);
-// The message of an error, with the options of init for the key of a config that its help names.
+// Returns the message of an error, with the options of init for the key of a config that its help names.
 std::string with_option(const std::string& message);
 
 }  // namespace halfstep::app

@@ -112,10 +112,10 @@ void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& a
 
 // Reads the times. False: the rows of a table with more columns do not follow each other. Throws for two columns whose rows go
 // back, and for one value alone.
-bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
+bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
   const bool constant = found.values.size() == 1 && found.values[0]->distinct < 2;
   check<DataError>(!constant, "init", file.string(), ": a series must have two different values, but ",
-                   spoken(sheet, *found.values[0]), " has one alone");
+                   phrase(sheet, *found.values[0]), " has one alone");
   const bool several = r.columns.size() > 2;
   const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
@@ -172,8 +172,8 @@ std::vector<InitLine> last_value_and_change(int64_t window, int64_t target) {
 
 std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
-// "skip_rows": those that are asked for, and those of a time that is there twice.
-void add_skipped(InitParts& out, const Found& found, const InitReading& reading, const std::string& time) {
+// Adds "skip_rows": the requested ones, and those whose time the row before has.
+void add_skipped(InitParts& out, const SeriesColumns& found, const InitReading& reading, const std::string& time) {
   if (found.skipped.empty()) return add_skip_rows(out, reading);
   std::vector<std::string> lines;
   for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
@@ -186,8 +186,8 @@ void add_skipped(InitParts& out, const Found& found, const InitReading& reading,
       joined("left out, since the row before has the same ", time, ": line", lines.size() > 1 ? "s " : " ", list_text(lines)));
 }
 
-// "missing" and its words.
-void add_missing(InitParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
+// Adds "missing" and its words.
+void add_missing(InitParts& out, const SeriesColumns& found, const CsvSheet& sheet, int64_t window) {
   size_t cells = 0;
   std::set<std::string> words;
   for (const InitColumn* c : found.values) {
@@ -260,7 +260,7 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
     out.data.push_back({"\"time\": " + (times.size() == 1 ? times[0] : json_list(times)), "must increase from row to row"});
   else
     out.notes.push_back(found.unchecked);
-  add_skipped(out, found, reading, spoken(sheet, r.columns[found.time[0]]));
+  add_skipped(out, found, reading, phrase(sheet, r.columns[found.time[0]]));
   if (found.times)
     for (const std::string& how : {found.times->read_text, found.times->doubt_text})
       if (!how.empty()) out.notes.push_back(how);

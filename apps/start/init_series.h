@@ -23,7 +23,7 @@ bool is_named_as_time(const InitColumn& column);
 // Returns a line of Python that reads the table, changes it as `t`, and writes another.
 std::string in_pandas(const std::filesystem::path& file, const std::string& change);
 void add_format(InitParts& out, const TableReading& r, const InitReading& reading);
-// train, val: what the parts are.
+// Adds the splits. train, val: descriptions of the parts.
 void add_split(InitParts& out, const char* type, const std::filesystem::path& file, const std::string& train,
                const std::string& val, bool stratified);
 void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c);  // notes cells that are declared as missing

@@ -200,7 +200,7 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_colu
                                " rows equal an earlier one in each cell; in both parts, they make "
                                "validation better than new rows are"));
   for (const InitColumn* c : inputs)
-    if (sheet.has_header() && c->kind == ColumnKind::number && c->whole && is_named_as_id(c->name) && c->distinct < c->filled())
+    if (sheet.has_header() && c->kind == ColumnKind::number && c->all_integers && is_named_as_id(c->name) && c->distinct < c->filled())
       out.notes.push_back(joined(c->name, " is named as an id, with ", c->distinct, " different in ", c->filled(),
                                  " rows: an input, read as a number; rows of one id lie in both parts, so that validation may be "
                                  "better than new ids are (\"exclude\" leaves the column out)"));
@@ -213,20 +213,20 @@ void note_reading(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
     for (const std::string& word : c.words) {
       size_t cells = 0;
       for (size_t row = 0; row < sheet.rows(); ++row) cells += sheet.cell(row, c.at) == word;
-      out.notes.push_back(joined(in_quotes(word), " counts as a missing value of ", spoken(sheet, c), ", in ", cells,
+      out.notes.push_back(joined(in_quotes(word), " counts as a missing value of ", phrase(sheet, c), ", in ", cells,
                                  cells == 1 ? " row" : " rows", "; without \"missing_words\" it is a text like the others"));
     }
-  if (c.kind != ColumnKind::number || !c.whole) return;
+  if (c.kind != ColumnKind::number || !c.all_integers) return;
   for (size_t row = 0; row < std::min(kLooked, sheet.rows()); ++row) {
     const std::string_view cell = sheet.cell(row, c.at);
     if (cell.size() < 2 || cell[0] != '0' || cell[1] < '0' || cell[1] > '9') continue;
-    return out.notes.push_back(joined(spoken(sheet, c), " has numbers with a 0 in front, such as \"", cell.substr(0, 40),
+    return out.notes.push_back(joined(phrase(sheet, c), " has numbers with a 0 in front, such as \"", cell.substr(0, 40),
                                       "\", which is lost; a code stays a text with a letter in front"));
   }
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
-// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
+// Returns whether the first row of a table without numbers in its first rows is a header: yes if none of its cells recurs, except
+// in rows that are wholly equal, and cells of other rows do; no if one recurs. Empty: undecided.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
   const std::vector<size_t>& same = sheet.same_as_first();
@@ -256,7 +256,7 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
                       joined(target.distinct + (texts ? target.words.size() : 0), " different ",
                              texts          ? "texts"
-                             : target.whole ? "whole numbers"
+                             : target.all_integers ? "whole numbers"
                                             : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
