@@ -200,7 +200,8 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_colu
                                " rows equal an earlier one in each cell; in both parts, they make "
                                "validation better than new rows are"));
   for (const InitColumn* c : inputs)
-    if (sheet.has_header() && c->kind == ColumnKind::number && c->all_integers && is_named_as_id(c->name) && c->distinct < c->filled())
+    if (sheet.has_header() && c->kind == ColumnKind::number && c->all_integers && c->distinct < c->filled() &&
+        is_named_as_id(c->name))
       out.notes.push_back(joined(c->name, " is named as an id, with ", c->distinct, " different in ", c->filled(),
                                  " rows: an input, read as a number; rows of one id lie in both parts, so that validation may be "
                                  "better than new ids are (\"exclude\" leaves the column out)"));
