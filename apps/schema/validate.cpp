@@ -228,7 +228,7 @@ class Checker {
     }
     issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + owners + hint, true);
   }
-  // Returns the other components that take it: "; RMSprop and AdamW do". Keys of data sets have their like in the sections of data.
+  // Returns the other components that take it: "; LBFGS and AdamW do". Keys of data sets have their like in the sections of data.
   static std::string owners_of(const std::string& key, const Family& family) {
     if (family.what == "data set") return "";
     std::string out;

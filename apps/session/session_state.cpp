@@ -110,7 +110,7 @@ int64_t steps_left(const Session& s) {
 }
 
 // Adapts the state to a config that may differ: the optimizer's options and rates are the config's, and the schedule is where a
-// run with the current epoch length would be.
+// run would be that had this config and epoch length from its start.
 CheckpointContents for_config(const CheckpointContents& contents, const PlaceInRun& at, const Counters& n) {
   CheckpointContents out = contents;
   std::erase_if(out.state, [](const auto& entry) { return entry.first.starts_with("optimizer.param_groups."); });
@@ -122,7 +122,7 @@ CheckpointContents for_config(const CheckpointContents& contents, const PlaceInR
                ? schedule.erase(it)
                : std::next(it);
     if (at.pace != 1 && schedule.contains("count")) schedule["count"] = count;
-  } else if (at.pace != 1 && schedule.is_number()) {
+  } else if (schedule.is_null() || (at.pace != 1 && schedule.is_number())) {
     schedule = count;
   }
   if (at.pace == 1) return out;
@@ -133,14 +133,18 @@ CheckpointContents for_config(const CheckpointContents& contents, const PlaceInR
   return out;
 }
 
-void take_pace(const PlaceInRun& at, const Counters& n, Session& s) {
+// is_new: the run had no schedule before.
+void take_pace(const PlaceInRun& at, const Counters& n, bool is_new, Session& s) {
   const int64_t place = at.steps(n.steps), whole = s.total_steps;
-  s.total_steps = std::max(n.steps, n.steps + whole - place);
-  if (!s.schedule) return;
-  s.other_pace = joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then,
-                        ": the learning rates that follow are those of a run that had ", s.steps_per_epoch,
-                        " from its start, from its step ", at.steps(n.applied()), " of ", whole, " on; ",
-                        number_text(s.optimizer->lr(), 3), " is the next");
+  const bool other = at.pace != 1;
+  if (other) s.total_steps = std::max(n.steps, n.steps + whole - place);
+  if (!s.schedule || !(other || is_new)) return;
+  const std::string both = other && is_new ? " and " : "";
+  s.other_pace = joined(other ? joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then) : "", both,
+                        is_new ? "the run had no schedule before" : "",
+                        ": the learning rates that follow are those of a run that had ", is_new ? "it" : "", both,
+                        other ? joined(s.steps_per_epoch) : "", " from its start, from its step ", at.steps(n.applied()), " of ",
+                        whole, " on; ", number_text(s.optimizer->lr(), 3), " is the next");
 }
 
 }  // namespace
@@ -234,7 +238,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
   halfstep::unpack(for_config(with_branch_names(contents, *s.model), at, counters), parts_of(s));
-  if (at.pace != 1) take_pace(at, counters, s);
+  take_pace(at, counters, counters.steps > 0 && !meta.has("schedule"), s);
   return counters;
 }
 
