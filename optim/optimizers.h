@@ -8,6 +8,7 @@
 // Optimizers that need more than a pass have their own headers: two_pass.h (LAMB, Muon, Adafactor) and lbfgs.h.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <string>
 #include <utility>
@@ -29,6 +30,14 @@ std::string option_text(const std::string& name, const OptionValue& value, const
 // Appends the value as numbers, a text by its hash, so that equal values give equal numbers.
 void add_numbers(const OptionValue& value, std::vector<double>& out);
 
+// Options as other libraries name them, which the compiler then answers in one line. Where O fits as well, O is taken.
+struct OptionsOfElsewhere {
+  double learning_rate = 0, lr = 0, beta1 = 0, beta2 = 0;
+  std::array<double, 2> betas = {};
+  double epsilon = 0, eps = 0, momentum = 0, decay = 0, weight_decay = 0;
+  bool use_nesterov = false, nesterov = false;
+};
+
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
 //   static constexpr const char* kName; static const OptionList<O>& list();
 //   optional: void check(std::string_view name) const, beyond the domains; void check_change(const O& before) const, for options
@@ -46,6 +55,12 @@ class WithOptions : public Base {
   template <std::floating_point Rate, class More, class... Rest>
   WithOptions(std::vector<Tensor> params, Rate lr, More, Rest...) : WithOptions(std::move(params), lr) {
     static_assert(!std::floating_point<Rate>, "what follows the rate is given by name: {.lr = 0.1, .weight_decay = 0.01}");
+  }
+  // for SGD opt(net.parameters(), {.learning_rate = 0.1}),
+  template <std::same_as<OptionsOfElsewhere> Other = OptionsOfElsewhere>
+  WithOptions(std::vector<Tensor> params, Other) : WithOptions(std::move(params)) {
+    static_assert(!std::same_as<Other, OptionsOfElsewhere>,
+                  "it has no such option; names are PyTorch's: {.lr = 0.1, .momentum = 0.9}, {.betas = {0.9, 0.999}, .eps = 1e-8}");
   }
   // for AdamW opt(net, {.lr = 1e-3}) and for SGD opt(net, 0.1).
   template <HasParameters M>
