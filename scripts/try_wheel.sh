@@ -83,7 +83,7 @@ model = halfstep.open("runs/shapes")
 answers = [model.classes[row.argmax()] for row in model([[90, 10], [10, 90]])]
 print("halfstep", halfstep.__version__, "in Python:", *answers)
 assert answers == ["wide", "tall"]
-for line in halfstep.train("shapes.json", {"train.epochs": 3, "output_dir": "runs/three"}):
+for line in halfstep.train("shapes.json", {"train.epochs": 3, "output_dir": "runs/three"}, overwrite=True):
     if "val/accuracy" in line:
         print(line["epoch"], line["val/accuracy"])
 assert halfstep.Run("runs/three").record()["ending"] == "finished"

@@ -20,7 +20,7 @@ except ImportError:
     print(f"SKIPPED: {sys.executable} has no numpy")
     sys.exit(0)
 
-SOURCE = pathlib.Path(__file__).resolve().parents[3]
+SOURCE = (pathlib.Path(__file__).resolve() / "../../../..").resolve()
 if __name__ == "__main__" and len(sys.argv) > 2:
     os.environ["HALFSTEP_PROGRAM"], os.environ["HALFSTEP_LIBRARY"] = map(os.path.abspath, sys.argv[1:3])
 if not os.environ.get("HALFSTEP_TEST_INSTALLED"):
