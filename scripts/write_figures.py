@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
+"""Writes the figures of README.md, docs/performance.md and docs/parity.md from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from records import newest
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/parity.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]
@@ -365,7 +365,17 @@ def gpu_benchmark_table():
     return "\n".join(lines + [""])
 
 
+def published_table():
+    """A line for each published model: its largest difference from PyTorch in each precision, and PyTorch's own in 16 bits."""
+    lines = ["", "| model | kind | package | by | float32 | bfloat16 | float16 |", "| --- |" + " --- |" * 6]
+    for r in newest("published-models")["rows"]:
+        cells = [f"{r[d]['max']:.1e}" + (f" ({r[f'torch_{d}']['max']:.1e})" if d != "float32" else "") for d in ARMS]
+        lines.append(f"| {r['model']} | {r['kind']} | {r['package'].replace('==', ' ')} | {r['by']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
 FIGURES = {
+    "published_table": published_table,
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
     "readers_table": readers_table,
