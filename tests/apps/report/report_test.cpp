@@ -79,7 +79,7 @@ TEST_CASE("report: without a metric a classifier has its confusion matrix, and n
   CHECK(contains(read(dir / "one.html"), "data.val at step "));
 
   std::string rows = "a,b\n";
-  for (int i = 0; i < 40; ++i) rows += joined(i, ',', 1000 * i, '\n');
+  for (int i = 0; i < 40; ++i) rows += halfstep::joined(i, ',', 1000 * i, '\n');
   write(dir / "t.csv", rows);
   write(dir / "t.json", R"({"name": "t", "output_dir": "t", "device": "cpu", "data": {"root": ".", "standardize_target": true,
     "standardize": true, "task": "regression", "train": {"type": "CSV", "path": "t.csv"}, "val": {"type": "CSV", "path": "t.csv"},
