@@ -274,7 +274,7 @@ TEST_CASE("torch files: a program of TorchScript has the tensors of its state_di
   check_layer(whole);
   CHECK(whole.model == "__torch__.torch.nn.modules.container.Sequential");
   const TorchFile traced = read_torch(torch_fixture("script_net.pt"));  // has a module under two names, as Net of module.pt has
-  CHECK(traced.model == "__torch__.Net");
+  CHECK(traced.model.ends_with(".Net"));
   CHECK(traced.names == std::vector<std::string>{"scale", "kept", "left_out", "body.0.weight", "body.0.bias", "again.weight",
                                                  "again.bias"});
   CHECK(traced.tensors.at("again.weight").shares_memory_with(traced.tensors.at("body.0.weight")));
