@@ -23,27 +23,59 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/arguments.h"
+#include "framework/base/options.h"
 #include "optim/schedule_base.h"
 
 namespace halfstep {
 
+// "StepLR(step_size=3, gamma=0.1)": the options that are shown, their names in small letters.
+class ScheduleText {
+ public:
+  explicit ScheduleText(const std::string& name) : text_(name + "(") {}
+  void add(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
+  std::string str() const { return text_ + ")"; }
+
+ private:
+  std::string text_;
+};
+
+// A schedule of class Base with options O, which has kName and a list: their check and describe().
+template <class O, class Base = FactorSchedule>
+class ListedSchedule : public Base {
+ public:
+  using Options = O;
+  std::string describe() const override { return text_of(options_); }
+
+ protected:
+  ListedSchedule(Optimizer& optimizer, const O& options) : Base(optimizer), options_(options) {
+    check_options(O::kName, options_);
+  }
+  static O defaults() { return defaults_of<O>(); }
+  static std::string text_of(const O& options) {
+    ScheduleText out(O::kName);
+    for (const Option<O>& o : O::list()) out.add(o, o.get(options), o.get(defaults()));
+    return out.str();
+  }
+  O options_;
+};
+
+#define HALFSTEP_SCHEDULE_OPTIONS(Options, Name) \
+  static constexpr const char* kName = Name;     \
+  static const OptionList<Options>& list()
+
 // lr gamma^(count / step_size)
-struct StepLRArguments {
+struct StepLROptions {
   ByName by_name = ByName();
   Required<int64_t> step_size;
   double gamma = 0.1;
+  HALFSTEP_SCHEDULE_OPTIONS(StepLROptions, "StepLR");
 };
-class StepLR : public FactorSchedule {
+class StepLR : public ListedSchedule<StepLROptions> {
  public:
-  StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1);
-  StepLR(Optimizer& optimizer, const StepLRArguments& a) : StepLR(optimizer, *a.step_size, a.gamma) {}
+  StepLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  StepLR(Optimizer& optimizer, int64_t step_size, double gamma = defaults().gamma)
+      : StepLR(optimizer, Options{.step_size = step_size, .gamma = gamma}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  int64_t step_size_;
-  double gamma_;
 };
 
 // {30, 80}, or a std::vector. Not one itself, as GCC would take {.milestones = ...} for its elements.
@@ -58,103 +90,89 @@ class Milestones {
   std::vector<int64_t> values_;
 };
 // lr gamma^(number of milestones at or below count)
-struct MultiStepLRArguments {
+struct MultiStepLROptions {
   ByName by_name = ByName();
   Required<std::vector<int64_t>> milestones;
   double gamma = 0.1;
+  HALFSTEP_SCHEDULE_OPTIONS(MultiStepLROptions, "MultiStepLR");
 };
-class MultiStepLR : public FactorSchedule {
+class MultiStepLR : public ListedSchedule<MultiStepLROptions> {
  public:
-  MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma = 0.1);
-  MultiStepLR(Optimizer& optimizer, const MultiStepLRArguments& a) : MultiStepLR(optimizer, *a.milestones, a.gamma) {}
+  MultiStepLR(Optimizer& optimizer, const Options& options);
+  MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma = defaults().gamma)
+      : MultiStepLR(optimizer, Options{.milestones = milestones.values(), .gamma = gamma}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  std::vector<int64_t> milestones_;  // ascending
-  double gamma_;
 };
 
 // lr gamma^count
-struct ExponentialLRArguments {
+struct ExponentialLROptions {
   ByName by_name = ByName();
   Required<double> gamma;
+  HALFSTEP_SCHEDULE_OPTIONS(ExponentialLROptions, "ExponentialLR");
 };
-class ExponentialLR : public FactorSchedule {
+class ExponentialLR : public ListedSchedule<ExponentialLROptions> {
  public:
-  ExponentialLR(Optimizer& optimizer, double gamma);
-  ExponentialLR(Optimizer& optimizer, const ExponentialLRArguments& a) : ExponentialLR(optimizer, *a.gamma) {}
-  double factor(int64_t count) const override { return std::pow(gamma_, double(count)); }
-  std::string describe() const override;
-
- private:
-  double gamma_;
+  ExponentialLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  ExponentialLR(Optimizer& optimizer, double gamma) : ExponentialLR(optimizer, Options{.gamma = gamma}) {}
+  double factor(int64_t count) const override { return std::pow(*options_.gamma, double(count)); }
 };
 
 // lr (1 - min(count, total_iters) / total_iters)^power
-struct PolynomialLRArguments {
+struct PolynomialLROptions {
   ByName by_name = ByName();
   int64_t total_iters = 5;
   double power = 1;
+  HALFSTEP_SCHEDULE_OPTIONS(PolynomialLROptions, "PolynomialLR");
 };
-class PolynomialLR : public FactorSchedule {
+class PolynomialLR : public ListedSchedule<PolynomialLROptions> {
  public:
-  explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
-  PolynomialLR(Optimizer& optimizer, const PolynomialLRArguments& a) : PolynomialLR(optimizer, a.total_iters, a.power) {}
+  explicit PolynomialLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
+  PolynomialLR(Optimizer& optimizer, int64_t total_iters, double power = defaults().power)
+      : PolynomialLR(optimizer, Options{.total_iters = total_iters, .power = power}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  int64_t total_iters_;
-  double power_;
 };
 
 // From lr start_factor to lr end_factor in total_iters steps, along a line.
-struct LinearLRArguments {
+struct LinearLROptions {
   ByName by_name = ByName();
   double start_factor = 1.0 / 3, end_factor = 1;
   int64_t total_iters = 5;
+  HALFSTEP_SCHEDULE_OPTIONS(LinearLROptions, "LinearLR");
 };
-class LinearLR : public FactorSchedule {
+class LinearLR : public ListedSchedule<LinearLROptions> {
  public:
-  explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1, int64_t total_iters = 5);
-  LinearLR(Optimizer& optimizer, const LinearLRArguments& a) : LinearLR(optimizer, a.start_factor, a.end_factor, a.total_iters) {}
+  explicit LinearLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
+  LinearLR(Optimizer& optimizer, double start_factor, double end_factor = defaults().end_factor,
+           int64_t total_iters = defaults().total_iters)
+      : LinearLR(optimizer, Options{.start_factor = start_factor, .end_factor = end_factor, .total_iters = total_iters}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  double start_, end_;
-  int64_t total_iters_;
 };
 
 // lr factor until total_iters, then lr.
-struct ConstantLRArguments {
+struct ConstantLROptions {
   ByName by_name = ByName();
   double factor = 1.0 / 3;
   int64_t total_iters = 5;
+  HALFSTEP_SCHEDULE_OPTIONS(ConstantLROptions, "ConstantLR");
 };
-class ConstantLR : public FactorSchedule {
+class ConstantLR : public ListedSchedule<ConstantLROptions> {
  public:
-  explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
-  ConstantLR(Optimizer& optimizer, const ConstantLRArguments& a) : ConstantLR(optimizer, a.factor, a.total_iters) {}
-  double factor(int64_t count) const override { return count < total_iters_ ? factor_ : 1; }
-  std::string describe() const override;
-
- private:
-  double factor_;
-  int64_t total_iters_;
+  explicit ConstantLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
+  ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters = defaults().total_iters)
+      : ConstantLR(optimizer, Options{.factor = factor, .total_iters = total_iters}) {}
+  double factor(int64_t count) const override { return count < options_.total_iters ? options_.factor : 1; }
 };
 
 // lr function(count)
-struct LambdaLRArguments {
+struct LambdaLROptions {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
 };
 class LambdaLR : public FactorSchedule {
  public:
-  LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a);
+  LambdaLR(Optimizer& optimizer, const LambdaLROptions& options);
   template <std::convertible_to<std::function<double(int64_t)>> F>
-  LambdaLR(Optimizer& optimizer, F function) : LambdaLR(optimizer, LambdaLRArguments{.lr_lambda = std::move(function)}) {}
+  LambdaLR(Optimizer& optimizer, F function) : LambdaLR(optimizer, LambdaLROptions{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override { return function_(count); }
   std::optional<double> initial_for(double, int64_t) const override { return {}; }
   bool holds(int64_t) const override { return false; }
@@ -166,16 +184,16 @@ class LambdaLR : public FactorSchedule {
 };
 
 // The rate before, times function(count), from count 1 on: lr function(1) ... function(count)
-struct MultiplicativeLRArguments {
+struct MultiplicativeLROptions {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
 };
 class MultiplicativeLR : public FactorSchedule {
  public:
-  MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a);
+  MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLROptions& options);
   template <std::convertible_to<std::function<double(int64_t)>> F>
   MultiplicativeLR(Optimizer& optimizer, F function)
-      : MultiplicativeLR(optimizer, MultiplicativeLRArguments{.lr_lambda = std::move(function)}) {}
+      : MultiplicativeLR(optimizer, MultiplicativeLROptions{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
   std::optional<double> entry_factor() const override { return function_(0); }
   bool holds(int64_t) const override { return false; }
@@ -187,25 +205,30 @@ class MultiplicativeLR : public FactorSchedule {
 };
 
 // Of "Attention is all you need": lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1. Usual is an lr of 1.
-class NoamLR : public FactorSchedule {
+struct NoamLROptions {
+  ByName by_name = ByName();
+  Required<int64_t> d_model, warmup_steps;
+  HALFSTEP_SCHEDULE_OPTIONS(NoamLROptions, "NoamLR");
+};
+class NoamLR : public ListedSchedule<NoamLROptions> {
  public:
-  NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps);
+  NoamLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps)
+      : NoamLR(optimizer, Options{.d_model = d_model, .warmup_steps = warmup_steps}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  int64_t d_model_, warmup_steps_;
 };
 
 // A line from lr / warmup_steps up to lr, then lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's inverse_sqrt).
-class InverseSqrtLR : public FactorSchedule {
+struct InverseSqrtLROptions {
+  ByName by_name = ByName();
+  Required<int64_t> warmup_steps;
+  HALFSTEP_SCHEDULE_OPTIONS(InverseSqrtLROptions, "InverseSqrtLR");
+};
+class InverseSqrtLR : public ListedSchedule<InverseSqrtLROptions> {
  public:
-  InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps);
+  InverseSqrtLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps) : InverseSqrtLR(optimizer, Options{.warmup_steps = warmup_steps}) {}
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  int64_t warmup_steps_;
 };
 
 // Warm-up, stable, decay: a line up to lr, lr for stable_steps, then down to lr min_factor in decay_steps: along a line, half a
@@ -213,60 +236,55 @@ class InverseSqrtLR : public FactorSchedule {
 struct WSDOptions {
   int64_t warmup_steps = 0, stable_steps = 0, decay_steps = 1;
   double min_factor = 0;
-  std::string decay = "linear";  // "linear", "cosine", "1-sqrt"
+  std::string decay = "linear";
+  HALFSTEP_SCHEDULE_OPTIONS(WSDOptions, "WSDLR");
 };
-class WSDLR : public FactorSchedule {
+class WSDLR : public ListedSchedule<WSDOptions> {
  public:
-  WSDLR(Optimizer& optimizer, const WSDOptions& options);
+  WSDLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   double factor(int64_t count) const override;
-  std::string describe() const override;
-
- private:
-  WSDOptions options_;
 };
 
-// Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at t_max (and eta_min after).
+// Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at T_max (and eta_min after).
 // eta_min is absolute, for every group.
-struct CosineAnnealingLRArguments {
+struct CosineAnnealingLROptions {
   ByName by_name = ByName();
   Required<int64_t> T_max;
   double eta_min = 0;
   int64_t warmup_steps = 0;
+  HALFSTEP_SCHEDULE_OPTIONS(CosineAnnealingLROptions, "CosineAnnealingLR");
+  void(check)(std::string_view name) const;
 };
-class CosineAnnealingLR : public Schedule {
+class CosineAnnealingLR : public ListedSchedule<CosineAnnealingLROptions, Schedule> {
  public:
-  CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0, int64_t warmup_steps = 0);
-  CosineAnnealingLR(Optimizer& optimizer, const CosineAnnealingLRArguments& a)
-      : CosineAnnealingLR(optimizer, *a.T_max, a.eta_min, a.warmup_steps) {}
-  std::string describe() const override;
+  CosineAnnealingLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  CosineAnnealingLR(Optimizer& optimizer, int64_t T_max, double eta_min = defaults().eta_min,
+                    int64_t warmup_steps = defaults().warmup_steps)
+      : CosineAnnealingLR(optimizer, Options{.T_max = T_max, .eta_min = eta_min, .warmup_steps = warmup_steps}) {}
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
-  bool holds(int64_t count) const override { return count >= t_max_; }
+  bool holds(int64_t count) const override { return count >= *options_.T_max; }
 
  private:
-  int64_t t_max_, warmup_steps_;
-  double eta_min_;
+  double passed(int64_t count) const;  // 0 after the warm-up, 1 from T_max on
 };
 
-// Half a cosine from lr to eta_min again and again: the first takes t_0 steps, each other t_mult times as many as the one before.
-struct CosineAnnealingWarmRestartsArguments {
+// Half a cosine from lr to eta_min again and again: the first takes T_0 steps, each other T_mult times as many as the one before.
+struct CosineAnnealingWarmRestartsOptions {
   ByName by_name = ByName();
   Required<int64_t> T_0;
   int64_t T_mult = 1;
   double eta_min = 0;
+  HALFSTEP_SCHEDULE_OPTIONS(CosineAnnealingWarmRestartsOptions, "CosineAnnealingWarmRestarts");
 };
-class CosineAnnealingWarmRestarts : public Schedule {
+class CosineAnnealingWarmRestarts : public ListedSchedule<CosineAnnealingWarmRestartsOptions, Schedule> {
  public:
-  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
-  CosineAnnealingWarmRestarts(Optimizer& optimizer, const CosineAnnealingWarmRestartsArguments& a)
-      : CosineAnnealingWarmRestarts(optimizer, *a.T_0, a.T_mult, a.eta_min) {}
-  std::string describe() const override;
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t T_0, int64_t T_mult = defaults().T_mult,
+                              double eta_min = defaults().eta_min)
+      : CosineAnnealingWarmRestarts(optimizer, Options{.T_0 = T_0, .T_mult = T_mult, .eta_min = eta_min}) {}
   double rate(double initial, int64_t count) const override;
   bool is_absolute() const override { return true; }
-
- private:
-  int64_t t_0_, t_mult_;
-  double eta_min_;
 };
 
 // Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
@@ -276,17 +294,20 @@ struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
   double pct_start = 0.3;
-  std::string anneal_strategy = "cos";  // "cos", "linear"
+  std::string anneal_strategy = "cos";
   bool cycle_momentum = true;
   double base_momentum = 0.85, max_momentum = 0.95;
   double div_factor = 25, final_div_factor = 1e4;
   bool three_phase = false;
   int64_t epochs = 0, steps_per_epoch = 0;
+  HALFSTEP_SCHEDULE_OPTIONS(OneCycleOptions, "OneCycleLR");
+  void(check)(std::string_view name) const;
 };
-class OneCycleLR : public Schedule {
+class OneCycleLR : public ListedSchedule<OneCycleOptions, Schedule> {
  public:
-  OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options);
-  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps);
+  OneCycleLR(Optimizer& optimizer, const Options& options);
+  OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps)
+      : OneCycleLR(optimizer, Options{.max_lr = max_lr, .total_steps = total_steps}) {}
   double rate(double initial, int64_t count) const override;
   bool is_absolute() const override { return true; }
   bool covers(int64_t count) const override { return count <= options_.total_steps; }
@@ -296,29 +317,28 @@ class OneCycleLR : public Schedule {
  private:
   double at(int64_t count, const double (&turns)[4]) const;
   double scale() const;  // of a group's rate, to its largest
-  OneCycleOptions options_;
 };
 
 // Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.
 struct CyclicOptions {
   double base_lr = 0, max_lr = 0;
   int64_t step_size_up = 2000, step_size_down = 0;  // down 0: as up
-  std::string mode = "triangular";                  // "triangular", "triangular2", "exp_range"
+  std::string mode = "triangular";
   double gamma = 1;
   bool cycle_momentum = true;
   double base_momentum = 0.8, max_momentum = 0.9;
+  HALFSTEP_SCHEDULE_OPTIONS(CyclicOptions, "CyclicLR");
+  void(check)(std::string_view name) const;
 };
-class CyclicLR : public Schedule {
+class CyclicLR : public ListedSchedule<CyclicOptions, Schedule> {
  public:
-  CyclicLR(Optimizer& optimizer, const CyclicOptions& options);
+  CyclicLR(Optimizer& optimizer, const Options& options);
   double rate(double initial, int64_t count) const override;
   bool is_absolute() const override { return true; }
   std::optional<double> momentum(int64_t count) const override;
-  std::string describe() const override;
 
  private:
   double height(int64_t count) const;  // 0 at the base, 1 at the top
-  CyclicOptions options_;
 };
 
 }  // namespace halfstep

@@ -71,9 +71,6 @@ ModuleRow option_row(std::string doc, Arg<Ts>... args) {
   return option_row<M>(std::move(doc), typename M::Options(), args...);
 }
 
-// The field of a row, to be changed where a config says more than the list of options.
-Field& field_of(ModuleRow& row, std::string_view key);
-
 // One layer of a model, as it ran.
 struct LayerRow {
   std::string name;  // as in the state_dict: "0", "head"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/schema/schema.h"
@@ -22,6 +23,9 @@ OptionValue value_in(const Json& json, const OptionFacts& option);
 
 // One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
+
+// The field of a component, to be changed where a config says more than the list of options. Throws ConfigError without one.
+Field& field_of(Component& component, std::string_view key);
 
 template <HasOptionList O>
 std::vector<Field> fields_of(const O& defaults = {}, const FieldRules& rules = {}) {

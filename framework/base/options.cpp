@@ -13,7 +13,7 @@ template <class Number>
 void check_number(std::string_view owner, const OptionFacts& o, Number x) {
   const bool legal = (o.above_least ? double(x) > o.least : double(x) >= o.least) &&
                      (o.below_most ? double(x) < o.most : double(x) <= o.most) && !(o.not_zero && x == Number(0));
-  if (legal) [[likely]]
+  if (legal || (o.zero_is_none && x == Number(0))) [[likely]]
     return;
   if (x == Number(0) && o.not_zero) fail<ValueError>(owner, o.name, " must not be 0");
   if constexpr (std::is_same_v<Number, double>)
@@ -84,6 +84,14 @@ bool OptionMember<std::vector<double>>::put(std::vector<double>& member, const O
   const auto* const numbers = std::get_if<std::vector<double>>(&value);
   if (numbers) member = *numbers;
   return numbers;
+}
+bool OptionMember<std::vector<int64_t>>::put(std::vector<int64_t>& member, const OptionValue& value) {
+  std::vector<double> numbers;
+  if (!OptionMember<std::vector<double>>::put(numbers, value)) return false;
+  for (const double x : numbers)
+    if (!(std::abs(x) < 0x1p53) || x != std::floor(x)) return false;
+  member.assign(numbers.begin(), numbers.end());
+  return true;
 }
 
 StoredOption stored(const OptionValue& value) {

@@ -23,6 +23,7 @@
 #include <variant>
 #include <vector>
 
+#include "framework/base/arguments.h"
 #include "framework/base/check.h"
 #include "framework/base/number_tuple.h"
 #include "framework/base/sizes.h"
@@ -34,7 +35,8 @@ using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::str
 enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
 
 // How a member of type T is an option: its kind, its value as data, and back. put returns false for data of another form, and then
-// changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any).
+// changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any); kWhole, that they
+// are whole; kNeeded, that it has no default.
 template <class T>
 struct OptionMember;
 
@@ -74,6 +76,13 @@ struct OptionMember<std::vector<double>> {
   static OptionValue get(const std::vector<double>& member) { return member; }
   static bool put(std::vector<double>& member, const OptionValue& value);  // also one number
 };
+template <>
+struct OptionMember<std::vector<int64_t>> {
+  static constexpr OptionKind kKind = OptionKind::numbers;
+  static constexpr bool kWhole = true;
+  static OptionValue get(const std::vector<int64_t>& member) { return std::vector<double>(member.begin(), member.end()); }
+  static bool put(std::vector<int64_t>& member, const OptionValue& value);  // also one number
+};
 template <size_t n>
 struct OptionMember<NumberTuple<n>> {
   static constexpr OptionKind kKind = OptionKind::numbers;
@@ -87,8 +96,18 @@ struct OptionMember<NumberTuple<n>> {
   }
 };
 template <class T>
-struct OptionMember<std::optional<T>> {
-  static constexpr OptionKind kKind = OptionMember<T>::kKind;
+struct OptionMember<Required<T>> : OptionMember<T> {
+  static constexpr bool kNeeded = true;
+  static OptionValue get(const Required<T>& member) { return OptionMember<T>::get(*member); }
+  static bool put(Required<T>& member, const OptionValue& value) {
+    T made{};
+    if (!OptionMember<T>::put(made, value)) return false;
+    member = Required<T>(std::move(made));
+    return true;
+  }
+};
+template <class T>
+struct OptionMember<std::optional<T>> : OptionMember<T> {
   static OptionValue get(const std::optional<T>& member) { return member ? OptionMember<T>::get(*member) : OptionValue(); }
   static bool put(std::optional<T>& member, const OptionValue& value) {
     if (std::holds_alternative<std::monostate>(value)) return member.reset(), true;
@@ -106,10 +125,13 @@ enum class OptionShown : uint8_t { named, bare, if_changed, never };
 struct OptionFacts {
   std::string name, doc;
   OptionKind kind = OptionKind::number;
-  int count = 0;                                                                                            // of `numbers`; 0: any
+  int count = 0;       // of `numbers`; 0: any
+  bool whole = false;  // `numbers`
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();  // of each number
   bool above_least = false, below_most = false;  // without the bound itself
   bool not_zero = false;
+  bool zero_is_none = false;  // 0 is legal whatever the bounds: not given, which a config says by leaving it out
+  bool needed = false;        // without a default
   std::vector<std::string> words = {};  // of a text, the legal ones (none: any); of others, words legal besides
   OptionShown shown = OptionShown::named;
   bool quoted = false;  // a text in describe()
@@ -142,6 +164,12 @@ struct Option : OptionFacts {
   }
   Option nonzero() const {
     return with([](Option& o) { o.not_zero = true; });
+  }
+  Option or_zero() const {
+    return with([](Option& o) { o.zero_is_none = true; });
+  }
+  Option required() const {
+    return with([](Option& o) { o.needed = true; });
   }
   Option one_of(std::vector<std::string> all) const {
     return with([&](Option& o) { o.words = std::move(all); });
@@ -177,6 +205,8 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
                 [member](const O& o) { return Member::get(o.*member); },
                 [member](O& o, const OptionValue& value) { return Member::put(o.*member, value); }};
   if constexpr (requires { Member::kCount; }) out.count = Member::kCount;
+  if constexpr (requires { Member::kWhole; }) out.whole = Member::kWhole;
+  if constexpr (requires { Member::kNeeded; }) out.needed = Member::kNeeded;
   if constexpr (std::equality_comparable<T>) out.same = [member](const O& a, const O& b) { return a.*member == b.*member; };
   return out;
 }
@@ -194,6 +224,24 @@ template <class O>
 concept HasOptionList = requires {
   { O::list() } -> std::convertible_to<const OptionList<O>&>;
 };
+
+// Makes any Required<T>, of T().
+struct Unset {
+  template <class T>
+  operator Required<T>() const {
+    return Required<T>(T());
+  }
+};
+// The defaults of O. Of a struct that begins with ByName, up to two members that follow it are Required.
+template <class O>
+O defaults_of() {
+  if constexpr (requires { O{}; })
+    return O{};
+  else if constexpr (requires { O{ByName(), Unset()}; })
+    return O{ByName(), Unset()};
+  else
+    return O{ByName(), Unset(), Unset()};
+}
 
 // Throws ValueError, naming `owner` and the option, for a value outside its domain, and for values that do not fit each other.
 template <HasOptionList O>

@@ -154,7 +154,7 @@ void add_embedding_rows(Catalog<ModuleRow>& all) {
   const auto rows = arg<int64_t>(rows_of_tokens());
   const auto dim = arg<int64_t>(width("embedding_dim", "width of a row").required());
   const auto add = [&](ModuleRow row) {
-    Field& padding = field_of(row, "padding_idx");
+    Field& padding = field_of(row.component, "padding_idx");
     padding = padding.at_least(-kMaxSample).at_most(kMaxSample);
     all.add(std::move(row));
   };
