@@ -51,21 +51,17 @@ std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) co
   return initial;
 }
 
-void ScheduleText::add(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
-  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return;
-  if (text_.back() != '(') text_ += ", ";
-  for (const char letter : o.name) text_ += char(std::tolower(letter));
-  text_ += '=';
-  if (const auto* const all = std::get_if<std::vector<double>>(&value)) {
-    text_ += '[';
-    for (const double x : *all) text_ += joined(text_.back() == '[' ? "" : ", ", int64_t(x));
-    text_ += ']';
-  } else if (const auto* const text = std::get_if<std::string>(&value)) {
-    text_ += *text;
-  } else {
-    const auto* const whole = std::get_if<int64_t>(&value);
-    text_ += whole ? joined(*whole) : joined(std::get<double>(value));
-  }
+std::string shown_option(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
+  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return {};
+  std::string out = ", ";
+  for (const char letter : o.name) out += char(std::tolower(letter));
+  out += '=';
+  if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const number = std::get_if<double>(&value)) return out + joined(*number);
+  out += '[';
+  for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '[' ? "" : ", ", int64_t(x));
+  return out + ']';
 }
 
 HALFSTEP_OPTIONS(StepLROptions, option("step_size", &O::step_size, "steps or epochs, see interval").at_least(1), gamma_of<O>())
@@ -143,8 +139,7 @@ double WSDLR::factor(int64_t count) const {
   return 1 - (1 - o.min_factor) * (o.decay == "linear" ? x : std::sqrt(x));
 }
 
-HALFSTEP_OPTIONS(CosineAnnealingLROptions,
-                 option("T_max", &O::T_max, "when eta_min is reached, in steps or epochs").at_least(1),
+HALFSTEP_OPTIONS(CosineAnnealingLROptions, option("T_max", &O::T_max, "when eta_min is reached, in steps or epochs").at_least(1),
                  eta_min_of<O>("last learning rate"),
                  option("warmup_steps", &O::warmup_steps, "steps from lr/warmup_steps up to lr").at_least(0).if_changed())
 void(CosineAnnealingLROptions::check)(std::string_view name) const {
@@ -182,8 +177,8 @@ HALFSTEP_OPTIONS(OneCycleOptions,
                  option("max_lr", &O::max_lr, "left out: the lr of the optimizer and its groups").above(0).or_zero(),
                  option("total_steps", &O::total_steps, "length of the cycle").at_least(1).or_zero(),
                  option("pct_start", &O::pct_start, "share of the rise").at_least(0).at_most(1).unseen(),
-                 option("anneal_strategy", &O::anneal_strategy, "shape").one_of({"cos", "linear"}).unseen(),
-                 cycle_momentum_of<O>(), momentum_of("base_momentum", &O::base_momentum, "at the top"),
+                 option("anneal_strategy", &O::anneal_strategy, "shape").one_of({"cos", "linear"}).unseen(), cycle_momentum_of<O>(),
+                 momentum_of("base_momentum", &O::base_momentum, "at the top"),
                  momentum_of("max_momentum", &O::max_momentum, "at both ends"),
                  option("div_factor", &O::div_factor, "max_lr over the first rate").above(0).unseen(),
                  option("final_div_factor", &O::final_div_factor, "the first rate over the last").above(0).unseen(),
@@ -199,9 +194,9 @@ void(OneCycleOptions::check)(std::string_view name) const {
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) {
   Options& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
-  check_momentum(Options::kName, o.cycle_momentum, optimizer);
+  check_momentum(kName, o.cycle_momentum, optimizer);
   const double own = optimizer.initial_lr(0);
-  check<ValueError>(o.max_lr == 0 || own > 0, "OneCycleLR", "max_lr is in proportion to the optimizer's lr, which must be > 0");
+  check<ValueError>(own > 0 || o.max_lr == 0, kName, "max_lr is in proportion to the optimizer's lr, which must be > 0");
   start();
 }
 // Between the turning points of the cycle: its start, its top, the end of its second phase and its end.
@@ -253,7 +248,7 @@ void(CyclicOptions::check)(std::string_view name) const {
 }
 CyclicLR::CyclicLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) {
   if (options_.step_size_down == 0) options_.step_size_down = options_.step_size_up;
-  check_momentum(Options::kName, options_.cycle_momentum, optimizer);
+  check_momentum(kName, options_.cycle_momentum, optimizer);
   start();
 }
 double CyclicLR::height(int64_t count) const {

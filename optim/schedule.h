@@ -28,49 +28,36 @@
 
 namespace halfstep {
 
-// "StepLR(step_size=3, gamma=0.1)": the options that are shown, their names in small letters.
-class ScheduleText {
- public:
-  explicit ScheduleText(const std::string& name) : text_(name + "(") {}
-  void add(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
-  std::string str() const { return text_ + ")"; }
+// ", step_size=3", the name in small letters; nothing of an option that is not shown.
+std::string shown_option(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
 
- private:
-  std::string text_;
-};
-
-// A schedule of class Base with options O, which has kName and a list: their check and describe().
-template <class O, class Base = FactorSchedule>
+// A schedule of class Base with options O: their check and describe().
+template <ClassName type, class O, class Base = FactorSchedule>
 class ListedSchedule : public Base {
  public:
   using Options = O;
+  static constexpr const char* kName = type.text;
   std::string describe() const override { return text_of(options_); }
 
  protected:
-  ListedSchedule(Optimizer& optimizer, const O& options) : Base(optimizer), options_(options) {
-    check_options(O::kName, options_);
-  }
+  ListedSchedule(Optimizer& optimizer, const O& options) : Base(optimizer), options_(options) { check_options(kName, options_); }
   static O defaults() { return defaults_of<O>(); }
   static std::string text_of(const O& options) {
-    ScheduleText out(O::kName);
-    for (const Option<O>& o : O::list()) out.add(o, o.get(options), o.get(defaults()));
-    return out.str();
+    std::string out;
+    for (const Option<O>& o : O::list()) out += shown_option(o, o.get(options), o.get(defaults()));
+    return joined(kName, '(', out.substr(out.empty() ? 0 : 2), ')');
   }
   O options_;
 };
-
-#define HALFSTEP_SCHEDULE_OPTIONS(Options, Name) \
-  static constexpr const char* kName = Name;     \
-  static const OptionList<Options>& list()
 
 // lr gamma^(count / step_size)
 struct StepLROptions {
   ByName by_name = ByName();
   Required<int64_t> step_size;
   double gamma = 0.1;
-  HALFSTEP_SCHEDULE_OPTIONS(StepLROptions, "StepLR");
+  static const OptionList<StepLROptions>& list();
 };
-class StepLR : public ListedSchedule<StepLROptions> {
+class StepLR : public ListedSchedule<"StepLR", StepLROptions> {
  public:
   StepLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   StepLR(Optimizer& optimizer, int64_t step_size, double gamma = defaults().gamma)
@@ -94,9 +81,9 @@ struct MultiStepLROptions {
   ByName by_name = ByName();
   Required<std::vector<int64_t>> milestones;
   double gamma = 0.1;
-  HALFSTEP_SCHEDULE_OPTIONS(MultiStepLROptions, "MultiStepLR");
+  static const OptionList<MultiStepLROptions>& list();
 };
-class MultiStepLR : public ListedSchedule<MultiStepLROptions> {
+class MultiStepLR : public ListedSchedule<"MultiStepLR", MultiStepLROptions> {
  public:
   MultiStepLR(Optimizer& optimizer, const Options& options);
   MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma = defaults().gamma)
@@ -108,9 +95,9 @@ class MultiStepLR : public ListedSchedule<MultiStepLROptions> {
 struct ExponentialLROptions {
   ByName by_name = ByName();
   Required<double> gamma;
-  HALFSTEP_SCHEDULE_OPTIONS(ExponentialLROptions, "ExponentialLR");
+  static const OptionList<ExponentialLROptions>& list();
 };
-class ExponentialLR : public ListedSchedule<ExponentialLROptions> {
+class ExponentialLR : public ListedSchedule<"ExponentialLR", ExponentialLROptions> {
  public:
   ExponentialLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   ExponentialLR(Optimizer& optimizer, double gamma) : ExponentialLR(optimizer, Options{.gamma = gamma}) {}
@@ -122,9 +109,9 @@ struct PolynomialLROptions {
   ByName by_name = ByName();
   int64_t total_iters = 5;
   double power = 1;
-  HALFSTEP_SCHEDULE_OPTIONS(PolynomialLROptions, "PolynomialLR");
+  static const OptionList<PolynomialLROptions>& list();
 };
-class PolynomialLR : public ListedSchedule<PolynomialLROptions> {
+class PolynomialLR : public ListedSchedule<"PolynomialLR", PolynomialLROptions> {
  public:
   explicit PolynomialLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
   PolynomialLR(Optimizer& optimizer, int64_t total_iters, double power = defaults().power)
@@ -137,9 +124,9 @@ struct LinearLROptions {
   ByName by_name = ByName();
   double start_factor = 1.0 / 3, end_factor = 1;
   int64_t total_iters = 5;
-  HALFSTEP_SCHEDULE_OPTIONS(LinearLROptions, "LinearLR");
+  static const OptionList<LinearLROptions>& list();
 };
-class LinearLR : public ListedSchedule<LinearLROptions> {
+class LinearLR : public ListedSchedule<"LinearLR", LinearLROptions> {
  public:
   explicit LinearLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
   LinearLR(Optimizer& optimizer, double start_factor, double end_factor = defaults().end_factor,
@@ -153,9 +140,9 @@ struct ConstantLROptions {
   ByName by_name = ByName();
   double factor = 1.0 / 3;
   int64_t total_iters = 5;
-  HALFSTEP_SCHEDULE_OPTIONS(ConstantLROptions, "ConstantLR");
+  static const OptionList<ConstantLROptions>& list();
 };
-class ConstantLR : public ListedSchedule<ConstantLROptions> {
+class ConstantLR : public ListedSchedule<"ConstantLR", ConstantLROptions> {
  public:
   explicit ConstantLR(Optimizer& optimizer, const Options& options = {}) : ListedSchedule(optimizer, options) { start(); }
   ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters = defaults().total_iters)
@@ -208,9 +195,9 @@ class MultiplicativeLR : public FactorSchedule {
 struct NoamLROptions {
   ByName by_name = ByName();
   Required<int64_t> d_model, warmup_steps;
-  HALFSTEP_SCHEDULE_OPTIONS(NoamLROptions, "NoamLR");
+  static const OptionList<NoamLROptions>& list();
 };
-class NoamLR : public ListedSchedule<NoamLROptions> {
+class NoamLR : public ListedSchedule<"NoamLR", NoamLROptions> {
  public:
   NoamLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps)
@@ -222,9 +209,9 @@ class NoamLR : public ListedSchedule<NoamLROptions> {
 struct InverseSqrtLROptions {
   ByName by_name = ByName();
   Required<int64_t> warmup_steps;
-  HALFSTEP_SCHEDULE_OPTIONS(InverseSqrtLROptions, "InverseSqrtLR");
+  static const OptionList<InverseSqrtLROptions>& list();
 };
-class InverseSqrtLR : public ListedSchedule<InverseSqrtLROptions> {
+class InverseSqrtLR : public ListedSchedule<"InverseSqrtLR", InverseSqrtLROptions> {
  public:
   InverseSqrtLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps) : InverseSqrtLR(optimizer, Options{.warmup_steps = warmup_steps}) {}
@@ -237,9 +224,9 @@ struct WSDOptions {
   int64_t warmup_steps = 0, stable_steps = 0, decay_steps = 1;
   double min_factor = 0;
   std::string decay = "linear";
-  HALFSTEP_SCHEDULE_OPTIONS(WSDOptions, "WSDLR");
+  static const OptionList<WSDOptions>& list();
 };
-class WSDLR : public ListedSchedule<WSDOptions> {
+class WSDLR : public ListedSchedule<"WSDLR", WSDOptions> {
  public:
   WSDLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   double factor(int64_t count) const override;
@@ -252,10 +239,10 @@ struct CosineAnnealingLROptions {
   Required<int64_t> T_max;
   double eta_min = 0;
   int64_t warmup_steps = 0;
-  HALFSTEP_SCHEDULE_OPTIONS(CosineAnnealingLROptions, "CosineAnnealingLR");
+  static const OptionList<CosineAnnealingLROptions>& list();
   void(check)(std::string_view name) const;
 };
-class CosineAnnealingLR : public ListedSchedule<CosineAnnealingLROptions, Schedule> {
+class CosineAnnealingLR : public ListedSchedule<"CosineAnnealingLR", CosineAnnealingLROptions, Schedule> {
  public:
   CosineAnnealingLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   CosineAnnealingLR(Optimizer& optimizer, int64_t T_max, double eta_min = defaults().eta_min,
@@ -275,9 +262,10 @@ struct CosineAnnealingWarmRestartsOptions {
   Required<int64_t> T_0;
   int64_t T_mult = 1;
   double eta_min = 0;
-  HALFSTEP_SCHEDULE_OPTIONS(CosineAnnealingWarmRestartsOptions, "CosineAnnealingWarmRestarts");
+  static const OptionList<CosineAnnealingWarmRestartsOptions>& list();
 };
-class CosineAnnealingWarmRestarts : public ListedSchedule<CosineAnnealingWarmRestartsOptions, Schedule> {
+class CosineAnnealingWarmRestarts
+    : public ListedSchedule<"CosineAnnealingWarmRestarts", CosineAnnealingWarmRestartsOptions, Schedule> {
  public:
   CosineAnnealingWarmRestarts(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) { start(); }
   CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t T_0, int64_t T_mult = defaults().T_mult,
@@ -300,10 +288,10 @@ struct OneCycleOptions {
   double div_factor = 25, final_div_factor = 1e4;
   bool three_phase = false;
   int64_t epochs = 0, steps_per_epoch = 0;
-  HALFSTEP_SCHEDULE_OPTIONS(OneCycleOptions, "OneCycleLR");
+  static const OptionList<OneCycleOptions>& list();
   void(check)(std::string_view name) const;
 };
-class OneCycleLR : public ListedSchedule<OneCycleOptions, Schedule> {
+class OneCycleLR : public ListedSchedule<"OneCycleLR", OneCycleOptions, Schedule> {
  public:
   OneCycleLR(Optimizer& optimizer, const Options& options);
   OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps)
@@ -327,10 +315,10 @@ struct CyclicOptions {
   double gamma = 1;
   bool cycle_momentum = true;
   double base_momentum = 0.8, max_momentum = 0.9;
-  HALFSTEP_SCHEDULE_OPTIONS(CyclicOptions, "CyclicLR");
+  static const OptionList<CyclicOptions>& list();
   void(check)(std::string_view name) const;
 };
-class CyclicLR : public ListedSchedule<CyclicOptions, Schedule> {
+class CyclicLR : public ListedSchedule<"CyclicLR", CyclicOptions, Schedule> {
  public:
   CyclicLR(Optimizer& optimizer, const Options& options);
   double rate(double initial, int64_t count) const override;

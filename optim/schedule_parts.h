@@ -25,9 +25,9 @@ struct PlateauOptions {
   std::string threshold_mode = "rel";
   int64_t cooldown = 0;
   double min_lr = 0, eps = 1e-8;
-  HALFSTEP_SCHEDULE_OPTIONS(PlateauOptions, "ReduceLROnPlateau");
+  static const OptionList<PlateauOptions>& list();
 };
-class ReduceLROnPlateau : public ListedSchedule<PlateauOptions, Schedule> {
+class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOptions, Schedule> {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
   template <std::convertible_to<std::string> Mode>

@@ -7,14 +7,16 @@
 namespace halfstep::app {
 namespace {
 
-Json json_of(const OptionValue& value) {
+Json json_of(const OptionValue& value, const OptionFacts& o) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* const whole = std::get_if<int64_t>(&value)) return *whole;
   if (const auto* const number = std::get_if<double>(&value)) return *number;
   if (const auto* const text = std::get_if<std::string>(&value)) return *text;
   Json out;
-  if (const auto* const numbers = std::get_if<std::vector<double>>(&value))
+  if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
+    if (o.fewest == 1 && numbers->size() == 1) return numbers->front();
     for (const double x : *numbers) out.push_back(x);
+  }
   if (const auto* const sizes = std::get_if<Sizes>(&value)) {
     if (sizes->is_number()) return sizes->values()[0];
     for (const int64_t x : sizes->values()) out.push_back(x);
@@ -47,7 +49,7 @@ Field& field_of(Component& component, std::string_view key) {
 }
 
 Field field_of(const OptionFacts& o, const OptionValue& otherwise, const FieldRules& rules) {
-  const Json fallback = o.needed || o.zero_is_none ? Json() : json_of(otherwise);
+  const Json fallback = o.needed || o.zero_is_none ? Json() : json_of(otherwise, o);
   Field f;
   switch (o.kind) {
     case OptionKind::flag: f = boolean(o.name, fallback, o.doc); break;
@@ -58,9 +60,10 @@ Field field_of(const OptionFacts& o, const OptionValue& otherwise, const FieldRu
     case OptionKind::tensor:
       return list(o.name, nullptr, bounded(number("", nullptr, "weight"), o, rules.most), o.doc).items(1, 1 << 20);
     case OptionKind::numbers:
-      f = list(o.name, fallback,
-               bounded(o.whole ? integer("", nullptr, "number") : number("", nullptr, "number"), o, rules.most), o.doc);
-      f = o.count ? f.items(o.count, o.count) : f.items(1, 1 << 20);
+      f = list(o.name, fallback, bounded(o.whole ? integer("", nullptr, "number") : number("", nullptr, "number"), o, rules.most),
+               o.doc);
+      f = f.items(o.fewest ? o.fewest : o.count ? o.count : 1, o.count ? o.count : 1 << 20);
+      if (o.fewest == 1) f = f.or_one();
       break;
   }
   f.needed = o.needed;

@@ -34,11 +34,16 @@ std::vector<Field> fields_of(const O& defaults = {}, const FieldRules& rules = {
   return out;
 }
 
-// Puts the values of `self` into `out`, which keeps its own where `self` has none.
+// Puts the values of `self` into `out`, which keeps its own where `self` has none. Throws ValueError for a count of numbers that is
+// between those that the option takes.
 template <HasOptionList O>
 void read_options(const Json& self, O& out) {
-  for (const Option<O>& o : O::list())
-    if (const auto given = self.find(o.name); given != self.end()) o.put(out, value_in(*given, o));
+  for (const Option<O>& o : O::list()) {
+    const auto given = self.find(o.name);
+    if (given == self.end()) continue;
+    if (!o.put(out, value_in(*given, o)) && given->is_array())
+      fail<ValueError>(self.value("type", "options"), o.name, " must have ", o.counts(), " numbers, got ", given->size());
+  }
 }
 
 }  // namespace halfstep::app

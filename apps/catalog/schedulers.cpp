@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/catalog/option_fields.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/option_fields.h"
 #include "optim/schedule_parts.h"
 
 namespace halfstep::app {
@@ -20,7 +20,7 @@ int64_t unit_of(const Json& self, const RunLength& run) { return self["interval"
 template <class S, class Complete>
 SchedulerRow listed_row(std::string doc, const Complete& complete) {
   using O = typename S::Options;
-  return {{O::kName, std::move(doc), fields_of(defaults_of<O>(), {.most = kMaxCount})},
+  return {{S::kName, std::move(doc), fields_of(defaults_of<O>(), {.most = kMaxCount})},
           [complete](const Json& self, Optimizer& optimizer, const RunLength& run) -> SchedulePtr {
             O options = defaults_of<O>();
             read_options(self, options);
@@ -80,8 +80,8 @@ void add_decays(Catalog<SchedulerRow>& made) {
   milestones = milestones.items(1, 1000);
   made.add(std::move(steps));
   made.add(with_factor(listed_row<ExponentialLR>("lr gamma^count")));
-  made.add(without(listed_row<PolynomialLR>("lr (1 - count / total_iters)^power", to_the_end), "total_iters",
-                   "at the end of training"));
+  made.add(
+      without(listed_row<PolynomialLR>("lr (1 - count / total_iters)^power", to_the_end), "total_iters", "at the end of training"));
   made.add(without(listed_row<LinearLR>("a line from lr start_factor to lr end_factor", to_the_end), "total_iters",
                    "to the end of training"));
   SchedulerRow constant = listed_row<ConstantLR>("lr factor until total_iters, then lr");
@@ -106,36 +106,30 @@ void add_curves(Catalog<SchedulerRow>& made) {
   made.add(with_rise(listed_row<NoamLR>("lr d_model^-0.5 min(t^-0.5, t rise^-1.5), of the first transformer", take_rise), 4000));
 }
 
-void add_cycles(Catalog<SchedulerRow>& made) {
+void add_others(Catalog<SchedulerRow>& made) {
   made.add(erased(without(listed_row<OneCycleLR>("up to max_lr and down to nearly 0; the momentum moves in the opposite direction",
-                                             [](OneCycleOptions& o, const Json&, const RunLength& run) {
-                                               if (o.total_steps == 0) o.total_steps = run.total_steps;
-                                               check<ConfigError>(o.total_steps >= run.total_steps, "scheduler.total_steps",
-                                                                  "must be at least the ", run.total_steps,
-                                                                  " steps or epochs of training, got ", o.total_steps);
-                                             }),
+                                                 [](OneCycleOptions& o, const Json&, const RunLength& run) {
+                                                   if (o.total_steps == 0) o.total_steps = run.total_steps;
+                                                   check<ConfigError>(o.total_steps >= run.total_steps, "scheduler.total_steps",
+                                                                      "must be at least the ", run.total_steps,
+                                                                      " steps or epochs of training, got ", o.total_steps);
+                                                 }),
                           "total_steps", "to the end of training"),
                   {"epochs", "steps_per_epoch"}));
   made.add(listed_row<CyclicLR>("from base_lr to max_lr and back; the momentum moves in the opposite direction"));
-}
-
-void add_stable_decay(Catalog<SchedulerRow>& made) {
   SchedulerRow row = listed_row<WSDLR>("warm-up, stable, decay: lr until the decay, which ends with training",
-                                   [](WSDOptions& o, const Json& self, const RunLength& run) {
-                                     const double share = self["decay_share"];
-                                     o.decay_steps = std::max<int64_t>(int64_t(double(run.total_steps) * share), 1);
-                                     o.warmup_steps = 0, o.stable_steps = run.total_steps - o.decay_steps;
-                                   });
+                                       [](WSDOptions& o, const Json& self, const RunLength& run) {
+                                         const double share = self["decay_share"];
+                                         o.decay_steps = std::max<int64_t>(int64_t(double(run.total_steps) * share), 1);
+                                         o.warmup_steps = 0, o.stable_steps = run.total_steps - o.decay_steps;
+                                       });
   row.component.fields = {number("decay_share", 0.2, "share of the decay").above(0).at_most(1), field_of(row.component, "decay"),
                           field_of(row.component, "min_factor")};
   made.add(std::move(row));
-}
-
-void add_plateau(Catalog<SchedulerRow>& made) {
-  made.add(erased(listed_row<ReduceLROnPlateau>(
-                      "lr factor each time the value that checkpoint.monitor names has stopped improving",
-                      [](PlateauOptions& o, const Json&, const RunLength& run) { o.mode = run.monitor_mode; }),
-                  {"mode"}));
+  made.add(
+      erased(listed_row<ReduceLROnPlateau>("lr factor each time the value that checkpoint.monitor names has stopped improving",
+                                           [](PlateauOptions& o, const Json&, const RunLength& run) { o.mode = run.monitor_mode; }),
+             {"mode"}));
 }
 
 // The schedules of a list follow one another; the last goes to the end.
@@ -164,16 +158,13 @@ SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLeng
 Catalog<SchedulerRow>& scheduler_catalog() {
   static Catalog<SchedulerRow>& all = *[] {
     auto* const made = new Catalog<SchedulerRow>(
-        "scheduler", {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
-                      integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
-                      integer("length", nullptr, "in a list: how long until the next one, see interval")
-                          .at_least(1)
-                          .at_most(kMaxCount)});
+        "scheduler",
+        {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
+         integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
+         integer("length", nullptr, "in a list: how long until the next one, see interval").at_least(1).at_most(kMaxCount)});
     add_decays(*made);
     add_curves(*made);
-    add_cycles(*made);
-    add_stable_decay(*made);
-    add_plateau(*made);
+    add_others(*made);
     made->add(
         {{"ChainedScheduler",
           "several at once: each starts from the rate of the one before",

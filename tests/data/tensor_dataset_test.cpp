@@ -163,7 +163,7 @@ TEST_CASE("Normalize") {
   CHECK(mnist.shift == doctest::Approx(-0.1307 / 0.3081));
   CHECK(mnist.scale * 255 + mnist.shift == doctest::Approx((1 - 0.1307) / 0.3081));
   CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }), "got \"imagenet\""));
-  CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be positive, got 0"));
+  CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be > 0, got 0"));
   CHECK(parse_split("test") == Split::test);
   CHECK(contains(message_of<ValueError>([] { parse_split("val"); }), "got \"val\""));
 }

@@ -82,7 +82,7 @@ TEST_CASE("every option of every schedule refuses what is outside its domain") {
   SGD o({ones({2}).set_requires_grad()}, {.lr = 0.1, .momentum = 0.9});
   int tried = 0;
   const auto add = [&]<class S>(const S* /*type*/, const typename S::Options& usual) {
-    tried += testing::check_damaged(S::Options::kName, usual, [&](const auto& options) { S(o, options); });
+    tried += testing::check_damaged(S::kName, usual, [&](const auto& options) { S(o, options); });
   };
   add((StepLR*)nullptr, {.step_size = 3});
   add((MultiStepLR*)nullptr, {.milestones = {3}});

@@ -151,13 +151,12 @@ TEST_CASE("schedules refuse what has no meaning") {
   CHECK_THROWS_WITH_AS(OneCycleLR(o, {}), "[OneCycleLR] needs total_steps, or epochs and steps_per_epoch", ValueError);
   CHECK_THROWS_WITH_AS(CyclicLR(o, {.base_lr = 1, .max_lr = 0.5}), "[CyclicLR] max_lr must be >= 1, got 0.5", ValueError);
   CHECK_THROWS_WITH_AS(MultiStepLR(o, {-1}), "[MultiStepLR] milestones must be >= 0, got -1", ValueError);
-  CHECK_THROWS_WITH_AS(WSDLR(o, {.decay = "slow"}),
-                       "[WSDLR] decay must be \"linear\", \"cosine\" or \"1-sqrt\", got \"slow\"", ValueError);
+  CHECK_THROWS_WITH_AS(WSDLR(o, {.decay = "slow"}), "[WSDLR] decay must be \"linear\", \"cosine\" or \"1-sqrt\", got \"slow\"",
+                       ValueError);
   CHECK_THROWS_WITH_AS(SequentialLR(o, {std::make_shared<StepLR>(o, 1)}, {3}),
                        "[SequentialLR] needs one milestone less than schedules, got 1 for 1", ValueError);
   CHECK_THROWS_WITH_AS(ReduceLROnPlateau(o, {.mode = "least"}),
-                       "[ReduceLROnPlateau] mode must be \"min\" or \"max\", got \"least\"",
-                       ValueError);
+                       "[ReduceLROnPlateau] mode must be \"min\" or \"max\", got \"least\"", ValueError);
   ReduceLROnPlateau plateau(o);
   CHECK_THROWS_WITH_AS(plateau.load_state_dict({{"count", 1}, {"bad", -1}}),
                        "[ReduceLROnPlateau] bad of a state must be a count, got -1", ValueError);
