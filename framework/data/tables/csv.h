@@ -39,6 +39,7 @@ struct CsvEncoding {
 // the column, over the kept part. constant: replace them by CsvOptions::fill. In a categorical column, the last three add a
 // category "".
 enum class CsvMissing : uint8_t { refuse, drop_row, mean, median, constant };
+HALFSTEP_OPTION_NAMES(CsvMissing, "refuse", "drop_row", "mean", "median", "constant");
 
 struct CsvOptions {
   enum class Header : uint8_t { automatic, yes, no };
@@ -65,6 +66,7 @@ struct CsvOptions {
   // Reads the features as texts, which become one row of tokens. With CsvMissing::constant, a missing text has no tokens;
   // `unknown`, `dates`, `standardize`, and the mean and median of missing values do not apply.
   std::optional<TokenRowOptions> tokens{};
+  static const OptionList<CsvOptions>& list();
 };
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: decided by its cells

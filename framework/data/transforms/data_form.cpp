@@ -16,6 +16,10 @@ template <size_t n, class E>
 const char* word(const std::array<const char*, n>& words, E value) {
   return words[size_t(value)];
 }
+template <class E>
+const char* word(E value) {
+  return OptionNames<E>::kNames[size_t(value)];
+}
 
 json text_of(char c) { return c == 0 ? std::string() : c == kCsvBlanks ? form_words::kBlanks : std::string(1, c); }
 
@@ -24,7 +28,7 @@ json to_json(const CsvFormat& f) {
           {"decimal", text_of(f.decimal)},
           {"thousands", text_of(f.thousands)},
           {"accounting", f.accounting},
-          {"encoding", word(kTextEncodings, f.encoding)}};
+          {"encoding", word(f.encoding)}};
 }
 
 json to_json(const TargetScale& s) {
@@ -43,10 +47,8 @@ json to_json(const TensorForm& f) {
 }
 
 json to_json(const ImageForm& f) {
-  return {{"fit", f.fit ? json(word(form_words::kFits, *f.fit)) : json()},
-          {"background", word(form_words::kBackgrounds, f.background)},
-          {"on_side", f.on_side},
-          {"exif", f.exif}};
+  return {
+      {"fit", f.fit ? json(word(*f.fit)) : json()}, {"background", word(f.background)}, {"on_side", f.on_side}, {"exif", f.exif}};
 }
 
 json to_json(const TokenRows& t) {
@@ -70,10 +72,10 @@ json to_json(const TableForm& form) {
           {"texts", e.tokens ? to_json(*e.tokens) : json()},
           {"target", e.target},
           {"exclude", o.exclude},
-          {"date_order", word(form_words::kDateOrders, o.date_order)},
+          {"date_order", word(o.date_order)},
           {"date_parts", o.date_parts},
           {"one_hot", o.one_hot},
-          {"missing", word(form_words::kMissing, o.missing)},
+          {"missing", word(o.missing)},
           {"missing_words", o.missing_words},
           {"fill", o.fill},
           {"unknown", o.unknown},
@@ -93,7 +95,7 @@ json to_json(const SeriesForm& form) {
               {"window", o.window},
               {"horizon", o.horizon},
               {"stride", o.stride},
-              {"missing", word(form_words::kSeriesMissing, o.missing)},
+              {"missing", word(o.missing)},
               {"missing_words", o.missing_words},
               {"header", word(form_words::kHeaders, o.header)},
               {"format", to_json(o.format)},

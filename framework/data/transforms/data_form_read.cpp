@@ -48,12 +48,15 @@ std::vector<double> numbers(const StoredJson& s, const std::string& key, size_t 
   s.expect(all && (list.empty() || list.size() == count), key, "a list with a number for each input, or none");
   return list.get<std::vector<double>>();
 }
-template <class E, size_t n>
-E chosen(const StoredJson& s, const std::string& key, const std::array<const char*, n>& words) {
-  const std::string given = text(s, key);
-  const auto found = std::find(words.begin(), words.end(), given);
-  s.expect(found != words.end(), key, "one of its words");
-  return E(found - words.begin());
+template <class E, class Words>
+E chosen(const StoredJson& s, const std::string& key, const Words& words) {
+  const auto found = std::find(std::begin(words), std::end(words), text(s, key));
+  s.expect(found != std::end(words), key, "one of its words");
+  return E(found - std::begin(words));
+}
+template <class E>
+E chosen(const StoredJson& s, const std::string& key) {
+  return chosen<E>(s, key, OptionNames<E>::kNames);
 }
 
 Shape shape_of(const StoredJson& s, const std::string& key) {
@@ -89,7 +92,7 @@ CsvFormat format_of(const StoredJson& s) {
   const bool blanks = s.get("delimiter") == form_words::kBlanks;
   CsvFormat out{blanks ? kCsvBlanks : letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")};
   if (s.has("accounting")) out.accounting = flag(s, "accounting");  // older files lack both
-  if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding", kTextEncodings);
+  if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding");
   return out;
 }
 
@@ -104,8 +107,8 @@ TensorForm read_tensor(const StoredJson& s) {
 
 ImageForm read_image(const StoredJson& s) {
   ImageForm out;
-  if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit", form_words::kFits);
-  out.background = chosen<Background>(s, "background", form_words::kBackgrounds);
+  if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit");
+  out.background = chosen<Background>(s, "background");
   out.on_side = flag(s, "on_side");
   if (s.has("exif")) out.exif = flag(s, "exif");  // older files lack it
   return out;
@@ -179,10 +182,10 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   for (size_t i = 0; i < s.get("columns").size(); ++i) e.columns.push_back(column_of(s, i));
   e.target = text(s, "target");
   o.exclude = texts(s, "exclude");
-  o.date_order = chosen<CsvDateOrder>(s, "date_order", form_words::kDateOrders);
+  o.date_order = chosen<CsvDateOrder>(s, "date_order");
   o.date_parts = flag(s, "date_parts");
   o.one_hot = flag(s, "one_hot");
-  o.missing = chosen<CsvMissing>(s, "missing", form_words::kMissing);
+  o.missing = chosen<CsvMissing>(s, "missing");
   o.missing_words = texts(s, "missing_words");
   o.fill = s.number("fill");
   if (s.has("unknown")) o.unknown = text(s, "unknown");
@@ -217,7 +220,7 @@ SeriesForm read_series(const StoredJson& s, const DataForm& form) {
     o.scaling = {form.scale};
   } else {
     o.columns = texts(s, "columns"), o.target = texts(s, "target"), o.time = texts(s, "time");
-    o.missing = chosen<SeriesMissing>(s, "missing", form_words::kSeriesMissing);
+    o.missing = chosen<SeriesMissing>(s, "missing");
     o.missing_words = texts(s, "missing_words");
     o.scaling = scales_of(s, "scaling");
   }

@@ -9,14 +9,9 @@ namespace halfstep::form_words {
 
 inline constexpr int64_t kFormVersion = 1;
 
-// The words of enumerations, in the order of their values.
+// The words of enumerations without OptionNames, in the order of their values.
 inline constexpr std::array<const char*, 5> kSources = {"tensor", "image", "table", "series", "text"};
-inline constexpr std::array<const char*, 3> kFits = {"crop", "squash", "pad"};
-inline constexpr std::array<const char*, 3> kBackgrounds = {"black", "white", "none"};
-inline constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};
-inline constexpr std::array<const char*, 4> kSeriesMissing = {"refuse", "drop", "last", "interpolate"};
 inline constexpr std::array<const char*, 4> kStepUnits = {"number", "day", "business_day", "month"};
-inline constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
 inline constexpr std::array<const char*, 3> kByteMeanings = {"none", "pixels", "numbers"};
 inline constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
 inline constexpr const char* kBlanks = "blanks";  // the delimiter
