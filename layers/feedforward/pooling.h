@@ -135,6 +135,7 @@ struct FractionalMaxPoolLayerOptions {
   Sizes output_size = {};
   ScaleFactors output_ratio = {};
   Generator* generator = nullptr;  // of the windows' places, drawn at each call, in evaluation, too; null: the default one
+  static const OptionList<FractionalMaxPoolLayerOptions>& list();
 };
 class FractionalMaxPoolNd : public FunctionLayer {
  public:
