@@ -153,7 +153,7 @@ TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {
   for (int64_t label : labels.target().to_vector<int64_t>()) ++count.at(size_t(label));
   for (int n : count) CHECK(n > 120);
   CHECK(contains(message_of<ValueError>([] { RandomDataset bad({.num_batches = 0, .input_shape = {2}}); }),
-                 "at least 1, got 0 and 1"));
+                 "num_batches must be >= 1, got 0"));
 }
 
 TEST_CASE("Normalize") {
